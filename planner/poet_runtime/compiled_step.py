@@ -319,7 +319,7 @@ def _joined(graph: TracedGraph, instructions: list[_Instruction], limit_bytes: f
             between = [*takewhile(_is_free, pending)]
             other = pending[len(between)] if len(between) < len(pending) else None
             whole = _whole(instruction.operator, other.operator) if isinstance(other, _Compute) else None
-            if whole is not None:
+            if whole is not None and isinstance(other, _Compute):
                 read = {*graph.inputs(whole)}
                 early = [free for free in between if isinstance(free, _Move) and free.value not in read]
                 freed = sum(graph.values[free.value].bytes for free in early if not free.for_good)

@@ -11,13 +11,15 @@ so that a board can measure it without the program. Its data are random within t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from poet_profiles.errors import FaultError
+from poet_profiles.json_file import parsed
 from torch import Tensor
+from torch._ops import OpOverload
 
 from poet_runtime.agent.operands import POSITIVE, SEED, random_tensor
 from poet_runtime.executor import Execution, store_all_steps
@@ -31,7 +33,7 @@ DIGITS = 3
 class Call:
     """An operator and its arguments, tensors as they are handed to it."""
 
-    target: Callable[..., Any]
+    target: OpOverload
     args: list[Any] = field(repr=False)
     kwargs: dict[str, Any] = field(repr=False)
     grad: bool = False
@@ -39,6 +41,34 @@ class Call:
     def __call__(self) -> Any:
         with torch.set_grad_enabled(self.grad):
             return self.target(*self.args, **self.kwargs)
+
+    def result_bytes(self) -> int:
+        """What its results take, by their layouts alone; 0 where PyTorch tells these only from the data."""
+        try:
+            kwargs = _on_meta(self.kwargs)
+            if any(argument.name == "device" for argument in self.target._schema.arguments):
+                kwargs["device"] = "meta"
+            results = self.target(*_on_meta(self.args), **kwargs)
+        except Exception:  # Whatever an operator raises that has no such form.
+            return 0
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors_in(results))
+
+
+def tensors_in(results: Any) -> Iterator[Tensor]:
+    """All tensors that an operator gave."""
+    if isinstance(results, Tensor):
+        yield results
+    elif isinstance(results, list | tuple):
+        for item in results:
+            yield from tensors_in(item)
+
+
+def _on_meta(arguments: Any) -> Any:
+    if isinstance(arguments, Tensor):
+        return arguments.to("meta")
+    if isinstance(arguments, dict):
+        return {name: _on_meta(value) for name, value in arguments.items()}
+    return [_on_meta(item) for item in arguments] if isinstance(arguments, list | tuple) else arguments
 
 
 def call_in_step(graph: TracedGraph, residents: Mapping[str, Tensor], index: int) -> Call:
@@ -68,10 +98,7 @@ def call_from_text(text: str) -> Call:
     FaultError
         If it is none, or names an operator that this PyTorch has not.
     """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise FaultError("the call is not JSON") from None
+    document = parsed(text.encode())
     if not isinstance(document, dict) or not isinstance(document.get("op"), str):
         raise FaultError('the call has no "op"')
     args, kwargs = document.get("args", []), document.get("kwargs", {})
@@ -122,7 +149,7 @@ def _actual(argument: Any, generator: torch.Generator) -> Any:
     """Arguments with random tensors in the place of their descriptions; the rest as a program has it."""
     if isinstance(argument, list):
         return [_actual(item, generator) for item in argument]
-    if isinstance(argument, dict) and set(argument) & {"tensor", "blank"}:
+    if isinstance(argument, dict) and set(argument) in ({"tensor"}, {"blank"}):
         (described,) = argument.values()
         layout = layout_from_document(described, "a tensor of the call")
         limits = described.get("low", POSITIVE[0]), described.get("high", POSITIVE[1])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from functools import cached_property
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.json_file import parsed
 from poet_profiles.protocol.status import Status
 from poet_profiles.schedule.file import schedule_from_document, schedule_hash
 from torch import Tensor
 
 from poet_runtime.agent import system
 from poet_runtime.agent.calls import Call, call_in_step, text_of
-from poet_runtime.agent.operands import random_residents
+from poet_runtime.agent.operands import check_room, random_residents
 from poet_runtime.agent.placement import PlainStep
 from poet_runtime.agent.scheduled import ScheduledStep
 from poet_runtime.agent.server import RefusedError
@@ -26,8 +26,8 @@ from poet_runtime.program import program_from_document
 
 MOST_BYTES = 1 << 28
 SMALL_BYTES = 1 << 20
-# RAM that JSON takes as objects, for each byte of its text: an empty list is three characters and 64 bytes.
-BYTES_OF_OBJECTS = 32
+# Python takes some 100 bytes for each; a large network's program has a tenth of them.
+MOST_OBJECTS = 1 << 20
 NO_HASH = "0" * 16
 
 
@@ -49,18 +49,23 @@ class Upload:
         return len(self._data)
 
     def end(self, crc: int) -> Any:
-        """The document, if all of it arrived."""
+        """The document, if all of it arrived, and the board has the RAM for it: few bytes may be many unpacked."""
         if zlib.crc32(self._data) != crc:
             raise RefusedError(Status.E_CORRUPT, "the checksum is another one")
         unpacker = zlib.decompressobj(wbits=31)
-        most_bytes = min(MOST_BYTES, max(SMALL_BYTES, system.available_bytes() // BYTES_OF_OBJECTS))
         try:
+            # As bytes, as text, and as what is read from it.
+            most_bytes = min(MOST_BYTES, max(SMALL_BYTES, system.available_bytes() // 4))
             text = unpacker.decompress(self._data, most_bytes)
-            if len(text) == most_bytes and not unpacker.eof:
-                raise RefusedError(Status.E_MEMORY, f"more than {most_bytes} B of JSON, too many for the free RAM here")
-            document = json.loads(text)
-        except (zlib.error, ValueError, RecursionError):
-            raise RefusedError(Status.E_CORRUPT, "no JSON in gzip") from None
+            if unpacker.unconsumed_tail:
+                raise RefusedError(Status.E_MEMORY, f"more than {most_bytes} bytes without gzip")
+            if not unpacker.eof:
+                raise FaultError("it ends too early")
+            if sum(map(text.count, b",:[{")) > MOST_OBJECTS:
+                raise RefusedError(Status.E_MEMORY, f"more than {MOST_OBJECTS} commas, colons and brackets")
+            document = parsed(text)
+        except (zlib.error, FaultError) as error:
+            raise RefusedError(Status.E_CORRUPT, f"no JSON in gzip: {error}") from None
         self._data.clear()
         return document
 
@@ -79,7 +84,7 @@ class Loaded:
             self.program = program_from_document(document)
         except FaultError as fault:
             raise RefusedError(Status.E_UNSUPPORTED, str(fault)) from None
-        _check_room(sum(resident.bytes for resident in self.program.graph.residents), "its tensors need")
+        check_room(sum(resident.bytes for resident in self.program.graph.residents), "its tensors need")
         self.residents: dict[str, Tensor] = random_residents(self.program.graph)
         self.scheduled: ScheduledStep | None = None
         self.schedule_hash = NO_HASH
@@ -99,7 +104,7 @@ class Loaded:
             step = PlainStep(self.program.graph, self.residents)
         except UserError as error:
             raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
-        _check_room(step.peak_bytes, "the step needs")
+        check_room(step.peak_bytes, "the step needs")
         return step
 
     @cached_property
@@ -143,7 +148,7 @@ class Loaded:
             raise RefusedError(Status.E_UNSUPPORTED, str(error)) from None
         self.close()
         try:
-            _check_room(scheduled.needed_bytes, "a step under the schedule needs")
+            check_room(scheduled.needed_bytes, "a step under the schedule needs")
         except RefusedError:
             scheduled.close()
             raise
@@ -176,10 +181,5 @@ class Loaded:
 
     def text(self, index: int) -> str:
         """The same as JSON."""
-        return text_of(self.program.graph.operators[index], self.call(index))
-
-
-def _check_room(needed_bytes: int, what: str) -> None:
-    there_bytes = system.available_bytes()
-    if needed_bytes > there_bytes:
-        raise RefusedError(Status.E_MEMORY, f"{what} {needed_bytes} B, of which {there_bytes} are free on the board")
+        call = self.call(index)
+        return text_of(self.program.graph.operators[index], call)

@@ -6,8 +6,11 @@ from __future__ import annotations
 import math
 
 import torch
+from poet_profiles.protocol.status import Status
 from torch import Tensor
 
+from poet_runtime.agent import system
+from poet_runtime.agent.server import RefusedError
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 
 SEED = 1
@@ -40,14 +43,29 @@ def random_tensor(
     limits: tuple[float, float],
     generator: torch.Generator,
 ) -> Tensor:
-    """A tensor of a layout, uniform between two limits; elements that share memory share their number."""
+    """A tensor of a layout, uniform between two limits; elements that share memory share their number.
+
+    Raises
+    ------
+    RefusedError
+        If the board has not the RAM for it.
+    """
     extents = [] if stride is None else [(size - 1) * step for size, step in zip(shape, stride, strict=True)]
     count = math.prod(shape) if stride is None else 1 + sum(extents) if all(shape) else 0
     if dtype.is_floating_point or dtype.is_complex:
-        base = torch.rand(count, dtype=dtype, generator=generator) * (limits[1] - limits[0]) + limits[0]
+        check_room(count * dtype.itemsize, "an operand needs")
+        base = torch.rand(count, dtype=dtype, generator=generator).mul_(limits[1] - limits[0]).add_(limits[0])
     else:
+        check_room(count * (torch.int64.itemsize + dtype.itemsize), "an operand needs")
         base = torch.randint(int(limits[0]), int(limits[1]) + 1, (count,), generator=generator).to(dtype)
     return base.reshape(shape) if stride is None else base.as_strided(shape, stride)
+
+
+def check_room(needed_bytes: int, what: str) -> None:
+    """Refuse what the board has not the RAM for: the system would end the agent."""
+    there_bytes = system.available_bytes()
+    if needed_bytes > there_bytes:
+        raise RefusedError(Status.E_MEMORY, f"{what} {needed_bytes} B, of which {there_bytes} are free on the board")
 
 
 def _range(resident: TracedResident) -> tuple[float, float]:

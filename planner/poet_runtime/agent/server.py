@@ -7,6 +7,7 @@ has lost what it held: it refuses every verb until the host has said `hello`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from poet_profiles.protocol.frame import LONG_LINE, LineSplitter, decode, encode
@@ -15,6 +16,10 @@ from poet_profiles.protocol.status import Status
 HELLO = "hello"
 Verb = Callable[[Sequence[str]], str]
 """Carries out a request, given its arguments, and returns the pairs of the answer."""
+
+
+# How PyTorch, CUDA and C++ say that there is none.
+_NO_MEMORY = re.compile("(can't|cannot|failed to) allocate|(out of|not enough) memory|bad_alloc", re.IGNORECASE)
 
 
 class RefusedError(Exception):
@@ -46,7 +51,7 @@ class Server:
     def __init__(self, verbs: Mapping[str, Verb]) -> None:
         self._verbs = verbs
         self._greeted = False
-        self._kept: tuple[int, str] | None = None
+        self._kept: tuple[int, bytes] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -59,13 +64,20 @@ class Server:
             frame = decode(line)
             if frame is not None and frame.direction == ">":
                 send(encode("<", frame.sequence, "ack"))
-                send(encode("<", frame.sequence, self._answer(frame.sequence, frame.text), LONG_LINE))
+                send(self._answer(frame.sequence, frame.text))
 
-    def _answer(self, sequence: int, text: str) -> str:
+    def _answer(self, sequence: int, text: str) -> bytes:
+        """The line that answers a request. What goes wrong in a verb is an answer, and not the agent's end."""
         verb, *arguments = text.split() or [""]
         if verb != HELLO and self._kept is not None and self._kept[0] == sequence:
             return self._kept[1]
-        answer = self._carried_out(verb, arguments)
+        try:
+            answer = encode("<", sequence, self._carried_out(verb, arguments), LONG_LINE)
+        except RefusedError as refusal:
+            answer = _refused(sequence, refusal.status, refusal.words)
+        except Exception as error:
+            words = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            answer = _refused(sequence, Status.E_MEMORY if lacks_memory(error) else Status.E_UNSUPPORTED, words)
         self._kept = sequence, answer
         return answer
 
@@ -73,13 +85,19 @@ class Server:
         if verb == HELLO:
             self._greeted = True
         elif not self._greeted:
-            return f"err {Status.E_ORDER.value} reset"
+            raise RefusedError(Status.E_ORDER, "reset")
         if verb not in self._verbs:
-            return f"err {Status.E_UNSUPPORTED.value} unknown verb"
-        try:
-            return f"ok {self._verbs[verb](arguments)}".rstrip()
-        except RefusedError as refusal:
-            return f"err {refusal.status.value} {_printable(refusal.words)}"
+            raise RefusedError(Status.E_UNSUPPORTED, "unknown verb")
+        return f"ok {self._verbs[verb](arguments)}".rstrip()
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether there is too little memory for what was tried."""
+    return isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)) is not None
+
+
+def _refused(sequence: int, status: Status, words: str) -> bytes:
+    return encode("<", sequence, f"err {status.value} {_printable(words)}".rstrip(), LONG_LINE)
 
 
 def _printable(words: str) -> str:

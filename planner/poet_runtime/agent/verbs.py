@@ -9,11 +9,11 @@ import math
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 from zlib import crc32
 
 import torch
@@ -25,20 +25,20 @@ from poet_profiles.schedule.file import FORMAT as SCHEDULE_FORMAT
 from torch import Tensor
 
 from poet_runtime.agent import system
-from poet_runtime.agent.calls import call_from_text
+from poet_runtime.agent.calls import Call, call_from_text, tensors_in
 from poet_runtime.agent.loaded import NO_HASH, Loaded, Upload
+from poet_runtime.agent.operands import check_room
 from poet_runtime.agent.server import RefusedError, Verb
 from poet_runtime.agent.vocabulary import vocabulary_call
 from poet_runtime.agent.window import WindowLine
 from poet_runtime.page_benchmark import PageBenchmark
-
-T = TypeVar("T")
 
 PROTOCOL = 2
 TICKS_HZ = 1_000_000_000
 MOST_GET_BYTES = bytes_in_line(LONG_LINE)
 MOST_REPEATS = 1_000_000
 MOST_PAGE_BYTES = 1 << 30
+MOST_IDLE_S = 3600
 TIMES_PER_LINE = 24
 TEXT_PER_LINE = 400
 
@@ -129,6 +129,8 @@ class Agent:
 
     def _idle(self, arguments: Sequence[str]) -> str:
         [ticks] = _numbers(arguments, 1)
+        if ticks > MOST_IDLE_S * TICKS_HZ:
+            raise RefusedError(Status.E_ARGUMENT, f"at most {MOST_IDLE_S} s")
         with self._window.open():
             time.sleep(ticks / TICKS_HZ)
         return f"ticks={self._window.last_ns}"
@@ -208,22 +210,23 @@ class Agent:
         run = step.run_timed if trace else step.run
         with self._window.open():
             for _ in range(repeats):
-                _working(run)
+                run()
         between = f" between={step.between_ns}" if trace else ""
         self._times_ns = step.times_ns if trace else []
         return f"ticks={self._window.last_ns} repeats={repeats}{between}{self._sensed()}"
 
     def _workspaces(self, arguments: Sequence[str]) -> str:
         program = self._program()
-        return f"bytes={_listed(_working(lambda: program.workspaces_bytes), arguments)}"
+        return f"bytes={_listed(program.workspaces_bytes, arguments)}"
 
-    def _repeated(self, call: Callable[[], Any], repeats: int) -> str:
+    def _repeated(self, call: Call, repeats: int) -> str:
         """Time a call, once more beforehand: some kernels prepare themselves."""
-        results = list(_tensors(_working(call)))
+        check_room(call.result_bytes(), "the results need")
+        results = list(tensors_in(call()))
         size = sum(tensor.untyped_storage().nbytes() for tensor in results)
         with self._window.open():
             for _ in range(repeats):
-                _working(call)
+                call()
         checksum = crc32(
             b"".join(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in results)
         )
@@ -275,11 +278,11 @@ class Agent:
         step = self._program().scheduled
         if step is None:
             raise RefusedError(Status.E_ORDER, "no schedule is loaded")
-        _working(lambda: step.warm_up(bool(trace)))
+        step.warm_up(bool(trace))
         with self._window.open():
-            _working(step.run_traced if trace else step.run)
+            (step.run_traced if trace else step.run)()
         if trace:
-            _working(step.observe)
+            step.observe()
         if not step.is_finite:
             raise RefusedError(Status.E_NOT_FINITE, "the loss is infinite or no number")
         step.keep(rate)
@@ -307,25 +310,6 @@ class Agent:
         clock, temperature = system.clock_khz(self._sysfs), system.temperature_mc(self._sysfs)
         pairs = (("cpu_khz", clock), ("temperature_mc", temperature))
         return "".join(f" {name}={value}" for name, value in pairs if value is not None)
-
-
-def _working(work: Callable[[], T]) -> T:
-    """Do something of PyTorch's; what it cannot do, or has no memory for, is an answer and not the agent's end."""
-    try:
-        return work()
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, IndexError, UserError) as error:
-        status = Status.E_MEMORY if "memory" in str(error) else Status.E_UNSUPPORTED
-        raise RefusedError(status, str(error).partition("\n")[0]) from None
-    except MemoryError:
-        raise RefusedError(Status.E_MEMORY, "no memory") from None
-
-
-def _tensors(results: Any) -> Iterator[Tensor]:
-    if isinstance(results, Tensor):
-        yield results
-    elif isinstance(results, list | tuple):
-        for item in results:
-            yield from _tensors(item)
 
 
 def _listed(numbers: Sequence[int], arguments: Sequence[str]) -> str:

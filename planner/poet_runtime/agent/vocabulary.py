@@ -9,10 +9,11 @@ import torch
 from poet_profiles.operators import OPERATORS
 from poet_profiles.protocol.status import Status
 from torch import Tensor
+from torch._ops import OpOverload
 
 from poet_runtime.agent.calls import Call
 from poet_runtime.agent.operands import AROUND_ZERO, SEED, random_tensor
-from poet_runtime.agent.server import RefusedError
+from poet_runtime.agent.server import RefusedError, lacks_memory
 
 aten = torch.ops.aten
 Params = Mapping[str, int]
@@ -36,7 +37,9 @@ def vocabulary_call(code: int, values: Sequence[int]) -> Call:
         raise RefusedError(Status.E_ARGUMENT, f"{found.name} takes {' '.join(found.params)}")
     try:
         return _CALLS[found.name](dict(zip(found.params, values, strict=True)))
-    except (RuntimeError, ZeroDivisionError) as error:
+    except (RuntimeError, TypeError, ZeroDivisionError) as error:
+        if lacks_memory(error):
+            raise
         raise RefusedError(Status.E_ARGUMENT, str(error).partition("\n")[0]) from None
 
 
@@ -44,7 +47,7 @@ def _random(*shape: int) -> Tensor:
     return random_tensor(shape, None, torch.float32, AROUND_ZERO, torch.Generator().manual_seed(SEED))
 
 
-def _of_size(operands: int, target: Callable[..., object], *more: object) -> Callable[[Params], Call]:
+def _of_size(operands: int, target: OpOverload, *more: object) -> Callable[[Params], Call]:
     return lambda p: Call(target, [*(_random(p["size"]) for _ in range(operands)), *more], {})
 
 
@@ -62,8 +65,10 @@ def _conv2d(p: Params) -> Call:
 
 def _conv2d_backward(*mask: bool) -> Callable[[Params], Call]:
     def build(p: Params) -> Call:
-        x, w, bias, window = _convolved(p)
-        gradient = _random(*aten.convolution.default(x, w, bias, *window).shape)
+        x, w, _, window = _convolved(p)
+        # By its layout alone: the result itself may not fit.
+        result = aten.convolution.default(x.to("meta"), w.to("meta"), None, *window)
+        gradient = _random(*result.shape)
         wanted = [*mask[:2], mask[2] and bool(p["bias"])]
         sizes = [p["k"]] if wanted[2] else None
         return Call(aten.convolution_backward.default, [gradient, x, w, sizes, *window, wanted], {})

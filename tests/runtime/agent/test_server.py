@@ -37,7 +37,9 @@ class Counted:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.sent = b""
-        self.server = Server({"hello": self._hello, "count": self._count, "refuse": self._refuse})
+        self.server = Server(
+            {"hello": self._hello, "count": self._count, "refuse": self._refuse, "fail": self._fail, "tell": self._tell}
+        )
 
     def _hello(self, _: Sequence[str]) -> str:
         return "protocol=2"
@@ -48,6 +50,12 @@ class Counted:
 
     def _refuse(self, _: Sequence[str]) -> str:
         raise RefusedError(Status.E_MEMORY, "too\nlarge, 5 µs")
+
+    def _fail(self, arguments: Sequence[str]) -> str:
+        raise FAILURES[int(arguments[0])][0]
+
+    def _tell(self, arguments: Sequence[str]) -> str:
+        return {"long": "x" * 5000, "unicode": "é", "lines": "a\nb=c"}[arguments[0]]
 
     def ask(self, data: bytes) -> list[str]:
         self.sent = b""
@@ -71,6 +79,41 @@ def test_a_request_is_acknowledged_and_carried_out_once_however_often_it_comes()
     assert device.calls == ["b", "c"]
     assert device.ask(request(5, "refuse")) == ["0005 ack", "0005 err -2 too large, 5 ?s"]
     assert device.ask(request(6, "what")) == ["0006 ack", "0006 err -8 unknown verb"]
+
+
+class OddError(Exception):
+    def __str__(self) -> str:
+        return "\n\x1b[2J é"
+
+
+FAILURES: list[tuple[Exception, str]] = [
+    (RuntimeError("mat1 and mat2\nshapes"), "-8 RuntimeError: mat1 and mat2"),
+    (RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: 4 bytes"), "-2 "),
+    (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "-2 RuntimeError: CUDA out of memory."),
+    (RuntimeError("std::bad_alloc"), "-2 "),
+    (RuntimeError("more than one element refers to a single memory location"), "-8 "),
+    (MemoryError(), "-2 MemoryError:"),
+    (RecursionError("deep"), "-8 RecursionError: deep"),
+    (AssertionError(), "-8 AssertionError:"),
+    (KeyError("x"), "-8 KeyError: 'x'"),
+    (UnicodeEncodeError("ascii", "é", 0, 1, "bad"), "-8 UnicodeEncodeError: "),
+    (UserError("no disk"), "-8 UserError: no disk"),
+    (OSError(28, "No space left on device"), "-8 OSError: [Errno 28] No space left on device"),
+    (OddError(), "-8 OddError:"),
+]
+
+
+def test_whatever_a_verb_raises_is_an_answer_and_the_next_request_is_carried_out() -> None:
+    device = Counted()
+    device.ask(request(0, "hello"))
+    for number, (_, words) in enumerate(FAILURES):
+        ack, answer = device.ask(request(2 * number + 2, f"fail {number}"))
+        assert answer.partition(" err ")[2].startswith(words), answer
+        assert device.ask(request(2 * number + 2, f"fail {number}")) == [ack, answer], "kept like any other"
+        assert device.ask(request(2 * number + 3, "count"))[1].endswith(f"times={number + 1}")
+    for what in ("long", "unicode", "lines"):
+        assert " err -8 ValueError: " in device.ask(request(99, f"tell {what}"))[1]
+        assert device.ask(request(98, "count"))[1].partition(" ok ")[2]
 
 
 @settings(max_examples=60)

@@ -7,6 +7,8 @@ import base64
 import gzip
 import json
 import os
+import random
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,7 +24,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.f32 import f32_bits
-from poet_profiles.protocol.frame import decode, encode
+from poet_profiles.protocol.frame import LONG_LINE, decode, encode
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
@@ -55,7 +57,7 @@ class Board:
         """The pairs of an answer; ``err`` has the words of a refusal."""
         self._sequence += 1
         sent: list[bytes] = []
-        self._server.feed(encode(">", self._sequence, text), sent.append)
+        self._server.feed(encode(">", self._sequence, text, LONG_LINE), sent.append)
         frame = decode(sent[-1].rstrip(b"\n"))
         assert frame is not None
         kind, _, rest = frame.text.partition(" ")
@@ -237,14 +239,8 @@ def test_a_calls_results_are_the_operators(board: Board, small: tuple[Graph, Pro
     assert board.ask(f"call 1 @{index}")["checksum"] == f"{zlib.crc32(result.numpy().tobytes()):08x}"
 
 
-def test_a_document_is_held_against_the_free_ram_before_it_is_unpacked(
-    board: Board, small: tuple[Graph, Program], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousandth of its size travels; as objects it is twenty times as large."""
-    monkeypatch.setattr(system, "available_bytes", lambda: 8_000_000)
-    assert board.load([[]] * 500_000)["err"].startswith("-2 more than 1048576 B of JSON, too many for the free RAM")
-    monkeypatch.undo()
-    assert "err" not in board.load(document_of_program(small[1]))
+def relu(tensor: str, op: str = "relu") -> str:
+    return f'call 1 {{"op":"aten::{op}.default","args":[{{"tensor":{{{tensor}}}}}]}}'
 
 
 @pytest.mark.parametrize(
@@ -271,11 +267,172 @@ def test_a_document_is_held_against_the_free_ram_before_it_is_unpacked(
         ("page out 0 1 sequential", "-1 "),
         ("page up 4096 1 sequential", "-1 "),
         ("idle x", "-1 expected 1 whole numbers"),
+        ("idle 99999999999999999", "-1 at most 3600 s"),
+        (
+            relu('"shape":[4],"dtype":"quint8"'),
+            "-8 a tensor of the call: PyTorch has no plain tensor [4] of torch.quint8",
+        ),
+        (relu('"shape":[4],"dtype":"float8_e4m3fn"'), "-8 NotImplementedError: "),
+        (relu('"shape":[4],"dtype":"bits8"'), "-8 "),
+        (relu('"shape":[99999999999999],"dtype":"float32"'), "-2 an operand needs 399999999999996 B, of which "),
+        (relu('"shape":[2],"stride":[9999999999999],"dtype":"float32"'), "-2 an operand needs 40000000000000 B, of "),
+        (relu('"shape":[4],"dtype":"float32","low":NaN'), "-8 not JSON (NaN is not a JSON number)"),
+        (relu('"shape":[4],"dtype":"float32"', "to_sparse"), "-8 "),
+        (relu('"shape":[4],"dtype":"complex64"', "conj"), "-8 RuntimeError: "),
+        (
+            'call 1 {"op":"aten::zeros.default","args":[[4]],"kwargs":{"device":{"device":"meta"}}}',
+            "-8 NotImplementedErr",
+        ),
+        ('call 1 {"op":"aten::zeros.default","args":[[99999999999]]}', "-2 the results need 399999999996 B, of which "),
+        ('call 1 {"op":"aten::relu.default","args":' + "[" * 900 + "]" * 900 + "}", "-8 nested more than 32 deep"),
+        ("bench 7 1 99999999999", "-2 an operand needs 399999999996 B, of which "),
+        ("bench 7 1 999999999999999999999999999999", "-2 an operand needs "),
+        ("bench 1 1" + 13 * " 99999999999", "-2 an operand needs "),
+        ("bench 1 1 1 1 9 9 1 3 3 1 1 99999999 99999999 1 0", "-2 the results need "),
+        ("bench 2 1 1 1 9 9 1 3 3 1 1 99999999 99999999 1 0", "-2 an operand needs "),
     ],
 )
 def test_what_makes_no_sense_is_refused(board: Board, text: str, words: str) -> None:
     assert board.ask(text)["err"].startswith(words)
     assert board.ask("hello")["protocol"] == "2", "the agent goes on"
+
+
+NUMBERS = [0, 1, 2, 3, 8, 65, 10**6, 2**31, 2**63, 10**13, 10**30]
+WORDS = [
+    "",
+    "-1",
+    "x",
+    "@",
+    "@0",
+    "@999",
+    "0.5",
+    "1e9",
+    "end",
+    "in",
+    "out",
+    "sequential",
+    "scattered",
+    "{}",
+    "[]",
+    "00ff",
+]
+DTYPES = [
+    "float32",
+    "int64",
+    "bool",
+    "complex64",
+    "bfloat16",
+    "quint8",
+    "float8_e4m3fn",
+    "bits8",
+    "uint16",
+    "int1",
+    "x",
+]
+OPERATORS_CALLED = [
+    "relu",
+    "to_sparse",
+    "conj",
+    "t",
+    "zeros_like",
+    "nonzero",
+    "sum",
+    "sort",
+    "neg",
+    "unique_dim",
+    "item",
+]
+
+
+def some_number(source: random.Random) -> int:
+    return source.choice(NUMBERS)
+
+
+def some_tensor(source: random.Random) -> Any:
+    axes = source.randrange(4)
+    document: dict[str, Any] = {"shape": [some_number(source) for _ in range(axes)], "dtype": source.choice(DTYPES)}
+    if source.random() < 0.5:
+        document["stride"] = [some_number(source) for _ in range(axes if source.random() < 0.9 else 1)]
+    if source.random() < 0.3:
+        document |= {"low": source.choice([-1, 0, 5, 1e300, True, "x"]), "high": source.choice([7, 10**30, 0.5, None])}
+    return source.choice([{"tensor": document}, {"blank": document}, {"tensor": document, "blank": 1}, document])
+
+
+def some_argument(source: random.Random) -> Any:
+    named = {"device": "meta"}, {"device": "cuda:9"}, {"dtype": "load"}, {"float": "nan"}, {"complex": [10**400, 1]}
+    made = some_tensor(source), some_number(source), [some_number(source)], None, True, "é\n", source.choice(named)
+    return source.choice([made[0], source.choice(made)])
+
+
+def some_request(source: random.Random, verbs: list[str]) -> str:
+    verb = source.choice([*verbs, "bench", "call", "load"])
+    if verb == "call" and source.random() < 0.7:
+        op = source.choice([f"aten::{name}.default" for name in OPERATORS_CALLED] + ["aten::mm.out", "os::system.x", 7])
+        document = {"op": op, "args": [some_argument(source) for _ in range(source.choice([0, 1, 1, 1, 2]))]}
+        if source.random() < 0.3:
+            document["kwargs"] = {source.choice(["self", "out", "é", "device"]): some_argument(source)}
+        return f"call {source.choice([1, 1, 2, 0])} " + json.dumps(document, separators=(",", ":")).replace(" ", "")
+    if verb == "bench" and source.random() < 0.8:
+        operator = source.choice([*OPERATORS.values()])
+        return f"bench {operator.code} 1 " + " ".join(str(some_number(source)) for _ in operator.params)
+    if verb == "load" and source.random() < 0.7:
+        return f"load {source.choice([0, 0, 3])} {base64.b64encode(source.randbytes(source.randrange(300))).decode()}"
+    word = source.choice
+    arguments = [str(word([*NUMBERS[:5], *NUMBERS, *WORDS])) for _ in range(source.randrange(5))]
+    return " ".join([verb, *arguments])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_request_ends_the_agent(
+    seed: int, board: Board, small: tuple[Graph, Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of well-framed ones; each is answered in one line, and what was loaded is still there."""
+    monkeypatch.setattr("poet_runtime.agent.verbs.MOST_REPEATS", 3)
+    monkeypatch.setattr("poet_runtime.agent.verbs.MOST_IDLE_S", 0)
+    monkeypatch.setattr("poet_runtime.agent.verbs.MOST_PAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(system, "available_bytes", lambda: 1 << 25)
+    board.load(document_of_program(small[1]))
+    board.load(document_of_schedule(store_all_schedule(small[0])))
+    there = {key: value for key, value in board.ask("hello").items() if key in ("model", "schedule", "boot")}
+    source = random.Random(seed)
+    answered = {"ok": 0, "err": 0}
+    for _ in range(200):
+        text = some_request(source, [*board.agent.verbs])
+        answer = board.ask(text)
+        answered["err" if "err" in answer else "ok"] += 1
+        assert "err" not in answer or re.match(r"-\d+ .", answer["err"]), text
+    assert there.items() <= board.ask("hello").items()
+    assert min(answered.values()) > 10, "some are carried out, some are refused"
+
+
+def test_an_upload_is_refused_before_it_fills_the_ram(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(data: bytes) -> str:
+        for at in range(0, len(data), 3000):
+            board.ask(f"load {at} {base64.b64encode(data[at : at + 3000]).decode()}")
+        return board.ask(f"load end {zlib.crc32(data):08x}").get("err", "")
+
+    whole = gzip.compress(b'{"format": "poet-program/1"}')
+    assert load(whole) == '-8 the file: "residents" is missing or not a list'
+    for data in (
+        b"",
+        whole[:-9],
+        whole[:5],
+        b"\x1f\x8b" + whole[3:],
+        gzip.compress(b"\xff"),
+        gzip.compress(b"[" * 9999),
+    ):
+        assert load(data).startswith("-7 no JSON in gzip"), data
+    monkeypatch.setattr(system, "available_bytes", lambda: 1 << 24)
+    assert load(gzip.compress(b" " * (1 << 25))).startswith("-2 more than 4194304 bytes without gzip")
+    assert load(gzip.compress(b"[" + b"{}," * (1 << 20) + b"0]")).startswith("-2 more than 1048576 commas")
+
+
+def test_a_program_whose_hash_is_none_is_refused(board: Board, small: tuple[Graph, Program]) -> None:
+    document = document_of_program(small[1])
+    for hash in ("é", "0 boot=1", "0" * 15, "A" * 16, 7, None):
+        assert '"graph_hash" is ' in board.load({**document, "graph_hash": hash})["err"]
+    assert board.load({**document, "model": "a\nb"})["err"].startswith("-7 ")
+    assert board.ask("hello")["model"] == NO_HASH
 
 
 def test_a_step_for_which_the_board_has_no_room_is_refused_before_the_system_ends_the_agent(
