@@ -37,6 +37,67 @@ def test_a_folder_of_somebody_elses_is_not_trusted(tmp_path: Path, monkeypatch: 
     assert place not in (tmp_path / "poet", tmp_path / "poet-12345")
 
 
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The cache, and where it is else."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "home" / "poet", tmp_path / "temporary" / f"poet-{os.getuid()}"
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o000, 0o022, 0o077])
+def test_each_of_its_folders_is_closed_to_others_whatever_the_umask(places: tuple[Path, Path], umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        assert cache_folder("a/b") == places[0] / "a" / "b"
+    finally:
+        os.umask(before)
+    for folder in (places[0], places[0] / "a", places[0] / "a" / "b"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("spoilt", ["", "a", "a/b"])
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o703])
+def test_a_folder_that_all_may_write_is_not_trusted(places: tuple[Path, Path], spoilt: str, mode: int) -> None:
+    (cache_folder("a/b") / "kept.so").write_text("")
+    (places[0] / spoilt).chmod(mode)
+    assert cache_folder("a/b") == places[1] / "a" / "b"
+    assert (places[0] / spoilt).stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("spoilt", ["", "a", "a/b"])
+def test_a_folder_that_its_group_may_write_is_closed_to_it_and_kept(places: tuple[Path, Path], spoilt: str) -> None:
+    (cache_folder("a/b") / "kept.so").write_text("")
+    (places[0] / spoilt).chmod(0o775)
+    assert (cache_folder("a/b") / "kept.so").exists()
+    assert (places[0] / spoilt).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("spoilt", ["", "a", "a/b"])
+def test_a_link_is_not_followed(places: tuple[Path, Path], spoilt: str, tmp_path: Path) -> None:
+    cache_folder("a/b")
+    (places[0] / spoilt).rename(tmp_path / "others")
+    (places[0] / spoilt).symlink_to(tmp_path / "others")
+    assert cache_folder("a/b") == places[1] / "a" / "b"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("spoilt", ["", "a", "a/b"])
+def test_a_folder_inside_that_is_anothers_is_not_trusted(places: tuple[Path, Path], spoilt: str) -> None:
+    cache_folder("a/b")
+    os.chown(places[0] / spoilt, 12345, 12345)
+    assert cache_folder("a/b") == places[1] / "a" / "b"
+
+
+def test_where_all_may_rename_each_others_folders_there_is_none(places: tuple[Path, Path]) -> None:
+    cache_folder("a")
+    places[0].parent.chmod(0o777)
+    assert cache_folder("a") == places[1] / "a"
+    places[0].parent.chmod(0o1777)
+    assert cache_folder("a") == places[0] / "a"
+
+
 def test_a_folder_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert not is_writable(tmp_path / "file")
