@@ -9,7 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from .errors import UserError
+from .errors import FaultError, UserError
+from .json_file import check_document
 from .shipped import SHIPPED
 
 # Vendor and product; of the product's four digits any may be `?`, or a choice such as `[4-7c-f]`.
@@ -163,7 +164,7 @@ class Board(BaseModel):
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
     title: str
     kind: Literal["microcontroller", "linux", "program"]
-    chip: str | None = None
+    chip: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")] | None = None
     core: str
     clock_hz: int = Field(gt=0)
     crystal_hz: int | None = Field(default=None, gt=0)
@@ -182,7 +183,7 @@ class Board(BaseModel):
     baud: int = Field(default=1_000_000, gt=0)
     usb_ids: tuple[UsbId, ...] = ()
     console: str = ""
-    platformio_env: str | None = None
+    platformio_env: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] | None = None
     image: Image | None = None
     pins: Pins | None = None
     bootloader: Bootloader | None = None
@@ -251,8 +252,10 @@ def load_board(name: str) -> Board:
     if not path.is_file():
         raise UserError(f"no board named {name!r}; known are {', '.join(board_names())} (or give a .toml file)")
     try:
-        board = Board.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        check_document(document)
+        board = Board.model_validate(document)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, FaultError) as error:
         raise UserError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]

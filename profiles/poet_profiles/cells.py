@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from .errors import UserError
+from .errors import FaultError, UserError
+from .json_file import check_document
 from .shipped import SHIPPED
 
 
@@ -56,8 +57,10 @@ def load_cell(name: str) -> Cell:
             ".toml file)"
         )
     try:
-        return Cell.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        check_document(document)
+        return Cell.model_validate(document)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, FaultError) as error:
         raise UserError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from .errors import UserError
+from .errors import UserError, visible
 from .whole_file import check_writable
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ class ProfileWriter:
         size_bytes = self._size_bytes()
         if not size_bytes:
             lines.writeheader()
-        values = asdict(row)
+        # A meter's or a firmware's name is what a device says of itself.
+        values = {key: visible(value) if isinstance(value, str) else value for key, value in asdict(row).items()}
         sensed = [column for column in (*_SENSED, *_CLOSING) if values[column] is not None]
         lines.writerow({**values, **{column: f"{values[column]:.7g}" for column in (*_REAL, *sensed)}})
         data = text.getvalue().encode()
@@ -236,6 +237,11 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                     raise UserError(
                         f"{path}:{reader.line_num}: {column}: the line has {len(row)} fields, the header {len(header)}"
                     )
+                for column, text in zip(header, row, strict=True):
+                    if not (column + text).isprintable():
+                        raise UserError(
+                            f"{path}:{reader.line_num}: {column}: {text!a}: a character in it cannot be printed"
+                        )
                 yield reader.line_num, dict(zip(header, row, strict=True))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None

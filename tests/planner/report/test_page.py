@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-TITLE = "<b>&\u2028 $x$ </script>"
+TITLE = "<b>& $x$ </script>"
 FORWARD = ("</script><i>", *(f"net.{k}.relu" for k in range(1, 6)))
 
 
