@@ -19,7 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from poet_harness.training.batches import read_training_data
+from poet_harness.training.plan import read_plan
+from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.boards import Board as Board_
 from poet_profiles.boards import load_board
 from poet_profiles.cells import load_cell
@@ -322,3 +326,43 @@ def toml_of(document: dict[str, Any]) -> str:
         return json.dumps(value).replace("\x7f", "\\u007f")
 
     return "".join(f"{json.dumps(key)} = {text(value)}\n" for key, value in document.items())
+
+
+def test_every_text_of_a_data_file_is_refused_in_one_line_or_read(plans: dict[str, Path], tmp_path: Path) -> None:
+    """Names of arrays, and what tables of names say, in the data and beside the plan."""
+    from poet_planner.cli import main
+
+    data = tmp_path / "data.npz"
+    assert command(main, "poet-plan", "data", "--model", "digits_cnn_small", "--steps", 1, "--out", data) == 0
+    plan = read_plan(plans["m4"])
+    arrays = {**plan.names, **read_arrays(data, "poet-plan data")}
+    arrays["..frozen"] = np.array([["conv1.weight", "00000000"]])
+    given = tmp_path / "given.npz"
+    read = 0
+    for name, array in arrays.items():
+        for text in [text for text in (*UNPRINTABLE, *PRINTABLE) if text != "\ud800"]:
+            changes = [{**{other: arrays[other] for other in arrays if other != name}, text: array}]
+            if array.dtype.kind == "U":
+                changes += [{**arrays, name: spoilt} for spoilt in spoilt_texts(array, text)]
+            for changed in changes:
+                given.write_bytes(npz(changed))
+                try:
+                    table = read_training_data(given, plan, 1).state
+                    table.check_steps(1)
+                    table.state_dict(arrays, 1)
+                except UserError as error:
+                    assert error.told.isprintable() and error.told.startswith(str(given)), error.told
+                else:
+                    read += 1
+    assert read > 10
+
+
+def spoilt_texts(array: np.ndarray[Any, Any], text: str) -> Iterator[np.ndarray[Any, Any]]:
+    """The table with a text in one place of each column, and in other shapes."""
+    for column in np.ndindex(array.shape[1:]):
+        spoilt = array.astype(object)
+        spoilt[(0, *column)] = text
+        yield spoilt.astype(str)
+    yield np.array(text)
+    yield np.array([text])
+    yield np.array([[text]])

@@ -249,7 +249,7 @@ def load_board(name: str) -> Board:
         If there is no such board, or its file is not a board description.
     """
     path = Path(name) if name.endswith(".toml") else SHIPPED / "boards" / f"{name}.toml"
-    if not path.is_file():
+    if not path.is_file() or (path.parent != SHIPPED / "boards" and not name.endswith(".toml")):
         raise UserError(f"no board named {name!r}; known are {', '.join(board_names())} (or give a .toml file)")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))

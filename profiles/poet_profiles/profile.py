@@ -105,6 +105,8 @@ def read_profile(path: str | Path) -> pd.DataFrame:
         for column in ("board", "op"):
             if not row[column]:
                 raise UserError(f"{path}:{line}: {column}: is empty")
+        if "/" in row["board"] or "." in row["board"]:  # a path: the planner reads the board's file by this name
+            raise UserError(f"{path}:{line}: board: {row['board']!r} is no name of a board")
         key = tuple(row[column] for column in _KEY)
         if key in seen:
             raise UserError(f"{path}:{line}: params: same {', '.join(_KEY)} as line {seen[key]}")

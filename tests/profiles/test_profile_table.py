@@ -99,6 +99,11 @@ def test_an_empty_key_stays_empty(tmp_path: Path) -> None:
     assert read_profile(path).iloc[0]["params"] == ""
 
 
+def test_what_a_device_says_of_itself_is_written_so_that_it_can_be_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "p.csv", dataclasses.replace(ROW, meter="PPK2 \0\x1b[2J\n", firmware="é"))
+    assert read_profile(path)[["meter", "firmware"]].to_numpy().tolist() == [[r"PPK2 \x00\x1b[2J\n", "é"]]
+
+
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_torn_last_line_is_repaired_and_the_rest_kept(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="add"))
@@ -145,6 +150,9 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
         ("bytes", "1.5", r"p\.csv:2: bytes: 1.5 is not a whole number"),
         ("source", "guessed", r"p\.csv:2: source: 'guessed' is none of measured, emulated, published"),
         ("op", "", r"p\.csv:2: op: is empty"),
+        ("board", "../../x", r"p\.csv:2: board: '../../x' is no name of a board"),
+        ("board", "/tmp/x.toml", r"p\.csv:2: board: '/tmp/x.toml' is no name of a board"),
+        ("meter", "a\x1b[2J", r"p\.csv:2: meter: 'a\\x1b\[2J': a character in it cannot be printed"),
         ("slice", "x", r"p\.csv:2: slice: 'x'"),
         ("cpu_hz", "fast", r"p\.csv:2: cpu_hz: 'fast' is not a number"),
     ],

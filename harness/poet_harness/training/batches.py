@@ -18,7 +18,7 @@ from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 
 from .initial_weights import optimizer_state, with_weights
 from .plan import Plan
-from .weights import StateTable, state_table
+from .weights import StateTable, rows_of_text, state_table
 
 Array = NDArray[Any]
 
@@ -125,7 +125,7 @@ def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> 
     UserError
         If it was not.
     """
-    for name, check in arrays.get(FROZEN, ()):
+    for name, check in rows_of_text(path, arrays, FROZEN, 2):
         if name in plan.frozen and f"{crc32(plan.frozen[name].tobytes()):08x}" != check:
             raise UserError(f"{path}: was made with another frozen {name} than the plan; make both again")
 

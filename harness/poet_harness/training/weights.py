@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,9 +96,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     arrays = {**plan.names, **arrays, **plan.frozen}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, {}, {})
-    rows = arrays[TABLE]
-    if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "U":
-        raise UserError(f"{path}: {TABLE}: is no table of names; make the file with poet-plan data")
+    rows = rows_of_text(path, arrays, TABLE, 3)
     sources = {str(name): str(source) for name, source, _ in rows}
     for name, source in sources.items():
         if source not in held and source not in arrays:
@@ -111,5 +110,19 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
         sources=sources,
         notes=notes,
         arrays={name: arrays[name] for name in needed & arrays.keys()},
-        parameters=tuple(str(name) for name in arrays.get(PARAMETERS, ())),
+        parameters=tuple(str(name) for name in rows_of_text(path, arrays, PARAMETERS)),
     )
+
+
+def rows_of_text(path: Path, arrays: Mapping[str, Array], name: str, *columns: int) -> Array:
+    """A table of text with so many columns, or a list of text; without rows if there is none of that name.
+
+    Raises
+    ------
+    UserError
+        If it is something else.
+    """
+    rows = arrays.get(name, np.empty((0, *columns), np.str_))
+    if rows.shape != (rows.size // math.prod(columns), *columns) or rows.dtype.kind != "U":
+        raise UserError(f"{path}: {name}: is no table of names; make the file with poet-plan data")
+    return rows
