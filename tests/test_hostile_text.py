@@ -12,6 +12,7 @@ import csv
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,7 @@ import numpy as np
 import pytest
 from poet_harness.training.batches import read_training_data
 from poet_harness.training.plan import read_plan
+from poet_harness.verbs.console import wide_console
 from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.boards import Board as Board_
 from poet_profiles.boards import load_board
@@ -33,6 +35,7 @@ from poet_profiles.profile import read_profile
 from poet_profiles.schedule.file import read_schedule
 from poet_profiles.shipped import SHIPPED
 from poet_runtime.program import read_program
+from rich.table import Table
 
 from tests.runtime.agent.test_verbs import Board
 from tests.support import ROOT
@@ -295,9 +298,7 @@ def test_every_text_of_a_profile_is_refused_in_one_line_or_read(tmp_path: Path) 
 def test_every_text_of_a_board_or_a_cell_is_refused_in_one_line_or_harmless(
     kind: str, name: str, tmp_path: Path
 ) -> None:
-    sys.path.insert(0, str(ROOT / "firmware/platforms/baremetal/builder"))
-    from board_files import header, linker_script
-
+    board_files = runpy.run_path(str(ROOT / "firmware/platforms/baremetal/builder/board_files.py"))
     document = tomllib.loads((SHIPPED / kind / f"{name}.toml").read_text())
     path = tmp_path / f"{name}.toml"
     made = set()
@@ -311,7 +312,7 @@ def test_every_text_of_a_board_or_a_cell_is_refused_in_one_line_or_harmless(
                 continue
             assert text.isprintable()
             if isinstance(read, Board_) and read.chip is not None:
-                made.add(header(read.model_dump()) + linker_script(read.model_dump()))
+                made.add(tuple(board_files[part](read.model_dump()) for part in ("header", "linker_script")))
     assert len(made) == (name == "nrf52840"), "nothing of a text is in what the compiler and the linker read"
 
 
@@ -366,3 +367,12 @@ def spoilt_texts(array: np.ndarray[Any, Any], text: str) -> Iterator[np.ndarray[
     yield np.array(text)
     yield np.array([text])
     yield np.array([[text]])
+
+
+def test_a_terminal_shows_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator, a label of a recording or a device's name may look like markup of what prints the tables."""
+    table = Table("[/bold]", title="[red]")
+    table.add_row("[/x] :smile: [link=x]")
+    wide_console().print(table)
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("[/bold]", "[red]", "[/x] :smile: [link=x]"))

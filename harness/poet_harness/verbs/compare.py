@@ -69,16 +69,15 @@ def _share(limit: str) -> float:
 
 
 def _table(changes: list[Change], title: str) -> Table:
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("row", "", "A", "B", "difference", "spread", "", title=escape(title))
+    table = Table("row", "", "A", "B", "difference", "spread", "", title=title)
     for change in changes:
         unit, scale = UNITS[change.quantity]
         relative = "" if change.relative is None else f"{change.relative:+.2%}"
         spread = f"±{change.spread / change.first.value:.2%}" if change.first.value else f"±{change.spread * scale:.4g}"
         figures = (f"{reading.value * scale:.5g}" for reading in (change.first, change.second))
-        table.add_row(escape(change.row), unit, *figures, relative, spread, change.verdict.value)
+        table.add_row(change.row, unit, *figures, relative, spread, change.verdict.value)
     return table
 
 

@@ -14,8 +14,9 @@ COLUMNS_IN_A_FILE = 120
 
 
 def wide_console() -> Console:
-    """A console on standard output; a pipe or a file gets lines of 120 characters."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS_IN_A_FILE)
+    """A console on standard output, for plain text; a pipe or a file gets lines of 120 characters."""
+    width = None if sys.stdout.isatty() else COLUMNS_IN_A_FILE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def print_json(document: object) -> None:

@@ -250,7 +250,7 @@ def _with_progress(
 
     from ..benchmark.agent_profiler import AgentProfiler
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         total = 1 + len(wanted) + sum(1 + len(network.places) for network in networks)
         task = progress.add_task("idle power", total=total)

@@ -116,7 +116,9 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
             f"{point.seconds:.1f}",
         )
     # A file takes lines of any length, and a narrow terminal wraps cells.
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+    console = Console(
+        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120
+    )
     console.print(table)
     for point in points:
         if point.note:

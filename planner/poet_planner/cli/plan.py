@@ -297,7 +297,7 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary.document(), indent=1))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     console.print(table(summary, verbose))
     if verbose and summary.optimiser is not None:
         console.print(parts_table(summary.optimiser))

@@ -155,7 +155,7 @@ def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
     from rich.console import Console
     from rich.progress import track
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         yield from track(made, "planning", tasks, console=console)
         return
@@ -257,7 +257,9 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
             "" if point.peak_bytes is None else str(point.peak_bytes),
         )
     # A file takes lines of any length, and a narrow terminal wraps cells.
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+    console = Console(
+        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120
+    )
     console.print(table)
     for point in points:
         if point.status == "failed":

@@ -303,11 +303,10 @@ def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
 
 def table(summary: Summary, verbose: bool = False) -> Table:
     """The summary as a table for a terminal; ``verbose`` lists every fit that the costs rest on."""
-    from rich.markup import escape
     from rich.table import Table
 
     shown = Table(
-        title=f"{escape(summary.graph)}, {summary.nodes} nodes: {summary.status}",
+        title=f"{summary.graph}, {summary.nodes} nodes: {summary.status}",
         show_header=False,
         title_justify="left",
     )
