@@ -434,7 +434,8 @@ def test_data_that_does_not_fit_the_plan_is_one_line(
         ("graph.json", json.dumps({**GRAPH, "format": "x"}), "not a poet-graph/1"),
         ("schedule.json", json.dumps({**SCHEDULE, "format": "x"}), "not a poet-schedule/1"),
         ("graph.json", json.dumps({key: GRAPH[key] for key in GRAPH if key != "residents"}), "residents: is missing"),
-        ("graph.json", json.dumps({**GRAPH, "residents": [{**GRAPH["residents"][0], "shape": [3]}]}), "w: 8 bytes are"),
+        ("graph.json", json.dumps({**GRAPH, "residents": [{**GRAPH["residents"][0], "shape": [3]}]}), "is 8, but .*12"),
+        ("graph.json", json.dumps({**GRAPH, "residents": [{**GRAPH["residents"][0], "shape": []}]}), "w: 8 bytes are"),
         (
             "schedule.json",
             json.dumps({**SCHEDULE, "steps": [{"do": "compute", "node": "z"}]}),

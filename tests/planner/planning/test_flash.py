@@ -61,7 +61,7 @@ def test_where_the_flash_is_not_known_nothing_is_refused() -> None:
 
 def test_a_plan_that_the_flash_does_not_hold_is_refused_before_it_is_sought(tmp_path: Path) -> None:
     graph = frozen(DATA["w"])
-    wider = replace(graph.constants[0], bytes=2**20)
+    wider = replace(graph.constants[0], bytes=2**20, shape=(2**18,))
     write_graph(replace(graph, constants=(wider,)), tmp_path / "graph.json")
     with pytest.raises(UserError, match="take a board with more flash or a smaller frozen part"):
         plan(tmp_path / "graph.json", board="nrf52840")
