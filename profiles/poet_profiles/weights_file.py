@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained weights by their names in a model's ``state_dict``: read from a file, and held against a model.
 
-A file is .safetensors, what ``torch.save`` wrote (.pt, .pth), or an .npz.
+A file is .safetensors, what ``torch.save`` wrote (.pt, .pth, .ckpt, .pth.tar), or an .npz.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .arrays import read_arrays
 from .errors import UserError
@@ -17,9 +18,13 @@ from .errors import UserError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KINDS = (".safetensors", ".pt", ".pth", ".npz")
-# Under which a checkpoint keeps the weights beside others, such as the optimiser's state.
-INSIDE = ("state_dict", "model_state_dict", "model")
+# The last two of PyTorch's are Lightning's, and that of checkpoints which are called .pth.tar.
+KINDS = (".safetensors", ".pt", ".pth", ".ckpt", ".tar", ".npz")
+# What torch.compile puts into names, at the beginning or in the middle.
+COMPILED = "_orig_mod."
+# How deep in a checkpoint tensors are looked for; what it calls optimizer… is never the weights.
+MOST_DEPTH = 3
+OPTIMIZER = "optim"
 # Batch norm's count of batches: no result depends on it, and older files lack it.
 COUNTER = "num_batches_tracked"
 
@@ -61,21 +66,31 @@ def is_counter(name: str) -> bool:
     return name.rpartition(".")[2] == COUNTER
 
 
-def read_weights(path: Path) -> WeightsFile:
+def read_weights(path: Path, names: Collection[str] = ()) -> WeightsFile:
     """Read weights, without running any code that a file may bring.
+
+    Parameters
+    ----------
+    names : collection of str
+        Those of the model. They say which of a checkpoint's tensors are its weights. What wrappers put before all names
+        of a file (``module.`` of DataParallel, ``model.`` of Lightning) is left out where the model has none of them.
 
     Raises
     ------
     UserError
-        If the file cannot be read, is of another kind, or needs PyTorch where there is none.
+        If the file cannot be read, is of another kind, holds several sets of weights with the model's names, or needs
+        PyTorch where there is none.
     """
     if path.suffix not in KINDS:
         raise UserError(f"{path}: weights are {', '.join(KINDS[:-1])} or {KINDS[-1]}, by the end of the file's name")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     if path.suffix == ".npz":
-        return WeightsFile(path, read_arrays(path, "numpy.savez"), {})
-    return _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
+        arrays = read_arrays(path, "numpy.savez")
+        return _named_as_the_model(WeightsFile(path, arrays, {}), set(names))
+    if path.suffix == ".safetensors":
+        return _named_as_the_model(_safetensors(path), set(names))
+    return _torch_file(path, set(names))
 
 
 def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> None:
@@ -162,7 +177,33 @@ def _safetensors(path: Path) -> WeightsFile:
     return WeightsFile(path, arrays, others)
 
 
-def _torch_file(path: Path) -> WeightsFile:
+def _named_as_the_model(file: WeightsFile, names: set[str]) -> WeightsFile:
+    new = _new_names([*file.arrays, *file.others], names)
+    return replace(file, arrays=_renamed(file.arrays, new), others=_renamed(file.others, new))
+
+
+def _new_names(held: Collection[str], names: set[str]) -> dict[str, str]:
+    """By each name in a file, that without what wrappers put there, if any is then the model's."""
+    new = {name: name if name in names else name.replace(COMPILED, "") for name in held}
+    while not names.intersection(new.values()):
+        heads = {short.partition(".")[0] for short in new.values()}
+        if len(heads) != 1 or not all("." in short for short in new.values()):
+            break
+        new = {name: short.partition(".")[2] for name, short in new.items()}
+    # Two names that became one would lose a tensor.
+    if len(set(new.values())) < len(new) or not names.intersection(new.values()):
+        return {name: name for name in held}
+    return new
+
+
+Held = TypeVar("Held")
+
+
+def _renamed(held: Mapping[str, Held], new: Mapping[str, str]) -> dict[str, Held]:
+    return {new[name]: thing for name, thing in held.items()}
+
+
+def _torch_file(path: Path, names: set[str]) -> WeightsFile:
     try:
         import torch
     except ImportError:
@@ -172,35 +213,75 @@ def _torch_file(path: Path) -> WeightsFile:
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes zipfile and the unpickler raise
+        code = re.search(r"Unsupported global: GLOBAL (\S+)", str(error))
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UserError(
-            f"{path}: PyTorch reads no plain weights there ({reason}); write torch.save(model.state_dict(), …)"
+            f"{path}: PyTorch reads no plain weights there ({f'{code[1]} in it is code' if code else reason}); write "
+            "torch.save(model.state_dict(), …)"
         ) from None
-    named = _weights_in(path, held)
-    arrays = {name: tensor.detach().numpy() for name, tensor in named.items() if _is_plain(tensor)}
+    named = _weights_in(path, held, names)
+    arrays = {
+        name: tensor.detach().resolve_conj().resolve_neg().numpy()
+        for name, tensor in named.items()
+        if _is_plain(tensor)
+    }
     others = {name: _kind(thing) for name, thing in named.items() if name not in arrays}
     return WeightsFile(path, arrays, others)
 
 
-def _weights_in(path: Path, held: Any) -> dict[str, Any]:
-    """The ``state_dict`` of a checkpoint: the whole of it, or what it has under one of the usual names."""
+def _weights_in(path: Path, held: Any, names: set[str]) -> dict[str, Any]:
+    """Of what a checkpoint holds, the tensors with the model's names; the most of all where none has any."""
+    sets = {place: _renamed(things, _new_names(things, names)) for place, things in _sets(held, ())}
+    if not sets:
+        found = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
+        raise UserError(f"{path}: holds no state_dict, but {found}; write torch.save(model.state_dict(), …)")
+    most = max(len(names & things.keys()) for things in sets.values())
+    if not most:
+        return max(sets.values(), key=len)
+    fitting = {place: things for place, things in sets.items() if len(names & things.keys()) == most}
+    first = next(iter(fitting.values()))
+    if any(not _are_equal(first, others, names) for others in fitting.values()):
+        places = ["".join(f"[{name!r}]" for name in place) for place in fitting]
+        raise UserError(
+            f"{path}: holds several weights of the model, with other numbers: {' and '.join(map(str, places))}; write "
+            f"one of them into a file of its own: torch.save(torch.load(…){places[-1]}, …)"
+        )
+    return first
+
+
+def _sets(held: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every mapping of names to tensors in a checkpoint, and where in it."""
     import torch
 
-    if isinstance(held, dict):
-        if any(isinstance(thing, torch.Tensor) for thing in held.values()):
-            return held
-        inside = [name for name in INSIDE if isinstance(held.get(name), dict)]
-        if len(inside) == 1:
-            return dict(held[inside[0]])
-    found = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
-    raise UserError(f"{path}: holds no state_dict, but {found}; write torch.save(model.state_dict(), …)")
+    if not isinstance(held, dict) or len(place) > MOST_DEPTH:
+        return
+    things = {name: thing for name, thing in held.items() if isinstance(name, str)}
+    if any(isinstance(thing, torch.Tensor) for thing in things.values()):
+        yield place, things
+    for name, thing in things.items():
+        if not name.startswith(OPTIMIZER):
+            yield from _sets(thing, (*place, name))
+
+
+def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any], names: set[str]) -> bool:
+    import torch
+
+    for name in names & one.keys():
+        first, second = one[name], other.get(name)
+        if first is second:
+            continue
+        if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor) and first.dtype == second.dtype):
+            return False
+        if not torch.equal(first, second):
+            return False
+    return True
 
 
 def _is_plain(thing: Any) -> bool:
     """Whether NumPy has such a tensor."""
     import torch
 
-    if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided or thing.is_quantized:
+    if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided or thing.is_quantized or thing.is_meta:
         return False
     try:
         torch.empty(0, dtype=thing.dtype).numpy()

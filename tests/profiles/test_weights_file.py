@@ -50,13 +50,87 @@ def test_every_kind_of_file_gives_what_load_state_dict_gives(tmp_path: Path, nam
     assert ours.bn.num_batches_tracked == 7
 
 
-@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model"])
-def test_a_checkpoint_may_hold_more_than_the_weights(tmp_path: Path, key: str) -> None:
+BESIDE: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "epoch": {"epoch": 3, "arch": "resnet18", "best_acc1": torch.tensor(71.5), "rng_state": torch.get_rng_state()},
+    "lightning": {"pytorch-lightning_version": "2.4.0", "callbacks": {}, "lr_schedulers": [], "global_step": 7},
+    "scaler": {"scaler": {"scale": torch.ones(1)}, "criterion": {"weight": torch.ones(3)}},
+    "averaged momentum": {"optimizer_state": {"one.bias": torch.ones(3), "other.bias": torch.zeros(3)}},
+    "statistics": {"ema": {"one.bias": torch.ones(3)}},  # of one tensor alone, with a name of the model's
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("key", ["state_dict", "model_state_dict", "model", "net", "module", "ema", "my_weights"])
+def test_a_checkpoint_may_hold_more_than_the_weights(tmp_path: Path, key: str, beside: str) -> None:
     trained, ours = Net(7), Net(1)
-    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
-    checkpoint = {key: trained.state_dict(), "optimizer_state_dict": optimizer.state_dict(), "epoch": 3}
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1, momentum=0.9)
+    trained.one(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    checkpoint = {**BESIDE[beside], "optimizer": optimizer.state_dict(), key: trained.state_dict()}
     load_weights(ours, written(tmp_path / "net.pt", checkpoint), "net")
-    assert torch.equal(ours.one.weight, trained.one.weight)
+    expected = trained.state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["net.safetensors", "net.pth", "net.npz", "net.ckpt", "net.pth.tar"])
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod.", "model.", "net.model."])
+def test_what_a_wrapper_puts_before_all_names_is_left_out(tmp_path: Path, wrapper: str, name: str) -> None:
+    trained, ours = Net(7), Net(1)
+    state = {wrapper + key: tensor for key, tensor in trained.state_dict().items()}
+    load_weights(ours, written(tmp_path / name, state), "net")
+    expected = trained.state_dict()
+    assert all(torch.equal(tensor, expected[key]) for key, tensor in ours.state_dict().items())
+
+
+def test_a_layer_that_was_compiled_alone_has_its_name(tmp_path: Path) -> None:
+    trained, ours = Net(7), Net(1)
+    trained.bn = torch.compile(trained.bn)  # type: ignore[assignment]
+    assert any("bn._orig_mod." in name for name in trained.state_dict())
+    load_weights(ours, written(tmp_path / "net.pt", trained.state_dict()), "net")
+    assert torch.equal(ours.bn.running_mean, trained.state_dict()["bn._orig_mod.running_mean"])
+
+
+class Named(nn.Module):
+    """Its tensors have the names that checkpoints use."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.model, self.module = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.state_dict_ = nn.Linear(2, 2)
+        self.register_parameter("weights", nn.Parameter(torch.randn(2)))
+        self.register_buffer("ema", torch.randn(2))
+
+
+@pytest.mark.parametrize("key", ["", "model", "weights", "state_dict"])
+def test_a_model_may_have_the_names_of_a_checkpoint(tmp_path: Path, key: str) -> None:
+    trained, ours = Named(7), Named(1)
+    state = trained.state_dict()
+    load_weights(ours, written(tmp_path / "net.pt", {key: state, "model_name": "x"} if key else state), "net")
+    assert all(torch.equal(tensor, state[name]) for name, tensor in ours.state_dict().items())
+
+
+@pytest.mark.parametrize("other", ["model_ema", "state_dict_ema", "teacher"])
+def test_which_of_several_weights_is_asked_and_not_guessed(tmp_path: Path, other: str) -> None:
+    checkpoint = {"model": Net(7).state_dict(), other: Net(8).state_dict(), "epoch": 3}
+    with pytest.raises(UserError, match="holds several weights of the model") as refused:
+        load_weights(Net(1), written(tmp_path / "net.pt", checkpoint), "net")
+    assert "['model']" in refused.value.told
+    assert f"['{other}']" in refused.value.told
+    checkpoint[other] = Net(7).state_dict()  # the same ones twice
+    ours = Net(1)
+    load_weights(ours, written(tmp_path / "net.pt", checkpoint), "net")
+    assert torch.equal(ours.one.weight, Net(7).one.weight)
+
+
+def test_tensors_of_kinds_that_numpy_has_not_are_named(tmp_path: Path) -> None:
+    state = Net(7).state_dict()
+    state["bn.bias"] = torch.empty(3, device="meta")
+    state["one.bias"] = torch.zeros(3).to_sparse()
+    state["bn.running_mean"] = torch.zeros(3).to(torch.float8_e4m3fn)
+    with pytest.raises(UserError, match="3 differences"):
+        load_weights(Net(1), written(tmp_path / "net.pt", state), "net")
 
 
 def test_a_count_of_batches_may_be_missing_and_is_not_looked_at(tmp_path: Path) -> None:
@@ -132,10 +206,10 @@ def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pyt
         ("text.pt", "PyTorch reads no plain weights there"),
         ("text.npz", "not an .npz of arrays"),
         ("harm.pt", "PyTorch reads no plain weights there"),
-        ("module.pt", "PyTorch reads no plain weights there"),
+        ("module.pt", "test_weights_file.Net in it is code"),
         ("other.pt", "holds no state_dict, but epoch, loss"),
         ("missing.pt", "no such file"),
-        ("net.onnx", "weights are .safetensors, .pt, .pth or .npz"),
+        ("net.onnx", "weights are .safetensors, .pt, .pth, .ckpt, .tar or .npz"),
     ):
         with pytest.raises(UserError, match=words) as refused:
             read_weights(Path(name))

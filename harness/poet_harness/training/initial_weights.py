@@ -29,7 +29,8 @@ def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, A
         With one line for each tensor that differs from what the model has: in name, shape, type, or because it is not
         finite, or frozen in the plan with other numbers.
     """
-    file, wanted = read_weights(path), _wanted(table, plan)
+    wanted = _wanted(table, plan)
+    file = read_weights(path, wanted)
     refuse_differences(file, wanted, "the plan's model")
     arrays = by_source(file, {name: tensor for name, tensor in wanted.items() if not is_counter(name)})
     lines = [*_fixed(arrays, table, plan)]
@@ -53,7 +54,7 @@ def optimizer_state(path: Path, plan: Plan) -> dict[str, Array]:
         raise UserError(f"--state {path}: {plan.optimizer.words()} has no state; leave it out")
     types, shapes = _of_tensors(plan)
     wanted = {name: Wanted(shapes[id], types[id], id) for name, id in plan.optimizer.tensors.items()}
-    file = read_weights(path)
+    file = read_weights(path, wanted)
     refuse_differences(file, wanted, f"the state of {plan.optimizer.words()}")
     return by_source(file, wanted)
 

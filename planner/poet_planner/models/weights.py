@@ -27,7 +27,7 @@ def load_weights(module: nn.Module, path: Path, name: str) -> None:
         name: Wanted(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), first.setdefault(id(tensor), name))
         for name, tensor in tensors.items()
     }
-    file = read_weights(path)
+    file = read_weights(path, wanted)
     refuse_differences(file, wanted, name)
     with torch.no_grad():
         for name, tensor in tensors.items():
