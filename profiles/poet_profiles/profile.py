@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .errors import UserError, visible
+from .locks import is_at, lock
 from .whole_file import check_writable
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class ProfileWriter:
         self.path = Path(path)
         self.done: set[tuple[str, ...]] = set()
         check_writable(self.path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered, so that a row that a full disk cuts off can be taken back.
         self._file = self.path.open("ab", buffering=0)
         try:
@@ -152,15 +154,9 @@ class ProfileWriter:
             raise
 
     def _lock(self) -> None:
-        """Make sure that nobody else writes. The lock ends with the process that holds it, whatever ends that."""
-        import fcntl  # which Windows has not; reading a profile works there
-
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
-        except OSError:
-            ours = False
-        if not ours:
+        """Make sure that nobody else writes."""
+        handle = self._file.fileno()
+        if lock(handle) is False or not is_at(self.path, handle):
             raise UserError(f"{self.path}: another run is writing this profile; wait for its end, or name another file")
 
     def _continued(self) -> list[str]:

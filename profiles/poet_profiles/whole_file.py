@@ -6,18 +6,22 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import UserError
+from .locks import lock
 
 PROBE_BYTES = 4096
+# A temporary file: what mkstemp puts behind the point has eight letters.
+PREFIX, TEMPORARY = ".poet-", ".poet-????????"
 
 
 def check_writable(path: Path, size_bytes: int = 0) -> None:
     """Make sure that a file can be written later, before the work begins whose result it is to hold.
 
-    Missing parent folders are made.
+    Its folder may be missing, and is not made. What a killed program left of a file in it is taken away.
 
     Parameters
     ----------
@@ -35,10 +39,11 @@ def check_writable(path: Path, size_bytes: int = 0) -> None:
         if _is_device(path):
             with path.open("ab"):
                 return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent) as probe:
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(PROBE_BYTES))
-            free_bytes = shutil.disk_usage(path.parent).free
+            free_bytes = shutil.disk_usage(folder).free
+        remove_leftovers(path.parent)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); name another place") from None
     if free_bytes < size_bytes:
@@ -60,21 +65,71 @@ def write_whole(path: Path, content: str | bytes) -> None:
     if _is_device(path):
         path.write_bytes(data)
         return
-    path = path.resolve()
+    with replacing(path.resolve()) as (handle, _), os.fdopen(handle, "wb", closefd=False) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[tuple[int, Path]]:
+    """An empty temporary file, open to be written, that takes the place of `path` at the end, if nothing was raised.
+
+    Missing parent folders are made. The file is locked meanwhile: see :func:`remove_leftovers`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".poet-")
+    handle, temporary = _temporary(path.parent)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        yield handle, temporary
+        os.fsync(handle)
         mask = os.umask(0)
         os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
+        os.fchmod(handle, 0o666 & ~mask)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
+
+
+def _temporary(folder: Path) -> tuple[int, Path]:
+    """A new file, locked; another one, if it was taken for a leftover before it was."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=PREFIX)
+        if lock(handle) is not False and os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Take away temporary files whose program was killed: those in a folder that nobody has locked."""
+    for leftover in folder.glob(TEMPORARY):
+        if leftover.is_symlink() or not leftover.is_file():
+            continue
+        with suppress(OSError), leftover.open("rb") as file:
+            if lock(file.fileno()):
+                leftover.unlink()
+
+
+@contextmanager
+def folder_made(folder: Path) -> Iterator[None]:
+    """A folder that is there; what had to be made of it, and is empty at the end, is taken away.
+
+    Raises
+    ------
+    UserError
+        If it cannot be made.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made ({error.strerror}); name another place") from None
+    try:
+        yield
+    finally:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
 
 
 def write_or_rescue(path: Path, content: str | bytes) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from poet_profiles.card.layout import BLOCK_BYTES, CARD_UNIT_BYTES, LABEL, LABEL_BLOCK, RECORD_BLOCKS
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.stopping import heed
+from poet_profiles.whole_file import replacing
 
 from .contents import CardContents, Piece
 from .places import CardPlace, open_exclusively
@@ -74,25 +74,12 @@ def _refuse_small(path: Path, size: int, needed: int) -> None:
 
 
 def _write_image(path: Path, size: int, contents: CardContents, progress: Progress) -> Written:
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".poet-")
-        try:
+        with replacing(path) as (handle, temporary):
             os.truncate(handle, size)
-            written = _written(handle, Path(temporary), contents, progress)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(handle, 0o666 & ~mask)
-        finally:
-            os.close(handle)
-        Path(temporary).replace(path)
-        return written
+            return _written(handle, temporary, contents, progress)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror}); name another place") from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def _written(handle: int, path: Path, contents: CardContents, progress: Progress) -> Written:
