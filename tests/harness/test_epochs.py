@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -29,6 +31,7 @@ from poet_harness.training.samples import Samples, read_samples
 from poet_harness.training.weights import AFTER_STEPS, StateTable
 from poet_harness.verbs import epochs
 from poet_profiles.errors import UserError
+from poet_profiles.locks import held
 from poet_profiles.quantised import read_normalising
 from safetensors import safe_open
 from typer.testing import CliRunner
@@ -269,6 +272,54 @@ def test_a_folder_says_what_is_wrong_with_it(folder: Path) -> None:
     assert "is no checkpoint of this plan" in str(run(folder, board(), *more).exception)
     (kept / "run.json").write_text("[]")
     assert "is not of format poet-run/1" in str(run(folder, board(), *more).exception)
+
+
+def test_a_folder_is_one_runs_from_its_beginning_to_its_end(folder: Path) -> None:
+    kept, device, seen = folder / "run", board(Recording), []
+
+    def look() -> None:
+        handle = os.open(kept, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(handle)
+        seen.append(sorted(path.name for path in kept.iterdir()))
+
+    device.moments |= {1: look, STEPS: look}
+    assert run(folder, device, "--folder", str(kept)).exit_code == 0
+    assert seen == [["run.json"], sorted(FILES)]
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
+    with held(kept, ""):
+        for options in ([], ["--resume", "--epochs", "5"]):
+            result = run(folder, board(), "--folder", str(kept), *options)
+            assert str(result.exception).startswith(f"{kept}: another poet-harness run writes there")
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_a_checkpoint_of_another_training_is_refused_beside_this_ones_settings(folder: Path) -> None:
+    kept, other = folder / "run", folder / "other"
+    run(folder, board(), "--folder", str(kept))
+    run(folder, board(), "--folder", str(other), "--lr", "0.5")
+    shutil.copy(other / "checkpoint.npz", kept)
+    more = ["--folder", str(kept), "--resume", "--epochs", str(EPOCHS + 1)]
+    assert "checkpoint.npz: is of another training than run.json" in str(run(folder, board(), *more).exception)
+    arrays = dict(np.load(kept / "checkpoint.npz"))
+    del arrays["..settings"]  # as before there was one
+    np.savez(kept / "checkpoint.npz", **arrays)
+    assert run(folder, board(), *more).exit_code == 0
+
+
+def test_what_a_killed_run_left_goes_with_the_next_one(folder: Path) -> None:
+    run(folder, board(), "--folder", str(folder / "run"))
+    (folder / "run" / ".poet-a1b2c3d4").write_bytes(bytes(100))
+    run(folder, board(), "--folder", str(folder / "run"), "--resume", "--epochs", str(EPOCHS + 1))
+    assert sorted(path.name for path in (folder / "run").iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("options", [["--port", "socket://127.0.0.1:1"], ["--resume"], ["--trained", "x.txt"]])
+def test_a_run_that_is_refused_leaves_no_folder(folder: Path, options: list[str]) -> None:
+    result = run(folder, board(), "--folder", str(folder / "new" / "run"), *options)
+    assert isinstance(result.exception, UserError)
+    assert not (folder / "new").exists()
 
 
 @pytest.mark.parametrize(

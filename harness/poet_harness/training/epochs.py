@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -142,23 +143,36 @@ class Epochs:
     ----------
     rows : list of EpochRow
         Of the epochs that are complete.
-
-    Raises
-    ------
-    UserError
-        If the folder says otherwise (:meth:`RunFolder.begin`), or nothing is left to do.
     """
 
     def __init__(self, course: Course, folder: Path | None, resume: bool) -> None:
         self._course = course
         self._folder = RunFolder(folder, course.plan, course.settings()) if folder else None
+        self._resume = resume
         self.rows: list[EpochRow] = []
-        begins = Progress(course.data, ())
-        if self._folder is not None:
-            begins, self.rows = self._folder.begin(course.data, resume)
+        self._begin(Progress(course.data, ()))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the folder, if there is one, to oneself, and begin where it says, for as long as the context lasts.
+
+        Raises
+        ------
+        UserError
+            If another run has it, it says otherwise (:meth:`RunFolder.begin`), or nothing is left to do.
+        """
+        if self._folder is None:
+            yield
+            return
+        with self._folder.held():
+            begins, self.rows = self._folder.begin(self._course.data, self._resume)
+            if begins.data.step >= self._course.steps:
+                raise UserError(f"{self.folder}: has {begins.data.step} steps already; ask for more --epochs")
+            self._begin(begins)
+            yield
+
+    def _begin(self, begins: Progress) -> None:
         self._data = begins.data
-        if self._data.step >= course.steps:
-            raise UserError(f"{folder}: has {self._data.step} steps already; ask for more --epochs")
         first = self._data.step - len(begins.seen)
         self._seen = {first + place: step for place, step in enumerate(begins.seen)}
         self._kept = self._data.step
@@ -200,6 +214,8 @@ class Epochs:
             Of every step, behind its epoch's row if it is the last of one.
         """
         course = self._course
+        if self._folder is not None:
+            self._folder.keep_settings()
         feed: OverTheLine | FromCard = OverTheLine(course.samples, course.order, course.normalising)
         if course.on_card is not None:
             feed = FromCard(course.on_card, course.order)

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.json_file import read_json
-from poet_profiles.whole_file import check_writable, write_whole
+from poet_profiles.locks import held
+from poet_profiles.whole_file import check_writable, folder_made, write_whole
 
 if TYPE_CHECKING:
     from .batches import TrainingData
@@ -28,7 +31,7 @@ CHECKPOINT_FILE = "checkpoint.npz"
 EPOCHS_FILE = "epochs.csv"
 BEST_FILE = "best.safetensors"
 # In the checkpoint, beside the tensors by their ids: no id is like these.
-STEP = "..step"
+STEP, SETTINGS = "..step", "..settings"
 LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
 
 
@@ -91,8 +94,21 @@ class RunFolder:
         self._plan = plan
         self._settings = {"format": FORMAT, **settings}
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs off the folder, which is made if need be, for as long as the context lasts.
+
+        Raises
+        ------
+        UserError
+            If another has it, or it cannot be made.
+        """
+        refusal = "another poet-harness run writes there; wait for its end, or name another folder"
+        with folder_made(self.path), held(self.path, refusal):
+            yield
+
     def begin(self, data: TrainingData, resume: bool) -> tuple[Progress, list[EpochRow]]:
-        """Where the training begins: at its first step, or where an earlier command left it.
+        """Where the training begins: at its first step, or where an earlier command left it. Nothing is written yet.
 
         Raises
         ------
@@ -106,13 +122,11 @@ class RunFolder:
             if checkpoint.exists():
                 raise UserError(f"{self.path}: holds a training already; go on with --resume, or name another folder")
             check_writable(checkpoint, 2 * sizes)
-            write_whole(settings, json.dumps(self._settings, indent=1) + "\n")
             return Progress(data, ()), []
         if not settings.is_file():
             raise UserError(f"{self.path}: holds no training to go on with; leave --resume out")
         self._refuse_others(read_json(settings))
         check_writable(checkpoint, 2 * sizes)
-        write_whole(settings, json.dumps(self._settings, indent=1) + "\n")
         if not checkpoint.is_file():  # it was cut in its first epoch
             return Progress(data, ()), []
         return self._read(checkpoint, data), self._rows()
@@ -126,6 +140,16 @@ class RunFolder:
             if name != "epochs" and found.get(name) != value:
                 raise UserError(f"{path}: {name} was {found.get(name)}, is {value} now; a training goes on as it began")
 
+    def keep_settings(self) -> None:
+        """Write what the training is, once it begins.
+
+        Raises
+        ------
+        UserError
+            If that cannot be written.
+        """
+        self._write({self.path / SETTINGS_FILE: json.dumps(self._settings, indent=1) + "\n"})
+
     def keep_best(self, files: Mapping[Path, bytes]) -> None:
         """Write the best weights so far, each file whole or not at all.
 
@@ -134,6 +158,9 @@ class RunFolder:
         UserError
             If they cannot be written.
         """
+        self._write(files)
+
+    def _write(self, files: Mapping[Path, str | bytes]) -> None:
         try:
             for path, content in files.items():
                 write_whole(path, content)
@@ -155,15 +182,25 @@ class RunFolder:
             if tensor.kind in TRAINED_KINDS
         }
         seen = np.array([list(asdict(step).values()) for step in progress.seen], float).reshape(-1, 3)
-        arrays |= {STEP: np.array(data.step), LOSSES: seen[:, 0], ENERGIES: seen[:, 1], TIMES: seen[:, 2]}
-        try:
-            write_whole(self.path / EPOCHS_FILE, _as_csv(rows))
-            write_whole(self.path / CHECKPOINT_FILE, npz(arrays))
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written any more ({error.strerror})") from None
+        arrays |= {
+            SETTINGS: np.array(self._digest()),
+            STEP: np.array(data.step),
+            LOSSES: seen[:, 0],
+            ENERGIES: seen[:, 1],
+            TIMES: seen[:, 2],
+        }
+        self._write({self.path / EPOCHS_FILE: _as_csv(rows), self.path / CHECKPOINT_FILE: npz(arrays)})
+
+    def _digest(self) -> str:
+        """Of the settings; more epochs are the same training."""
+        settings = {name: value for name, value in self._settings.items() if name != "epochs"}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
     def _read(self, path: Path, data: TrainingData) -> Progress:
         arrays = read_arrays(path, "poet-harness run --folder")
+        # Older ones have none; run.json alone speaks for them.
+        if SETTINGS in arrays and str(arrays[SETTINGS]) != self._digest():
+            raise UserError(f"{path}: is of another training than {SETTINGS_FILE} beside it; name another folder")
         weights = dict(data.weights)
         try:
             for index, tensor in enumerate(self._plan.residents):

@@ -128,7 +128,7 @@ def training_over_epochs(
     Raises
     ------
     UserError
-        If data set, plan and options do not fit together, or the folder says otherwise.
+        If data set, plan and options do not fit together.
     """
     from poet_profiles.errors import UserError
     from poet_profiles.quantised import read_normalising

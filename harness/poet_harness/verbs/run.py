@@ -141,6 +141,8 @@ def command(
     card_stays = card is not None or not takes_image(description, port, emulate)
     image = None
     with ExitStack() as opening:
+        if training:
+            opening.enter_context(training.held())
         if takes_image(description, port, emulate):
             image = flashed_image(plan, description)
             card = opening.enter_context(prepared_image(card, schedule, batches, steps))
