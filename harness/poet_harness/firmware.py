@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
+from poet_profiles.locks import held
 
 from .shipped_project import unpacked_project
 from .upload_tools import choose, upload_image
@@ -39,7 +42,14 @@ def find_project(start: Path | None = None) -> Path:
 
 
 def build(board: Board, model_dir: Path | None = None) -> Path:
-    """Build the firmware, with the headers in ``model_dir`` if given, and return the image.
+    """Build the firmware as :func:`built` does, and return the image, which the next build replaces."""
+    with built(board, model_dir) as image:
+        return image
+
+
+@contextmanager
+def built(board: Board, model_dir: Path | None = None) -> Iterator[Path]:
+    """Build the firmware, with the headers in ``model_dir`` if given; no other build replaces the image meanwhile.
 
     Raises
     ------
@@ -47,9 +57,12 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
         If the headers are missing or the build fails; the compiler's words are on standard error.
     """
     project = find_project()
-    _platformio(board, project, model_dir)
     builds = Path(os.environ.get("PLATFORMIO_BUILD_DIR", project / ".pio" / "build"))
-    return builds / _environment(board) / ("firmware.elf" if board.kind == "microcontroller" else "poet")
+    # PlatformIO removes ``builds`` itself at times.
+    builds.parent.mkdir(parents=True, exist_ok=True)
+    with held(builds.parent, "another build goes on there", wait=True):
+        _platformio(board, project, model_dir)
+        yield builds / _environment(board) / ("firmware.elf" if board.kind == "microcontroller" else "poet")
 
 
 def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
@@ -66,7 +79,8 @@ def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
         If there is no tool, or the build or the upload fails.
     """
     choose(board)  # before minutes are spent on the build
-    upload_image(board, build(board, model_dir), port)
+    with built(board, model_dir) as image:
+        upload_image(board, image, port)
 
 
 def _environment(board: Board) -> str:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from poet_harness import firmware, upload_tools
@@ -239,6 +242,27 @@ def test_the_build_is_told_whether_the_board_has_its_coil(monkeypatch: pytest.Mo
     assert told == [board]
 
 
+def test_two_builds_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "builds" / "build"))
+    (tmp_path / "builds").mkdir()
+    ended = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert ended, "it waited"
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(firmware.subprocess, "run", run)
+    another = os.open(tmp_path / "builds", os.O_RDONLY)
+    fcntl.flock(another, fcntl.LOCK_EX)
+    Timer(0.1, lambda handle=another: (ended.append(True), os.close(handle))).start()
+    with firmware.built(load_board("nrf52840")):
+        another = os.open(tmp_path / "builds", os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(another, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(another)
+
+
 # ---- bootloaders ----
 
 FEATHER_INFO = (
@@ -268,7 +292,7 @@ def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     image = tmp_path / "build" / "firmware.elf"
     image.parent.mkdir()
     image.with_suffix(".uf2").write_bytes(b"UF2\n" * 128)
-    monkeypatch.setattr(firmware, "build", lambda board, plan: image)
+    monkeypatch.setattr(firmware, "built", lambda board, plan: nullcontext(image))
     return image
 
 

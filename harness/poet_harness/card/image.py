@@ -16,6 +16,7 @@ from ..training.batches import TrainingData
 from ..training.plan import Plan
 from .batch_count import check_batch_count
 from .contents import CardContents, laid_out
+from .held_image import held_image
 from .places import CardPlace, card_place
 from .reading import CardReader, commits_on, padded_bytes
 from .writing import write_card
@@ -44,7 +45,8 @@ def prepared_image(path: Path | None, plan: Plan, data: TrainingData, steps: int
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         place = card_place(path or Path(folder) / "card.img")
         if place.exists:
-            _check(place, plan, plan.card, contents, steps)
+            with held_image(place.path, shared=True):
+                _check(place, plan, plan.card, contents, steps)
         else:
             write_card(place, contents, None, lambda *_: None)
         yield place.path

@@ -16,6 +16,7 @@ from poet_profiles.stopping import heed
 from poet_profiles.whole_file import replacing
 
 from .contents import CardContents, Piece
+from .held_image import held_image
 from .places import CardPlace, open_exclusively
 from .reading import CardReader, padded_bytes
 
@@ -65,7 +66,11 @@ def write_card(place: CardPlace, contents: CardContents, image_bytes: int | None
     size = image_bytes or max(place.bytes or LEAST_IMAGE_BYTES, needed)
     size += -size % CARD_UNIT_BYTES
     _refuse_small(place.path, size, needed)
-    return _write_image(place.path.resolve(), size, contents, progress)
+    place.path.parent.mkdir(parents=True, exist_ok=True)
+    with held_image(place.path):
+        if not place.exists and place.path.stat().st_size:
+            raise UserError(f"{place.path}: another poet-harness run made this card meanwhile; name another image")
+        return _write_image(place.path.resolve(), size, contents, progress)
 
 
 def _refuse_small(path: Path, size: int, needed: int) -> None:

@@ -15,6 +15,7 @@ from typing import Self
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
+from ..card.held_image import held_image
 from ..meters.meter import Meter
 from ..meters.registry import board_meter, open_meter, supply_meter
 from ..protocol.device import Device
@@ -219,7 +220,8 @@ def _card(card: Path | None, opening: ExitStack, folder: Path | None = None) -> 
     """The card image to use, and whether it is made just now: in ``folder``, or where temporary files go."""
     if card is None:
         card = Path(opening.enter_context(tempfile.TemporaryDirectory(prefix="poet-", dir=folder))) / "card.img"
-    return card, not card.exists()
+    opening.enter_context(held_image(card))
+    return card, card.is_file() and not card.stat().st_size
 
 
 def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack) -> Target:

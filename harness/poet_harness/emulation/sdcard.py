@@ -696,7 +696,7 @@ class SdCard:
 
 def _open_image(path: Path, new_bytes: int) -> tuple[BufferedRandom, mmap.mmap]:
     try:
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:
             with path.open("wb") as new:
                 new.truncate(new_bytes)
         file = path.open("r+b")

@@ -133,12 +133,13 @@ def _confirm(place: CardPlace) -> None:
 def _read(place: CardPlace, plan: Plan | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
 
+    from ..card.held_image import held_image
     from ..card.reading import CardReader, look_at, weights_on
     from .console import print_json
 
     if not place.exists:
         raise UserError(f"{place.path}: no such file")
-    with CardReader(place.path) as reader:
+    with held_image(place.path, shared=True), CardReader(place.path) as reader:
         held = look_at(reader)
         found = weights_on(reader, place.path, plan) if plan is not None else None
     if found is not None and found.fell_back:

@@ -44,7 +44,7 @@ def command(
     from ..connection.target import connect, takes_image
     from ..connection.upload_port import console_port
     from ..connection.upload_port import upload_port as find_upload_port
-    from ..firmware import build, upload
+    from ..firmware import built, upload
     from ..training.plan import check_headers, read_plan
     from ..upload_tools import refuse_several_probes, refuse_to_overwrite
 
@@ -54,7 +54,8 @@ def command(
     image = None
     if takes_image(description, port, emulate):
         image = image_path(plan, description)
-        shutil.copy2(build(description, plan), image)
+        with built(description, plan) as made:
+            shutil.copy2(made, image)
     elif description.kind == "linux" and port is None:
         raise UserError(f"{description.name}: a Linux board is not flashed; run its plan there with poet-plan execute")
     elif description.kind != "microcontroller":

@@ -92,6 +92,7 @@ def command(
 def _off_card(card: Path | None, plan: plans.Plan) -> Weights:
     from poet_profiles.errors import UserError
 
+    from ..card.held_image import held_image
     from ..card.places import card_place
     from ..card.reading import CardReader, weights_on
 
@@ -102,7 +103,7 @@ def _off_card(card: Path | None, plan: plans.Plan) -> Weights:
     place = card_place(card)
     if not place.exists:
         raise UserError(f"{place.path}: no such file")
-    with CardReader(place.path) as reader:
+    with held_image(place.path, shared=True), CardReader(place.path) as reader:
         return weights_on(reader, place.path, plan)
 
 
