@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
+from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
 from poet_profiles.version import show_version
@@ -33,6 +34,7 @@ from .verbs import (
 HELP = "Measure what training costs on a board, put a schedule on it, and run it."
 
 app = typer.Typer(
+    cls=Program,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -41,7 +43,7 @@ app = typer.Typer(
 )
 VERBS = (profile, flash, bootloader, card, run, evaluate, weights, compare, battery, energy, boards, meters, doctor)
 for verb in VERBS:
-    app.command(verb.NAME)(verb.command)
+    app.command(verb.NAME, cls=Command)(verb.command)
 
 
 @app.callback(help=HELP)

@@ -8,7 +8,7 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from .errors import UserError, visible
 from .locks import is_at, lock
-from .whole_file import check_writable
+from .whole_file import check_writable, folder_made
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,15 +143,13 @@ class ProfileWriter:
         self.path = Path(path)
         self.done: set[tuple[str, ...]] = set()
         check_writable(self.path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Unbuffered, so that a row that a full disk cuts off can be taken back.
-        self._file = self.path.open("ab", buffering=0)
-        try:
+        with ExitStack() as opening:
+            opening.enter_context(folder_made(self.path.parent))
+            # Unbuffered, so that a row that a full disk cuts off can be taken back.
+            self._file = opening.enter_context(self.path.open("ab", buffering=0))
             self._lock()
             self._columns = self._continued()
-        except BaseException:
-            self._file.close()
-            raise
+            self._opened = opening.pop_all()
 
     def _lock(self) -> None:
         """Make sure that nobody else writes."""
@@ -199,10 +197,10 @@ class ProfileWriter:
         self.done.add(tuple(values[column] for column in _KEY))
 
     def close(self) -> None:
-        """Close the file, and leave none behind in which there is nothing."""
+        """Close the file, and leave neither one in which there is nothing nor the folder made for it."""
         if self.path.is_file() and not self._size_bytes():
             self.path.unlink()
-        self._file.close()
+        self._opened.close()
 
     def _size_bytes(self) -> int:
         return os.fstat(self._file.fileno()).st_size

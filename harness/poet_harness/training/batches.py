@@ -89,21 +89,20 @@ def read_training_data(
     count = _batch_count(path, plan, arrays) if steps is None else steps
     constants: dict[int, bytes] = {}
     once: dict[int, bytes] = {}
-    batches: list[dict[int, bytes]] = [{} for _ in range(count)]
+    every_step: dict[int, Array] = {}
     shapes = whole_shapes(plan.tensors)
     for index, tensor in enumerate(plan.tensors):
         numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
         if name_of(tensor) in zeros - arrays.keys():
             once[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP and steps != 0:
-            array = checked_array(path, tensor, *numbers, arrays, count)
-            for step in range(count):
-                batches[step][index] = array[step].tobytes()
+            every_step[index] = checked_array(path, tensor, *numbers, arrays, count)
         elif tensor.kind in GIVEN_ONCE:
             whole = replace(tensor, id=name_of(tensor), shape=shapes[name_of(tensor)])
             data = cut_from(tensor, checked_array(path, whole, *numbers, arrays)).tobytes()
             in_ram = index < len(plan.residents)
             (constants if in_ram and tensor.kind == "constant" else once)[index] = data
+    batches = [{index: array[step].tobytes() for index, array in every_step.items()} for step in range(count)]
     return TrainingData(constants, once, batches, table)
 
 

@@ -44,6 +44,7 @@ CardPauses = Annotated[
     int | None,
     typer.Option(
         "--card-pauses",
+        min=0,
         metavar="SEED",
         help="With --emulate: the card tidies up for 20 to 100 ms, once in 2,000 to 10,000 blocks that it writes.",
     ),

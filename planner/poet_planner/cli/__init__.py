@@ -8,6 +8,7 @@ import sys
 import traceback
 
 import typer
+from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.stopping import Stopped, listening
 
@@ -30,25 +31,26 @@ from poet_planner.cli import (
 
 app = typer.Typer(
     name="poet-plan",
+    cls=Program,
     help=plan.HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback(invoke_without_command=True)(plan.plan)
-app.command("sweep")(sweep.sweep)
-app.command("compare")(compare.compare)
-app.command("plot")(plot.plot)
-app.command("methods")(methods.methods)
-app.command("report")(report.report)
-app.command("verify")(verify.verify)
-app.command("check")(check.check)
-app.command("execute")(execute.execute)
-app.command("graph")(graph.graph)
-app.command("data")(data.data)
-app.command("reference")(reference.reference)
-app.command("models")(models.models)
-app.command("solvers")(solvers.solvers)
+app.command("sweep", cls=Command)(sweep.sweep)
+app.command("compare", cls=Command)(compare.compare)
+app.command("plot", cls=Command)(plot.plot)
+app.command("methods", cls=Command)(methods.methods)
+app.command("report", cls=Command)(report.report)
+app.command("verify", cls=Command)(verify.verify)
+app.command("check", cls=Command)(check.check)
+app.command("execute", cls=Command)(execute.execute)
+app.command("graph", cls=Command)(graph.graph)
+app.command("data", cls=Command)(data.data)
+app.command("reference", cls=Command)(reference.reference)
+app.command("models", cls=Command)(models.models)
+app.command("solvers", cls=Command)(solvers.solvers)
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def compare(
+    context: typer.Context,
     profile: Profiles = None,
     model: Model = None,
     graph: GraphFile = None,
@@ -44,15 +45,19 @@ def compare(
 
     The optimiser starts from the others' plans. A method without a schedule within the limits is a row all the same.
     """
+    from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.planning.comparison import Setting, by_energy, chosen, subject_of, write_picture
     from poet_planner.planning.pipeline import prepare
     from poet_planner.report.points import write_points
     from poet_planner.solve import OptimiseOptions
+    from poet_planner.solve.milp.solvers import solver_named
 
     wanted = chosen(methods)
+    solver_named(solver)
     check_writable(out / "compare.csv")
+    alone_in(context, out)
     prepared = prepare(
         network(graph, model),
         profile=profile,

@@ -27,7 +27,7 @@ def execute(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File for loss and gradients of each step, .npz.")
     ] = None,
-    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
+    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Of gradient descent.")] = 0.01,
     optimizer: OptimizerMethod = Method.SGD,
     momentum: Momentum = 0.0,
     nesterov: Nesterov = False,

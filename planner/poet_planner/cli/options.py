@@ -44,7 +44,7 @@ Deadline = Annotated[
 Methods = Annotated[
     str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
 ]
-Seed = Annotated[int, typer.Option(help="Equal seeds give equal plans.")]
+Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal plans.")]
 SolverName = Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")]
 OptimizerMethod = Annotated[
     Method, typer.Option("--optimizer", help="What a step ends with, as in torch.optim; adamw: with decoupled decay.")

@@ -183,6 +183,7 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
+    from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.planning.more_ram import seconds_for
@@ -195,6 +196,7 @@ def plan(
         check_name(library)
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
+    alone_in(context, out)
     prepared = prepare(
         network(graph, model),
         profile=profile,

@@ -28,7 +28,7 @@ def reference(
     ],
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
-    learning_rate: Annotated[float, typer.Option("--lr", help="Of gradient descent.")] = 0.01,
+    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Of gradient descent.")] = 0.01,
     optimizer: OptimizerMethod = Method.SGD,
     momentum: Momentum = 0.0,
     nesterov: Nesterov = False,

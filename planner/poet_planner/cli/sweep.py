@@ -29,6 +29,7 @@ RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
 
 
 def sweep(
+    context: typer.Context,
     profile: Annotated[
         list[str] | None, typer.Option(help="Profile of a board: a CSV file, or a shipped one; again for more.")
     ] = None,
@@ -81,6 +82,7 @@ def sweep(
 
     Points are written to points.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
     """
+    from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.planning.comparison import chosen
@@ -88,12 +90,15 @@ def sweep(
     from poet_planner.report.energy_vs_ram import energy_vs_ram
     from poet_planner.report.figures import save
     from poet_planner.solve import OptimiseOptions
+    from poet_planner.solve.milp.solvers import solver_named
 
     wanted = chosen(methods)
+    solver_named(solver)
     if jobs == 0:
         raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
     path = out / "points.csv"
     check_writable(path)
+    alone_in(context, out)
     if path.exists() and not resume:
         raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
     subjects = _subjects(graph, model, profile, board, batch, parameters, gradients)

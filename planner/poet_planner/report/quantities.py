@@ -14,6 +14,7 @@ _BYTES |= {"tb": 1024**4, "tib": 1024**4}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _BYTE_UNITS = (("TB", 1024**4), ("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
 _PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
+MOST_BYTES = 2**53  # exact in every format
 Number = TypeVar("Number", int, float)
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")
 
@@ -29,7 +30,7 @@ def ram_bytes(amount: int | str, store_all_peak_bytes: int) -> int:
     examples = "256KB, 2MB or 50%"
     if isinstance(amount, str) and amount.rstrip().endswith("%"):
         number, _ = _parts(amount, "--ram", examples)
-        return math.floor(store_all_peak_bytes * number / 100)
+        return _whole(store_all_peak_bytes * number / 100, amount, "--ram", examples)
     return size_bytes(amount, "--ram", examples)
 
 
@@ -42,11 +43,11 @@ def size_bytes(amount: int | str, option: str, examples: str) -> int:
         If it is neither.
     """
     if not isinstance(amount, str):
-        return int(_above_zero(amount, option, examples))
+        return _whole(_above_zero(amount, option, examples), str(amount), option, examples)
     number, unit = _parts(amount, option, examples)
     if unit not in _BYTES:
         raise UserError(f"{option} {amount}: unknown unit {unit!r}; write for example {examples}")
-    return math.floor(number * _BYTES[unit])
+    return _whole(number * _BYTES[unit], amount, option, examples)
 
 
 def deadline_s(amount: float | str, store_all_time_s: float) -> float:
@@ -123,6 +124,12 @@ def _above_zero(number: Number, option: str, examples: str, text: str = "") -> N
     if not number > 0 or not math.isfinite(number):
         raise _no_amount(text or str(number), option, examples)
     return number
+
+
+def _whole(bytes: float, text: str, option: str, examples: str) -> int:
+    if not 1 <= bytes <= MOST_BYTES:
+        raise UserError(f"{option} {text}: is no memory's size; write for example {examples}")
+    return math.floor(bytes)
 
 
 def _no_amount(text: str, option: str, examples: str) -> UserError:

@@ -61,7 +61,7 @@ def test_chosen_methods_alone_are_drawn(points: Path, tmp_path: Path) -> None:
     [
         (("--methods", "optimal,revolve"), "no points of 'revolve'; there are optimal, dtr"),
         (("--boards", "m0"), "no points of 'm0'; there are m4"),
-        (("--models", ""), "no points of ''; there are net"),
+        (("--models", ","), "no points of ''; there are net"),
     ],
 )
 def test_names_that_the_file_lacks_are_refused(arguments: tuple[str, str], fault: str, points: Path) -> None:

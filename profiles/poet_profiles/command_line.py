@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both programs ask of every value on their command lines, whatever the option."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from typer import Context
+from typer.core import TyperCommand, TyperGroup
+
+from .errors import UserError
+from .locks import held
+from .whole_file import folder_made
+
+MOST = 2**53  # whole numbers up to there are exact in every format
+
+
+def alone_in(context: Context, folder: Path) -> None:
+    """Keep other commands off a folder until this one ends; what was made of it and is empty then is taken away.
+
+    Raises
+    ------
+    UserError
+        If another has it, or it cannot be made.
+    """
+    context.with_resource(folder_made(folder))
+    context.with_resource(held(folder, "another command writes there; wait for its end, or name another folder"))
+
+
+class Command(TyperCommand):
+    """A verb. Its numbers are finite, and no larger than a number can be that is meant."""
+
+    def make_context(self, *given: Any, **named: Any) -> Context:
+        context = super().make_context(*given, **named)
+        _refuse_no_number(context)
+        return context  # type: ignore[return-value]
+
+
+class Program(TyperGroup):
+    """All verbs. No value is empty: an empty path would be the current folder, and an empty name no name."""
+
+    def make_context(self, info_name: str | None, args: list[str], *given: Any, **named: Any) -> Context:
+        _refuse_empty(args)
+        context = super().make_context(info_name, args, *given, **named)
+        _refuse_no_number(context)
+        return context  # type: ignore[return-value]
+
+
+def _refuse_empty(arguments: list[str]) -> None:
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option, sign, value = argument.partition("=")
+        if not argument.strip() or (option.startswith("--") and sign and not value.strip()):
+            name = option.strip() or (before if before.startswith("-") else "an argument")
+            raise UserError(f"{name}: is empty; give it a value, or leave it out")
+
+
+def _refuse_no_number(context: Any) -> None:
+    for option in context.command.params:
+        given = context.params.get(option.name)
+        for value in given if isinstance(given, list) else [given]:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"{option.opts[0]} {value}: is no finite number; give one")
+            if isinstance(value, int) and abs(value) > MOST:
+                raise UserError(f"{option.opts[0]} {value}: is too large; give at most {MOST}")
