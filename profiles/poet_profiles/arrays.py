@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing the arrays that go from one command to the next, as .npz."""
+"""Reading and writing the arrays that go from one command to the next, as .npz and .safetensors."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +26,21 @@ def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
     return content.getvalue()
+
+
+def safetensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """The content of a .safetensors file; equal arrays and metadata give equal bytes."""
+    from safetensors.numpy import save
+
+    # "format" is what readers of such files ask for; the tensors are as PyTorch has them.
+    content = save(dict(arrays), {"format": "pt", **metadata})
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    # The library writes the metadata in another order each time.
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    words = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    words += b" " * (-len(words) % 8)
+    return len(words).to_bytes(8, "little") + words + content[end:]
 
 
 def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:

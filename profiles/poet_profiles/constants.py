@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arrays import safetensors
 from .errors import UserError
 from .graph import Graph
 from .graph.kept import kept_constants
@@ -21,11 +22,9 @@ CONSTANTS_FILE = "constants.safetensors"
 
 def write_constants(constants: Mapping[str, NDArray[Any]], folder: Path, graph_hash: str) -> None:
     """Write a graph's constants; without any, remove what an earlier graph left in the folder."""
-    from safetensors.numpy import save
-
     path = folder / CONSTANTS_FILE
     if constants:
-        write_whole(path, save(dict(constants), {"format": "pt", "graph": graph_hash}))
+        write_whole(path, safetensors(constants, {"graph": graph_hash}))
     else:
         path.unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.arrays import safetensors
 from poet_profiles.errors import UserError
 
 from .plan import Plan
@@ -101,8 +102,5 @@ def _slot(name: str, array: Array) -> Any:
 
 
 def _safetensors(tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
-    from safetensors.numpy import save
-
-    # "format" is what readers of such files ask for; the tensors are as PyTorch has them.
     contents = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
-    return save(contents, {"format": "pt", **metadata})
+    return safetensors(contents, metadata)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of arrays: what is in them, and that equal ones have equal bytes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from poet_profiles.arrays import npz, safetensors
+from safetensors import safe_open
+from safetensors.torch import load
+
+ARRAYS = {
+    "b": np.arange(3, dtype="f4"),
+    "a.ä": np.arange(6, dtype="i8").reshape(2, 3),
+    "scalar": np.array(2.5),
+    "half": np.ones(1, "f2"),
+}
+
+
+def test_a_safetensors_file_has_equal_bytes_each_time_and_what_was_given(tmp_path: Path) -> None:
+    metadata = {"graph": "0123", "step": "3", "optimizer": "SGD(lr=0.1)", "note": 'ä "quoted"'}
+    contents = {safetensors(ARRAYS, metadata) for _ in range(20)}
+    assert len(contents) == 1
+    [content] = contents
+    assert {name: tensor.numpy().tolist() for name, tensor in load(content).items()} == {
+        name: array.tolist() for name, array in ARRAYS.items()
+    }
+    (tmp_path / "x.safetensors").write_bytes(content)
+    with safe_open(tmp_path / "x.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt", **metadata}
+        assert file.get_tensor("half").dtype == torch.float16
+
+
+def test_an_npz_has_equal_bytes_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = npz(ARRAYS)
+    monkeypatch.setattr(time, "time", lambda: 2e9)
+    assert npz(ARRAYS) == before
