@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles import profile
 from poet_profiles.errors import UserError
+from poet_profiles.text_file import read_table
 
 from .training import comparison
 
@@ -129,11 +130,10 @@ def compare_files(first: Path, second: Path, limit: float) -> Compared:
 
 def _kind(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header = set(next(csv.reader(file), []))
+        header = {name.strip().lower() for name in next(csv.reader(read_table(path).splitlines()), [])}
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
     for kind, columns in (("profile", profile.COLUMNS), ("run", comparison.COLUMNS)):
         # A column or two may be missing: the reader then says which.

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from .errors import FaultError, UserError
 from .json_file import check_document
 from .shipped import SHIPPED
+from .text_file import read_text
 
 # Vendor and product; of the product's four digits any may be `?`, or a choice such as `[4-7c-f]`.
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:([0-9a-f?]|\[([0-9a-f](-[0-9a-f])?)+\]){4}$")]
@@ -252,10 +253,10 @@ def load_board(name: str) -> Board:
     if not path.is_file() or (path.parent != SHIPPED / "boards" and not name.endswith(".toml")):
         raise UserError(f"no board named {name!r}; known are {', '.join(board_names())} (or give a .toml file)")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_text(path))
         check_document(document)
         board = Board.model_validate(document)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, FaultError) as error:
+    except (tomllib.TOMLDecodeError, FaultError) as error:
         raise UserError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]

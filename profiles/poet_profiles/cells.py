@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from .errors import FaultError, UserError
 from .json_file import check_document
 from .shipped import SHIPPED
+from .text_file import read_text
 
 
 class Cell(BaseModel):
@@ -57,10 +58,10 @@ def load_cell(name: str) -> Cell:
             ".toml file)"
         )
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_text(path))
         check_document(document)
         return Cell.model_validate(document)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, FaultError) as error:
+    except (tomllib.TOMLDecodeError, FaultError) as error:
         raise UserError(f"{path}: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]

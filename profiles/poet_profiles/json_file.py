@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.text_file import read_text
 
 Read = TypeVar("Read")
 
@@ -78,7 +79,7 @@ def read_json(path: Path) -> Any:
         If it cannot be read, or as :func:`parsed` says it.
     """
     try:
-        return parsed(path.read_bytes())
+        return parsed(read_text(path, "JSON").encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except FaultError as fault:

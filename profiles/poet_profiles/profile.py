@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from .errors import UserError, visible
 from .locks import is_at, lock
+from .text_file import read_table
 from .whole_file import check_writable, folder_made
 
 if TYPE_CHECKING:
@@ -217,31 +218,31 @@ class ProfileWriter:
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and fields of every row, after a check of the header and of each row's length."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = next(reader, [])
-            missing = [column for column in COLUMNS if column not in header]
-            if missing:
-                raise UserError(f"{path}:1: {missing[0]}: column is missing (is this a profile?)")
-            if len(set(header)) < len(header):
-                raise UserError(f"{path}:1: {', '.join(header)}: a column stands twice")
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    column = header[min(len(row), len(header)) - 1]
+        reader = csv.reader(io.StringIO(read_table(path), newline=""), strict=True)
+        header = [name.strip().lower() for name in next(reader, [])]
+        missing = [column for column in COLUMNS if column not in header]
+        if missing:
+            raise UserError(f"{path}:1: {missing[0]}: column is missing (is this a profile?)")
+        if len(set(header)) < len(header):
+            raise UserError(f"{path}:1: {', '.join(header)}: a column stands twice")
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
+            if len(row) != len(header):
+                column = header[min(len(row), len(header)) - 1]
+                raise UserError(
+                    f"{path}:{reader.line_num}: {column}: the line has {len(row)} fields, the header {len(header)}"
+                )
+            for column, text in zip(header, cells, strict=True):
+                if not (column + text).isprintable():
                     raise UserError(
-                        f"{path}:{reader.line_num}: {column}: the line has {len(row)} fields, the header {len(header)}"
+                        f"{path}:{reader.line_num}: {column}: {text!a}: a character in it cannot be printed"
                     )
-                for column, text in zip(header, row, strict=True):
-                    if not (column + text).isprintable():
-                        raise UserError(
-                            f"{path}:{reader.line_num}: {column}: {text!a}: a character in it cannot be printed"
-                        )
-                yield reader.line_num, dict(zip(header, row, strict=True))
+            yield reader.line_num, dict(zip(header, cells, strict=True))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 
 
@@ -249,7 +250,8 @@ def _finite(path: Path, line: int, column: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise UserError(f"{path}:{line}: {column}: {text!r} is not a number") from None
+        cure = "; write it with a point, and nothing between thousands" if "," in text else ""
+        raise UserError(f"{path}:{line}: {column}: {text!r} is not a number{cure}") from None
     if not math.isfinite(value):
         raise UserError(f"{path}:{line}: {column}: {text} must be finite")
     return value
@@ -274,7 +276,7 @@ def _cut_torn_line(path: Path) -> None:
     with path.open("r+b") as file:
         content = file.read()
         header, line_feed, _ = content.partition(b"\n")
-        is_profile = bool(line_feed) and set(COLUMNS) <= set(header.decode(errors="replace").strip().split(","))
+        is_profile = bool(line_feed) and set(COLUMNS) <= set(header.decode("utf-8-sig", "replace").strip().split(","))
         is_torn_header = not line_feed and ",".join(ALL_COLUMNS).encode().startswith(header)
         if is_profile or is_torn_header:  # what is no profile is left alone: reading it will say so
             file.truncate(content.rfind(b"\n") + 1)

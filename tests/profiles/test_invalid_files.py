@@ -43,7 +43,7 @@ GRAPHS = {
     "nested": "nested more than 32 deep",
     "no_nodes": '"nodes" is empty',
     "not_json": "line 3: not JSON",
-    "not_text": "not JSON",
+    "not_text": "not a JSON in UTF-8",
     "params_are_words": "node b: \"params\" is 'x'; those of relu are 'size=…'",
     "resident_kind": "resident w",
     "residents_overlap": "resident x: offset 4 overlaps",
@@ -55,6 +55,7 @@ GRAPHS = {
     "unprintable_id": r"'a\n\x1b[2J' has a character that cannot be printed",
     "unknown_value": "no node yields a value c",
     "wrong_format": "poet-graph/9",
+    "utf_16": "it is UTF-16, or no text at all; save it as UTF-8",
     "wrong_order": "node a stands before its input b",
 }
 SCHEDULES = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_profiles.text_file import read_table
 
 PAGE_OPS = {"page_in": "in", "page_out": "out"}
 PATTERNS = ("sequential", "scattered")
@@ -69,13 +70,13 @@ def from_file(path: Path) -> list[Configuration]:
     if path.suffix == ".json":
         return from_graph(path)
     import csv
+    import io
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(io.StringIO(read_table(path), newline="")))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
     if not rows or not {"op", "params"} <= set(rows[0]):
         raise UserError(f"{path}:1: needs the columns op and params")

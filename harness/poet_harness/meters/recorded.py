@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
+from poet_profiles.text_file import read_table
 
 from .meter import Mark, Meter, MeterError, Window
 
@@ -249,10 +251,10 @@ def _read(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        return pd.read_csv(path)
+        return pd.read_csv(StringIO(read_table(path)))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 
 

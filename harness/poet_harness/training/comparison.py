@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
+from poet_profiles.text_file import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +133,7 @@ def read_run(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = pd.read_csv(io.StringIO(read_table(path)), dtype=str, keep_default_na=False)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # of pandas's parser, too, and of what is not UTF-8

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from poet_profiles.errors import UserError
+from poet_profiles.text_file import read_table
 from poet_profiles.whole_file import write_whole
 
 # Enough to tell plans apart, and no more than costs are given in.
@@ -140,8 +141,8 @@ def read_points(path: Path) -> list[Point]:
         If the file is not to be had, is no table of points, or a line is damaged. A torn last line is left out.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_table(path)
+    except OSError as error:
         raise UserError(f"{path}: cannot be read ({error}); name a points.csv of `poet-plan sweep`") from None
     whole = text[: text.rfind("\n") + 1]
     rows = csv.reader(StringIO(whole))

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text and tables that people edit, as editors and spreadsheets write them: with a byte-order mark, or otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import UserError
+
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
+
+
+def read_text(path: Path, kind: str = "text") -> str:
+    """A file in UTF-8, without the byte-order mark that it may begin with.
+
+    Parameters
+    ----------
+    kind : str
+        What it ought to be, for the message.
+
+    Raises
+    ------
+    UserError
+        If it is in another encoding.
+    OSError
+        If it cannot be read.
+    """
+    data = path.read_bytes()
+    if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError(f"{path}: not a {kind} in UTF-8: it is UTF-16, or no text at all; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}: not a {kind} in UTF-8: byte {data[error.start]:#04x} in line {line}; save it as UTF-8"
+        ) from None
+
+
+def read_table(path: Path) -> str:
+    """The text of a CSV, whose columns are separated by commas.
+
+    Raises
+    ------
+    UserError
+        If they are separated by something else, or it is not UTF-8.
+    OSError
+        If it cannot be read.
+    """
+    text = read_text(path, "CSV")
+    header = next(iter(text.splitlines()), "")
+    for sign, name in SEPARATORS.items():
+        if header.count(sign) > header.count(","):
+            raise UserError(
+                f"{path}:1: its columns are separated by {name}; save it with commas there, and points in numbers"
+            )
+    return text
