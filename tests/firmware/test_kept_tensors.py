@@ -536,6 +536,27 @@ def test_the_tensors_of_another_model_are_not_overwritten(
     device.ok(WRITING[0])
 
 
+@pytest.mark.parametrize("commits", [1, 2])
+def test_the_commits_of_a_model_without_kept_tensors_are_not_overwritten(core: c.CDLL, commits: int) -> None:
+    """Records would stand where its slots are, and homes of tensors where it has pages."""
+    card = blank()
+    device = boot(core, plain_net())
+    device.insert(card)
+    device.ok("hello")
+    device.ok(f"put 0 0 {bytes(8).hex()}")
+    for step in range(commits):
+        device.ok(f"commit {step}")
+    if commits == 2:
+        card.content[RECORDS[0] * BLOCK] ^= 1  # the other one is enough
+    before = bytes(card.content)
+    device = start(core, card)
+    for request in ("restore", "batches 2", "put 2 0 00", "commit 0", f"step {RATE_BITS} 0", *WRITING):
+        assert device.ask(request) == "err -11 card holds the tensors of another model", request
+    assert card.content == before
+    device.ok("format")
+    prepare(device)
+
+
 def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
     card = prepared()
     device = start(core, card)

@@ -23,6 +23,7 @@ from tests.support.firmware.core import (
     E_IO,
     E_MEMORY,
     E_ORDER,
+    E_TAKEN,
     E_UNSUPPORTED,
     FREE,
     GRADIENT,
@@ -446,6 +447,105 @@ def test_a_power_cut_at_any_write_of_a_commit_loses_at_most_that_commit(core: c.
             assert application.train() == OK
         np.testing.assert_array_equal(application.weights(), after(4))
     assert seen == {1, 2}
+
+
+def two_on(card: Card, core: c.CDLL, owners: tuple[int, int] = (0, 0), second_graph: int = 99) -> list[Application]:
+    """Two networks begun on one card, of two graphs or with two owners; both have trained a step."""
+    both = [Application(core, card=card) for _ in range(2)]
+    both[1].net.model.graph_hash = both[1].net.schedule.graph_hash = second_graph
+    for application, owner in zip(both, owners, strict=True):
+        application.network.owner = owner
+        assert application.begin() == OK
+        application.fill()
+        assert application.train() == OK
+    return both
+
+
+SAME_GRAPH = 0x0123456789ABCDEF
+
+
+@pytest.mark.parametrize(("owners", "graph"), [((0, 0), 99), ((1, 2), 99), ((1, 2), SAME_GRAPH)])
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_two_networks_on_one_card_do_not_overwrite_each_other(
+    core: c.CDLL, owners: tuple[int, int], graph: int, commits: int
+) -> None:
+    card = fresh_card()
+    first, second = two_on(card, core, owners, graph)
+    assert [first.call("poet_commit") for _ in range(commits)] == [OK] * commits
+    before = bytes(card.content)
+    assert [second.call("poet_commit") for _ in range(2)] == [E_TAKEN] * 2
+    assert second.call("poet_restore") == E_TAKEN
+    assert card.content == before
+    np.testing.assert_array_equal(second.weights(), after(1))
+    first.reset()
+    assert first.begin() == OK
+    assert (first.call("poet_restore"), first.call("poet_steps")) == (OK, 1)
+    assert core.poet_pager_format(c.byref(card.device)) == OK  # takes the place on purpose
+    assert second.call("poet_commit") == OK
+    assert (first.call("poet_commit"), first.call("poet_restore")) == (E_TAKEN, E_TAKEN)
+
+
+def test_a_commit_without_an_owner_is_whose_graph_it_is(core: c.CDLL) -> None:
+    """poet's own firmware has trained, or a poet from before there were owners; then the network is in a program."""
+    card = fresh_card()
+    first, second = two_on(card, core, (0, 7), SAME_GRAPH)
+    assert first.call("poet_commit") == OK
+    assert (second.call("poet_restore"), second.call("poet_commit")) == (OK, OK)
+    assert (first.call("poet_restore"), first.call("poet_commit")) == (OK, OK)
+
+
+def test_the_place_is_taken_even_if_one_of_its_commits_is_damaged(core: c.CDLL) -> None:
+    card = fresh_card()
+    first, second = two_on(card, core)
+    assert (first.call("poet_commit"), first.call("poet_commit")) == (OK, OK)
+    for slot in (16, 1032):
+        whole = bytes(card.content)
+        card.content[slot * 512 + 20] ^= 1
+        assert second.call("poet_commit") == E_TAKEN
+        assert (first.call("poet_restore"), first.call("poet_commit")) == (OK, OK)
+        card.content[:] = whole
+    for slot in (16, 1032):  # what nobody can restore is nobody's
+        card.content[slot * 512 + 20] ^= 1
+    assert second.call("poet_commit") == OK
+
+
+def test_a_first_commit_that_the_power_cuts_takes_no_place(core: c.CDLL) -> None:
+    """Or the whole place, if its last write came to the card."""
+    seen = set()
+    for writes in range(4):
+        card = fresh_card()
+        first, second = two_on(card, core)
+        card.fail_writes = writes
+        committed = first.call("poet_commit")
+        card.fail_writes = None
+        seen.add(committed)
+        assert second.call("poet_commit") == (E_TAKEN if committed == OK else OK)
+    assert seen == {OK, E_IO}
+
+
+def test_three_networks_have_a_window_each(core: c.CDLL) -> None:
+    """Two of them are the same one, in two windows: its commits do not meet either."""
+    count = PAGE_AREA + 64
+    card = Card(3 * count, labelled=False)
+    windows, parts = [(c.c_uint64 * 4)() for _ in range(3)], [BlockDevice() for _ in range(3)]
+    whole, applications = card.device, []
+    for place, (window, part) in enumerate(zip(windows, parts, strict=True)):
+        opened = core.poet_block_window_open(window, c.byref(whole), place * count, count, c.byref(part))
+        assert (opened, core.poet_pager_format(c.byref(part))) == (OK, OK)
+        card.device = part
+        applications.append(Application(core, PAGED, card=card))
+        if place == 2:
+            applications[2].net.model.graph_hash = applications[2].net.schedule.graph_hash = 99
+        assert applications[place].begin() == OK
+        applications[place].fill()
+        for _ in range(place + 1):
+            assert (applications[place].train(), applications[place].call("poet_commit")) == (OK, OK)
+    for place, application in enumerate(applications):
+        application.reset()
+        card.device = parts[place]
+        assert application.begin() == OK
+        assert (application.call("poet_restore"), application.call("poet_steps")) == (OK, place + 1)
+        np.testing.assert_array_equal(application.weights(), after(place + 1))
 
 
 @pytest.mark.parametrize("dma", [False, True])

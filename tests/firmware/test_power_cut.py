@@ -179,6 +179,11 @@ def test_a_commit_of_another_model_is_not_restored(core: c.CDLL) -> None:
     device.insert(card)
     device.ok("hello")
     assert device.ask("restore").startswith("err -9")
+    before = bytes(card.content)
+    assert device.ask("commit 1") == "err -11 card holds the tensors of another model"
+    assert card.content == before
+    device.ok("format")  # takes the place on purpose
+    device.ok("commit 1")
 
 
 def test_a_damaged_newest_commit_gives_way_to_the_one_before(core: c.CDLL) -> None:

@@ -5,14 +5,18 @@
  * slot's header, whose sequence number makes it the newest. Until that header is whole, the other slot stays the one
  * that counts.
  *
- *     poet_checkpoint_commit(&card, &model, residents, 12, &bytes);    // after the twelfth training step
- *     poet_checkpoint_restore(&card, &model, residents, &step, &bytes); // after the next boot: step is 12
+ *     poet_checkpoint_commit(&card, &model, 0, residents, 12, &bytes);    // after the twelfth training step
+ *     poet_checkpoint_restore(&card, &model, 0, residents, &step, &bytes); // after the next boot: step is 12
+ *
+ * Both slots belong to one network: a commit never overwrites that of another one (POET_E_TAKEN). `owner` tells
+ * networks apart that have the same graph; 0 is every one of them.
  *
  * The caller has made sure that the card carries poet's label (poet_pager_open).
  */
 #ifndef POET_CHECKPOINT_H
 #define POET_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "poet/block_device.h"
@@ -27,16 +31,20 @@ extern "C" {
 #define POET_SLOT_FIRST_BLOCK 16u
 #define POET_SLOT_BLOCKS 1016u /* one for the header; both slots end where the page area begins */
 
-/* Commits every parameter and state tensor, with the caller's step number. POET_E_FULL if they do not fit a slot,
- * POET_E_NOT_FINITE if a parameter is infinite or no number (then nothing is written), POET_E_CORRUPT if the card does
- * not give back what was written; the last commit then still counts. */
-int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, const uint8_t *residents,
-                           uint32_t step, uint32_t *bytes);
+/* Whether a slot holds a commit, whosever it is. */
+bool poet_checkpoint_is_there(const poet_block_device *device);
 
-/* Reads the newest whole commit back. POET_E_ABSENT if there is none of this model, POET_E_CORRUPT if none passes its
- * check; the tensors in RAM are then unchanged. */
-int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint8_t *residents,
-                            uint32_t *step, uint32_t *bytes);
+/* Commits every parameter and state tensor, with the caller's step number. POET_E_TAKEN if a slot holds another
+ * network's commit, which only poet_pager_format ends; POET_E_FULL if they do not fit a slot, POET_E_NOT_FINITE if a
+ * parameter is infinite or no number (nothing is written then), POET_E_CORRUPT if the card does not give back what was
+ * written; the last commit then still counts. */
+int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, uint32_t owner,
+                           const uint8_t *residents, uint32_t step, uint32_t *bytes);
+
+/* Reads the newest whole commit back. POET_E_ABSENT if there is none, POET_E_TAKEN if there are only those of another
+ * network, POET_E_CORRUPT if none passes its check; the tensors in RAM are then unchanged. */
+int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint32_t owner,
+                            uint8_t *residents, uint32_t *step, uint32_t *bytes);
 
 #ifdef __cplusplus
 }

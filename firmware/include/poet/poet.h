@@ -51,6 +51,7 @@ typedef struct poet_network {
     uint32_t initial_crc;      /* CRC-32 */
     uint32_t batch;            /* samples */
     uint32_t ram_bytes;
+    uint32_t owner; /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
 } poet_network;
 
 /* A network in its RAM. Its members are poet's. */
@@ -76,11 +77,14 @@ typedef struct poet {
 int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
                const poet_hooks *hooks);
 
-/* Reads the last commit's weights and states. POET_E_ABSENT: there is none of this network, and nothing has changed. */
+/* Reads the last commit's weights and states. POET_E_ABSENT: nothing was committed yet. POET_E_TAKEN: the card holds
+ * another network's commits. Nothing has changed then. */
 int poet_restore(poet *p);
 
-/* Writes weights and states to the card, so that they outlive a power cut at any moment. POET_E_NOT_FINITE: a weight is
- * infinite or no number, and nothing has been written. */
+/* Writes weights and states to the card, so that they outlive a power cut at any moment. POET_E_TAKEN: the card holds
+ * another network's commits, and nothing was written: give each network a part of the card (poet_block_window_open), or
+ * take the place on purpose, which ends them (poet_pager_format). POET_E_NOT_FINITE: a weight is infinite or no
+ * number, and nothing was written. */
 int poet_commit(poet *p);
 
 /* Where a sample of the next batch belongs; NULL for one that there is not, or in a network without. To be left alone

@@ -123,7 +123,8 @@ int poet_restore(poet *p)
         return POET_E_ORDER;
     }
     return p->card == NULL ? POET_E_ABSENT
-                           : poet_checkpoint_restore(p->card, model_of(p), p->runner.residents, &p->steps, &bytes);
+                           : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.residents,
+                                                     &p->steps, &bytes);
 }
 
 int poet_commit(poet *p)
@@ -132,8 +133,9 @@ int poet_commit(poet *p)
     if (!is_idle(p)) {
         return POET_E_ORDER;
     }
-    return p->card == NULL ? POET_E_ABSENT
-                           : poet_checkpoint_commit(p->card, model_of(p), p->runner.residents, p->steps, &bytes);
+    return p->card == NULL
+               ? POET_E_ABSENT
+               : poet_checkpoint_commit(p->card, model_of(p), p->network->owner, p->runner.residents, p->steps, &bytes);
 }
 
 /* A sample in the first tensor of this kind. */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "poet/board.h"
+#include "poet/checkpoint.h"
 #include "poet/saved.h"
 #include "reply.h"
 
@@ -38,7 +39,8 @@ static int know_record(poet_server *server)
     server->record_status = poet_record_load(&server->record, &server->card);
     server->record_known = true;
     if (server->record_status == POET_E_ABSENT) {
-        return poet_record_check_others(&server->card, server->built->model->graph_hash);
+        const int status = poet_record_check_others(&server->card, server->built->model->graph_hash);
+        return status == POET_OK && poet_checkpoint_is_there(&server->card) ? POET_E_TAKEN : status;
     }
     return server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
 }

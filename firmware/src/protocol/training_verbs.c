@@ -153,7 +153,7 @@ int poet_verb_commit(poet_server *server, const char *arguments, poet_text *answ
     const uint32_t before = poet_board_ticks();
     status = poet_session_keeps_tensors(server)
                  ? commit_record(server, step_number, &bytes)
-                 : poet_checkpoint_commit(&server->card, server->built->model, server->ram, step_number, &bytes);
+                 : poet_checkpoint_commit(&server->card, server->built->model, 0, server->ram, step_number, &bytes);
     const uint32_t after = poet_board_ticks();
     poet_board_window(false);
     poet_session_note(server, status);
@@ -195,7 +195,10 @@ int poet_verb_restore(poet_server *server, const char *arguments, poet_text *ans
     }
     status = poet_session_keeps_tensors(server)
                  ? restore_record(server, &step_number, &bytes)
-                 : poet_checkpoint_restore(&server->card, server->built->model, server->ram, &step_number, &bytes);
+                 : poet_checkpoint_restore(&server->card, server->built->model, 0, server->ram, &step_number, &bytes);
+    if (status == POET_E_TAKEN) {
+        status = POET_E_ABSENT; /* another network's commits are none of this one */
+    }
     poet_session_note(server, status);
     if (status == POET_E_ABSENT) {
         return poet_reply_fail(answer, status, "no commit of this model on the card");

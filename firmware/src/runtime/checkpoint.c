@@ -9,14 +9,15 @@
 
 static const char magic[] = "POET SLOT 1\n";
 
-enum { HEADER_BYTES = 40 };
+enum { HEADER_BYTES = 48 };
 
 typedef struct slot_header {
     uint32_t sequence;
     uint64_t graph_hash;
     uint32_t step;
     uint32_t bytes;
-    uint32_t crc; /* of the tensors' bytes, in order */
+    uint32_t crc;   /* of the tensors' bytes, in order */
+    uint32_t owner; /* 0: nobody in particular */
 } slot_header;
 
 /* --- header --- */
@@ -33,6 +34,12 @@ static uint32_t load32(const uint8_t *place)
     return (uint32_t)place[0] | (uint32_t)place[1] << 8 | (uint32_t)place[2] << 16 | (uint32_t)place[3] << 24;
 }
 
+/* A commit without an owner has no check of it: its header is that of before there were owners. */
+static uint32_t owner_check(const uint8_t *bytes, uint32_t owner)
+{
+    return owner == 0 ? 0u : poet_crc32(0, bytes, 44);
+}
+
 static void encode(const slot_header *header, uint8_t *bytes)
 {
     memcpy(bytes, magic, 12);
@@ -43,6 +50,8 @@ static void encode(const slot_header *header, uint8_t *bytes)
     store32(bytes + 28, header->bytes);
     store32(bytes + 32, header->crc);
     store32(bytes + 36, poet_crc32(0, bytes, 36));
+    store32(bytes + 40, header->owner);
+    store32(bytes + 44, owner_check(bytes, header->owner));
 }
 
 static bool decode(const uint8_t *bytes, slot_header *header)
@@ -52,7 +61,9 @@ static bool decode(const uint8_t *bytes, slot_header *header)
     header->step = load32(bytes + 24);
     header->bytes = load32(bytes + 28);
     header->crc = load32(bytes + 32);
-    return memcmp(bytes, magic, 12) == 0 && load32(bytes + 36) == poet_crc32(0, bytes, 36);
+    header->owner = load32(bytes + 40);
+    return memcmp(bytes, magic, 12) == 0 && load32(bytes + 36) == poet_crc32(0, bytes, 36) &&
+           load32(bytes + 44) == owner_check(bytes, header->owner);
 }
 
 static uint32_t slot_block(uint32_t slot)
@@ -75,12 +86,26 @@ __attribute__((cold)) static bool read_header(const poet_block_device *device, u
     return false;
 }
 
+/* Whether a commit is of this graph, and not of another network that has the same one. */
+static bool is_own(const slot_header *header, const poet_model *model, uint32_t owner)
+{
+    return header->graph_hash == model->graph_hash && (header->owner == owner || header->owner == 0 || owner == 0);
+}
+
 /* --- commit and restore --- */
 
-__attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model,
-                                                 const uint8_t *residents, uint32_t step, uint32_t *bytes)
+bool poet_checkpoint_is_there(const poet_block_device *device)
 {
-    slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step};
+    slot_header header;
+    int status;
+    return read_header(device, 0, &header, &status) || read_header(device, 1, &header, &status);
+}
+
+__attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model,
+                                                 uint32_t owner, const uint8_t *residents, uint32_t step,
+                                                 uint32_t *bytes)
+{
+    slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step, .owner = owner};
     uint32_t slot = 0;
     int status = POET_OK;
     if (poet_saved_blocks(model) > POET_SLOT_BLOCKS - 1u) {
@@ -95,7 +120,11 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         slot_header header;
         int read;
-        if (read_header(device, i, &header, &read) && header.sequence >= next.sequence) {
+        const bool found = read_header(device, i, &header, &read);
+        if (found && !is_own(&header, model, owner)) {
+            return POET_E_TAKEN;
+        }
+        if (found && header.sequence >= next.sequence) {
             next.sequence = header.sequence + 1u;
             slot = POET_SLOT_COUNT - 1u - i;
         }
@@ -123,7 +152,7 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
 }
 
 __attribute__((cold)) int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model,
-                                                  uint8_t *residents, uint32_t *step, uint32_t *bytes)
+                                                  uint32_t owner, uint8_t *residents, uint32_t *step, uint32_t *bytes)
 {
     slot_header headers[POET_SLOT_COUNT];
     bool usable[POET_SLOT_COUNT];
@@ -134,10 +163,13 @@ __attribute__((cold)) int poet_checkpoint_restore(const poet_block_device *devic
     int status = POET_E_ABSENT;
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         int read;
-        usable[i] = read_header(device, i, &headers[i], &read) && headers[i].graph_hash == model->graph_hash &&
-                    headers[i].bytes == poet_saved_bytes(model);
+        const bool found = read_header(device, i, &headers[i], &read);
+        const bool own = found && is_own(&headers[i], model, owner);
+        usable[i] = own && headers[i].bytes == poet_saved_bytes(model);
         if (read != POET_OK) {
             status = read;
+        } else if (found && !own && status == POET_E_ABSENT) {
+            status = POET_E_TAKEN;
         }
     }
     const uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;

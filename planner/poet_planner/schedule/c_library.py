@@ -284,6 +284,7 @@ def _source(
             f"    .initial_crc = 0x{crc32(initial):08x}u,",
             f"    .batch = {_batch(graph)}u,",
             f"    .ram_bytes = {ram_bytes(graph, schedule, inference)}u,",
+            f"    .owner = 0x{crc32(name.encode()):08x}u,",
             "};",
             "",
         )

@@ -24,6 +24,7 @@ KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "
 KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
+E_TAKEN = -11
 E_NOT_FINITE = -12
 MORE, STOPPED = 1, 2
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
@@ -124,7 +125,7 @@ Run = structure(
 Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
 Network = structure(
     "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
-    batch=u32, ram_bytes=u32,
+    batch=u32, ram_bytes=u32, owner=u32,
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
