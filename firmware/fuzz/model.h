@@ -183,20 +183,27 @@ static inline void fuzz_build(void)
                               NULL};
 }
 
+/* Zeros for a tensor, or for one batch of it; a tensor of no batch refuses any but the first. */
+static inline void fuzz_put(poet_record *record, const poet_kept *kept, uint32_t batch)
+{
+    static const uint8_t zeros[64];
+    for (uint32_t offset = 0; offset < kept->bytes && offset < 4096u; offset += sizeof zeros) {
+        const uint32_t left = kept->bytes - offset;
+        const uint32_t part = left < sizeof zeros ? left : sizeof zeros;
+        (void)poet_record_put(record, kept, batch * kept->bytes + offset, zeros, part);
+    }
+}
+
 /* A first record, with tensors of zeros. Whether it is there: a damaged model may not fit the card. */
 static inline bool fuzz_prepare(poet_record *record, const poet_block_device *card)
 {
-    static const uint8_t zeros[64];
     poet_record_init(record, &fuzz_model, (uint8_t *)fuzz_ram, fuzz_checks, fuzz_homes);
     (void)poet_record_load(record, card);
     if (poet_record_set_batches(record, FUZZ_BATCHES) != POET_OK) {
         return false;
     }
-    for (uint32_t i = 0; i < FUZZ_KEPT; i++) {
-        for (uint32_t offset = 0; offset < fuzz_kept[i].bytes && offset < 4096u; offset += sizeof zeros) {
-            const uint32_t left = fuzz_kept[i].bytes - offset;
-            (void)poet_record_put(record, &fuzz_kept[i], offset, zeros, left < sizeof zeros ? left : sizeof zeros);
-        }
+    for (uint32_t i = 0; i < FUZZ_KEPT * FUZZ_BATCHES; i++) {
+        fuzz_put(record, &fuzz_kept[i / FUZZ_BATCHES], i % FUZZ_BATCHES);
     }
     return poet_record_commit(record, 0) == POET_OK;
 }

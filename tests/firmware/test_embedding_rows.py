@@ -33,6 +33,7 @@ from tests.support.firmware.core import (
     Card,
     Net,
     Runner,
+    checked,
 )
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
@@ -116,7 +117,7 @@ def record(sequence: int, step: int, second: list[bool]) -> bytes:
     w, s = after(step)
     check = sum(zlib.crc32(row.tobytes(), number) for number, row in enumerate(w)) & 0xFFFFFFFF
     bits = sum(bit << place for place, bit in enumerate(second))
-    head = b"POET RECORD 1\n\0\0" + struct.pack(
+    head = b"POET RECORD 2\n\0\0" + struct.pack(
         "<IIQIIII", sequence, 52 + 4 * 4, NET.model.graph_hash, step, BATCHES, WORDS + 1, 2
     )
     body = head + struct.pack("<QII", bits, check, zlib.crc32(s.tobytes()))
@@ -141,7 +142,7 @@ def image() -> bytes:
     write((PAGE_AREA + LAYOUT.rows[S - 3][1]) * BLOCK, s.tobytes())
     for batch in range(BATCHES):
         place = PAGE_AREA + LAYOUT.rows[0][1] + batch * LAYOUT.batch_blocks
-        write(place * BLOCK, tokens(batch).tobytes())
+        write(place * BLOCK, checked(tokens(batch).tobytes(), batch))
     write(RECORDS[0] * BLOCK, record(1, 0, [False] * (WORDS + 1)))
     return bytes(content)
 

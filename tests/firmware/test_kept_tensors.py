@@ -38,6 +38,7 @@ from tests.support.firmware.core import (
     Net,
     Runner,
     blocks_of,
+    checked,
 )
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
@@ -51,6 +52,7 @@ RATE_BITS = f32_bits(RATE)
 BATCHES = 2
 STEPS = 3
 RECORDS = (16, 1032)
+EMPTY = b"POET EMPTY\n".ljust(BLOCK, b"\0")
 Floats = NDArray[np.float32]
 
 # Values: 0 w, 1 x, 2 relu(x), 3 w's gradient relu(x) + w, 4 c, 5 the residents' gradient (w's + c).
@@ -120,7 +122,7 @@ def expected_after(steps: int) -> dict[str, Floats]:
 
 def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) -> bytes:
     checks = [tensors[name].tobytes() for name in "wsr"] + [draw(4).tobytes()]
-    head = b"POET RECORD 1\n\0\0" + struct.pack(
+    head = b"POET RECORD 2\n\0\0" + struct.pack(
         "<IIQIIIII", sequence, 52 + 4 * 5, NET.model.graph_hash, step, BATCHES, 3, 4, second
     )
     body = head + b"".join(struct.pack("<I", zlib.crc32(check)) for check in checks)
@@ -142,7 +144,9 @@ def image() -> bytes:
     write(PAGE_AREA + layout.resident_block, first["r"].tobytes())
     write(PAGE_AREA + layout.rows[C - 7][1], draw(4).tobytes())
     for batch in range(BATCHES):
-        write(PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks, draw(10 + batch).tobytes())
+        write(
+            PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks, checked(draw(10 + batch).tobytes(), batch)
+        )
     write(RECORDS[0], record(1, 0, 0, first))
     return bytes(content)
 
@@ -319,6 +323,67 @@ def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
         assert "check failed" in device.ask(f"step {RATE_BITS} 0"), what
         card.content[place] ^= 1
         assert device.ok(f"step {RATE_BITS} 0")["committed"] == "1", what
+
+
+def batch_place(batch: int) -> int:
+    return (PAGE_AREA + NET.layout.rows[X - 7][1] + batch * NET.layout.batch_blocks) * BLOCK
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("byte", [0, 511, 512, BYTES - 1, BYTES, BYTES + 3])
+def test_a_damaged_batch_is_never_used_and_named(core: c.CDLL, byte: int, dma: bool) -> None:
+    """In its tensor or in its check; the card of a computer, and one prepared over the line."""
+    for over_the_line in (False, True):
+        card = prepared(dma)
+        device = start(core, card)
+        if over_the_line:
+            prepare(device)
+            device.ok("commit 0")
+        device.ok("restore")
+        device.ok(f"step {RATE_BITS} 0")
+        card.content[batch_place(1) + byte] ^= 0x20
+        for _ in range(2):
+            assert device.ask(f"step {RATE_BITS} 0") == "err -7 batch 1 on the card is damaged"
+        assert device.ask(f"get 1 {BYTES} 200") == "err -7 check failed"
+        assert weights(device) == bits(expected_after(1))
+        card.content[batch_place(1) + byte] ^= 0x20
+        assert device.ok(f"step {RATE_BITS} 0")["committed"] == "2"
+        assert weights(device) == bits(expected_after(2))
+
+
+def test_a_batch_in_the_place_of_another_is_not_used(core: c.CDLL) -> None:
+    card = prepared()
+    size = NET.layout.batch_blocks * BLOCK
+    first, second = (slice(batch_place(batch), batch_place(batch) + size) for batch in range(2))
+    card.content[first], card.content[second] = bytes(card.content[second]), bytes(card.content[first])
+    device = start(core, card)
+    device.ok("restore")
+    assert device.ask(f"step {RATE_BITS} 0") == "err -7 batch 0 on the card is damaged"
+
+
+def test_a_batch_that_is_half_put_is_not_used(core: c.CDLL) -> None:
+    device = start(core, prepared())
+    device.ok("restore")
+    put(device, 1, draw(11).tobytes()[:-4])
+    assert device.ask(f"step {RATE_BITS} 0") == "err -7 batch 0 on the card is damaged"
+    put(device, 1, draw(11).tobytes()[-4:], BYTES - 4)
+    device.ok(f"step {RATE_BITS} 0")
+    np.testing.assert_array_equal(tensor(device, 4), np.maximum(draw(11), 0))
+
+
+def test_a_card_of_an_older_version_is_refused(core: c.CDLL) -> None:
+    """Its batches have no checks, and lie elsewhere."""
+    card = prepared()
+    older = bytearray(card.content[RECORDS[0] * BLOCK :][:BLOCK])
+    older[:16] = b"POET RECORD 1\n\0\0"
+    size = struct.unpack_from("<I", older, 20)[0]
+    struct.pack_into("<I", older, size - 4, zlib.crc32(older[: size - 4]))
+    card.content[RECORDS[0] * BLOCK : (RECORDS[0] + 1) * BLOCK] = older
+    before = bytes(card.content)
+    device = start(core, card)
+    for request in ("restore", f"batches {BATCHES}", "commit 0", f"step {RATE_BITS} 0"):
+        assert device.ask(request).startswith("err -11 prepared by another version of poet, or "), request
+    assert card.content == before
 
 
 def test_both_versions_damaged(core: c.CDLL) -> None:
@@ -532,7 +597,7 @@ def test_the_tensors_of_another_model_are_not_overwritten(
         assert device.ask(request).endswith("card holds the tensors of another model"), request
     assert card.content == before
     device.ok("format")
-    assert not any(card.content[here])
+    assert card.content[here] == EMPTY
     device.ok(WRITING[0])
 
 
@@ -551,7 +616,9 @@ def test_the_commits_of_a_model_without_kept_tensors_are_not_overwritten(core: c
     before = bytes(card.content)
     device = start(core, card)
     for request in ("restore", "batches 2", "put 2 0 00", "commit 0", f"step {RATE_BITS} 0", *WRITING):
-        assert device.ask(request) == "err -11 card holds the tensors of another model", request
+        answer = device.ask(request)
+        assert answer.startswith("err -11 "), request
+        assert answer.endswith("card holds the tensors of another model"), request
     assert card.content == before
     device.ok("format")
     prepare(device)
@@ -563,6 +630,6 @@ def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
     device.ok("restore")
     device.ok(f"step {RATE_BITS} 0")
     device.ok("format")
-    assert not any(any(card.content[place * BLOCK : (place + 1) * BLOCK]) for place in RECORDS)
+    assert all(card.content[place * BLOCK : (place + 1) * BLOCK] == EMPTY for place in RECORDS)
     assert device.ask("restore").startswith("err -9")
     assert start(core, card).ask("restore").startswith("err -9")

@@ -180,7 +180,9 @@ def test_a_commit_of_another_model_is_not_restored(core: c.CDLL) -> None:
     device.ok("hello")
     assert device.ask("restore").startswith("err -9")
     before = bytes(card.content)
-    assert device.ask("commit 1") == "err -11 card holds the tensors of another model"
+    answer = device.ask("commit 1")
+    assert answer.startswith("err -11 ")
+    assert answer.endswith("card holds the tensors of another model")
     assert card.content == before
     device.ok("format")  # takes the place on purpose
     device.ok("commit 1")

@@ -26,6 +26,7 @@ from tests.support.firmware.core import (
     STREAMED_LINEAR,
     Card,
     Net,
+    checked,
 )
 from tests.support.firmware.device import Device, boot
 
@@ -86,8 +87,8 @@ def prepared(dma: bool) -> Card:
     write(W_BLOCK, W.tobytes())
     for batch in range(BATCHES):
         place = PAGE_AREA + NET.layout.rows[0][1] + batch * NET.layout.batch_blocks
-        write(place, draw(10 + batch, INPUTS).tobytes())
-    head = b"POET RECORD 1\n\0\0" + struct.pack("<IIQIIIII", 1, 64, NET.model.graph_hash, 0, BATCHES, 1, 2, 0)
+        write(place, checked(draw(10 + batch, INPUTS).tobytes(), batch))
+    head = b"POET RECORD 2\n\0\0" + struct.pack("<IIQIIIII", 1, 64, NET.model.graph_hash, 0, BATCHES, 1, 2, 0)
     body = head + struct.pack("<II", zlib.crc32(after(0).tobytes()), zlib.crc32(W.tobytes()))
     write(16, body + struct.pack("<I", zlib.crc32(body)))
     return card

@@ -6,7 +6,9 @@ from __future__ import annotations
 import io
 import json
 import signal
+import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,12 @@ def padded(array: np.ndarray[Any, Any]) -> bytes:
     return array.tobytes().ljust(BLOCK_BYTES, b"\0")
 
 
+def checked(array: np.ndarray[Any, Any], number: int) -> bytes:
+    """A batch's tensor with the check that follows it."""
+    content = array.tobytes()
+    return (content + struct.pack("<I", (zlib.crc32(content) + number) % 2**32)).ljust(BLOCK_BYTES, b"\0")
+
+
 def made(folder: Path, image: Path) -> Path:
     write_card(card_place(image), card_contents(folder / "data.npz", read_plan(folder)), None, lambda *_: None)
     return image
@@ -97,11 +105,11 @@ def test_an_image_holds_label_weights_batches_and_record(
     assert at(image, B_BLOCKS[0]) == padded(B)
     assert not any(at(image, W_BLOCKS[1], 2 * BLOCK_BYTES)), "nothing lies in the second homes yet"
     for number in range(3):
-        assert at(image, FIRST_BATCH + number) == padded(X[number])
+        assert at(image, FIRST_BATCH + number) == checked(X[number], number)
     record = decode_record(at(image, RECORD_BLOCKS[0]))
     hash_ = read_plan(folder).graph_hash
     assert record == Record(1, hash_, 0, 3, (False, False), (zlib.crc32(W.tobytes()), zlib.crc32(B.tobytes())))
-    assert not any(at(image, RECORD_BLOCKS[1]))
+    assert at(image, RECORD_BLOCKS[1]) == b"POET EMPTY\n".ljust(BLOCK_BYTES, b"\0")
     told = capsys.readouterr().out
     assert hash_ in told
     assert "2 tensors and 3 batches" in told
@@ -383,7 +391,8 @@ def test_a_card_without_a_label_is_refused(folder: Path, plan: Plan, tmp_path: P
         ([], "--plan and --data"),
         (["--read", "--yes"], "belongs to writing"),
         (["--read", "--weights", "w.safetensors"], "belongs to writing"),
-        (["--read", "--data", "data.npz"], "belongs to writing"),
+        (["--read", "--data", "data.npz"], "poet needs --plan, too"),
+        (["--read", "--batches", "2"], "belongs to writing"),
         (["--read"], "no such file"),
     ],
 )
@@ -398,6 +407,65 @@ def test_options_that_do_not_go_together_are_refused(
     assert words in capsys.readouterr().err
 
 
+def test_a_damaged_batch_is_found_and_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = made(folder, tmp_path / "card.img")
+    reading, data = (image, "--read", "--plan", folder), ("--data", folder / "data.npz")
+    assert poet(monkeypatch, *reading) == 0
+    assert "3 batches are whole\n" in capsys.readouterr().out
+    assert poet(monkeypatch, *reading, *data, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["batches_checked"] == 3
+    whole = at(image, FIRST_BATCH + 1)
+    for byte in (0, X[1].nbytes - 1, X[1].nbytes, X[1].nbytes + 3):  # the last two are its check's
+        put(image, FIRST_BATCH + 1, whole[:byte] + bytes([whole[byte] ^ 1]) + whole[byte + 1 :])
+        for more in ((), data):
+            assert poet(monkeypatch, *reading, *more) == 4
+            assert f"batch 1 of x, at block {FIRST_BATCH + 1}, is damaged" in capsys.readouterr().err
+    put(image, FIRST_BATCH + 1, at(image, FIRST_BATCH + 2))  # whole, in another's place
+    assert poet(monkeypatch, *reading) == 4
+    put(image, FIRST_BATCH + 1, checked(X[1] + 1, 1))  # whole, and other data
+    assert poet(monkeypatch, *reading) == 0
+    assert poet(monkeypatch, *reading, *data) == 2
+    assert "batch 1 of x is not that of the data" in capsys.readouterr().err
+
+
+def test_the_card_of_an_older_version_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = made(folder, tmp_path / "card.img")
+    size = 52 + 4 * 3
+    body = b"POET RECORD 1\n\0\0" + at(image, RECORD_BLOCKS[0])[16 : size - 4]
+    put(image, RECORD_BLOCKS[0], body + struct.pack("<I", zlib.crc32(body)))
+    assert poet(monkeypatch, image, "--read") == 0
+    assert "has a record of an older version of poet" in capsys.readouterr().out
+    assert poet(monkeypatch, image, "--read", "--plan", folder) == 2
+    assert "was prepared by an older version of poet, whose batches have no checks" in capsys.readouterr().err
+
+
+def copied_sparsely(image: Path, card: Path, unit: int) -> None:
+    """As `dd conv=sparse` and `cp --sparse` copy onto a used card: what is all zeros is left as it was."""
+    content = image.read_bytes()
+    with card.open("r+b") as file:
+        for begin in range(0, len(content), unit):
+            if any(content[begin : begin + unit]):
+                file.seek(begin)
+                file.write(content[begin : begin + unit])
+
+
+@pytest.mark.parametrize("unit", [512, 4096, 65536, 2**20])
+def test_a_sparse_copy_leaves_no_older_record_that_counts(folder: Path, plan: Plan, tmp_path: Path, unit: int) -> None:
+    """The used card has a higher sequence number in the second place, and whole weights of the same graph."""
+    card = tmp_path / "used.img"
+    trained(folder, card)
+    used = replace(decode_record(at(card, RECORD_BLOCKS[1])), sequence=9, step=7)
+    put(card, RECORD_BLOCKS[1], encode_record(used))
+    copied_sparsely(made(folder, tmp_path / "fresh.img"), card, unit)
+    with CardReader(card) as reader:
+        assert [record and record.sequence for record in look_at(reader).records] == [1, None]
+        assert weights_on(reader, card, plan).step == 0
+
+
 # --- a tensor that lies by rows ---
 
 
@@ -409,7 +477,7 @@ def test_the_rows_that_count_are_read_from_either_home(tmp_path: Path) -> None:
     for row in range(3):
         assert at(image, 2048 + row) == padded(table[row])
     assert at(image, 2051) == padded(B)
-    assert at(image, 2048 + 2 * 4) == padded(ids[0])
+    assert at(image, 2048 + 2 * 4) == checked(ids[0], 0)
 
     new = table + np.array([[0, 0], [7, 7], [0, 0]], np.float32)
     put(image, 2049 + 4, padded(new[1]))

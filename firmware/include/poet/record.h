@@ -61,7 +61,7 @@ typedef struct poet_kept_place {
     uint32_t block; /* of the card */
     uint32_t bytes;
     uint32_t crc;
-    bool checked; /* neither a batch nor a row has a CRC */
+    bool checked; /* a row has no CRC */
 } poet_kept_place;
 
 /* `homes` is 2 * POET_BIT_WORDS(bit_count) words. */
@@ -79,13 +79,17 @@ int poet_record_read_residents(poet_record *record);
  * POET_E_ABSENT if there is no record of this model, POET_E_CORRUPT if none is whole. */
 int poet_record_restore(poet_record *record, const poet_block_device *device);
 
-/* Whether a record of another graph stands on the card: POET_E_TAKEN, so that nobody overwrites the tensors that it
- * names. `own` is a graph whose records are no others, 0: there is none. What cannot be read is no record. */
+/* Whether a record of another graph, or of another version of poet, stands on the card: POET_E_TAKEN, so that nobody
+ * overwrites the tensors that it names. `own` is a graph whose records are no others, 0: there is none. What cannot be
+ * read is no record. */
 int poet_record_check_others(const poet_block_device *device, uint64_t own);
 
 /* Where the row is that a step has to read, or the tensor that lies as a whole (row 0): of a unit the version that
  * counts, of a batch that of the step. */
 int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t row, poet_kept_place *place);
+
+/* Whether the batch of the step is whole on the card: POET_E_CORRUPT. */
+int poet_record_check_batch(const poet_record *record);
 
 /* First block of the home that the next version of a row goes to, or of a unit that lies as a whole. POET_E_ORDER if
  * that was written already. */

@@ -75,7 +75,7 @@ const char *poet_explain(int status)
     case POET_E_PROTECTED:
         return "card is write-protected or locked: unlock it in a computer, or use another one";
     case POET_E_TAKEN:
-        return "card holds the tensors of another model";
+        return "prepared by another version of poet, or the card holds the tensors of another model";
     case POET_E_NOT_FINITE:
         return "a weight is infinite or no number";
     default:

@@ -22,6 +22,14 @@ static uint32_t loss_bits(const poet_server *server)
 
 static int fail_step(const poet_server *server, poet_text *answer, int status, const poet_run *run)
 {
+    const poet_record *record = run->record;
+    if (status == POET_E_CORRUPT && record != NULL && poet_record_check_batch(record) == POET_E_CORRUPT) {
+        answer->length = 0;
+        poet_text_string(answer, "batch ");
+        poet_text_decimal(answer, record->step % record->batches);
+        poet_text_string(answer, " on the card is damaged");
+        return status;
+    }
     const bool of_loss = status == POET_E_NOT_FINITE && !poet_is_finite(poet_runner_loss(&server->runner));
     answer->length = 0;
     poet_text_string(answer, "schedule step ");

@@ -7,6 +7,8 @@
 #include "poet/pager.h"
 #include "poet/saved.h"
 
+#define CHECK_BYTES 4u /* of a tensor of a batch */
+
 /* --- layout --- */
 
 static bool is_batch(const poet_kept *kept)
@@ -24,9 +26,10 @@ static uint32_t row_bytes(const poet_kept *kept)
     return kept->bytes / kept->rows;
 }
 
+/* A batch's tensor is whole words, and its check follows it: in its last block, or in one more. */
 static uint32_t row_blocks(const poet_kept *kept)
 {
-    return poet_blocks_of(row_bytes(kept));
+    return is_batch(kept) ? kept->bytes / POET_BLOCK_BYTES + 1u : poet_blocks_of(row_bytes(kept));
 }
 
 bool poet_kept_bit(const uint32_t *words, uint32_t bit)
@@ -135,7 +138,8 @@ __attribute__((cold)) bool poet_record_layout_is_sound(const poet_model *model)
     uint32_t checks = of_residents;
     for (uint32_t i = 0; i < model->kept_count; i++) {
         const poet_kept *kept = &model->kept[i];
-        if (is_batch(kept) && (kept->check != POET_NO_CHECK || kept->rows != 1u || !lies_next(kept, &end))) {
+        if (is_batch(kept) && (kept->check != POET_NO_CHECK || kept->rows != 1u || kept->bytes % CHECK_BYTES != 0 ||
+                               !lies_next(kept, &end))) {
             return false;
         }
         checks += is_batch(kept) ? 0u : 1u;
@@ -175,6 +179,28 @@ static uint32_t row_block(const poet_record *record, const poet_kept *kept, uint
     return poet_kept_block(record->model, block, second);
 }
 
+static uint32_t batch_block(const poet_record *record, const poet_kept *kept, uint32_t batch)
+{
+    return row_block(record, kept, 0, false) + batch * record->model->batch_blocks;
+}
+
+/* With the check that follows it on the card: the CRC of its bytes, and the batch's number on top, so that a batch in
+ * the place of another one does not pass. */
+static int find_batch(const poet_record *record, const poet_kept *kept, uint32_t batch, poet_kept_place *place)
+{
+    uint8_t last[POET_BLOCK_BYTES];
+    const uint32_t before = kept->bytes % POET_BLOCK_BYTES;
+    const poet_block_device *device = record->device;
+    *place = (poet_kept_place){.block = batch_block(record, kept, batch), .bytes = kept->bytes, .checked = true};
+    const int status =
+        device->read(device->context, place->block + kept->bytes / POET_BLOCK_BYTES, last, before + CHECK_BYTES);
+    for (uint32_t i = 0; status == POET_OK && i < CHECK_BYTES; i++) {
+        place->crc |= (uint32_t)last[before + i] << (8u * i);
+    }
+    place->crc -= batch;
+    return status;
+}
+
 int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t row, poet_kept_place *place)
 {
     if (record->sequence == 0 || (is_batch(kept) && record->batches == 0)) {
@@ -183,10 +209,11 @@ int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t 
     if (row >= kept->rows) {
         return POET_E_ARGUMENT;
     }
-    *place = (poet_kept_place){.block = row_block(record, kept, row, false), .bytes = row_bytes(kept)};
     if (is_batch(kept)) {
-        place->block += record->step % record->batches * record->model->batch_blocks;
-    } else if (kept->rows == 1u) {
+        return find_batch(record, kept, record->step % record->batches, place);
+    }
+    *place = (poet_kept_place){.block = row_block(record, kept, row, false), .bytes = row_bytes(kept)};
+    if (kept->rows == 1u) {
         place->crc = record->checks[kept->check].crc;
         place->checked = true;
     }
@@ -276,6 +303,22 @@ int poet_kept_check(const poet_record *record, const poet_kept *kept)
     return POET_E_CORRUPT;
 }
 
+int poet_record_check_batch(const poet_record *record)
+{
+    int status = POET_OK;
+    for (uint32_t i = 0; status == POET_OK && i < record->model->kept_count; i++) {
+        poet_kept_place place;
+        if (!is_batch(&record->model->kept[i])) {
+            continue;
+        }
+        status = poet_record_find(record, &record->model->kept[i], 0, &place);
+        if (status == POET_OK) {
+            status = poet_kept_check_place(record->device, &place);
+        }
+    }
+    return status;
+}
+
 /* Splits an offset through all batches into batch and offset within it. */
 static int locate(const poet_record *record, const poet_kept *kept, uint32_t *offset, uint32_t bytes, uint32_t *batch)
 {
@@ -317,6 +360,22 @@ static int patch(const poet_block_device *device, uint32_t block, uint32_t offse
         offset = 0;
     }
     return POET_OK;
+}
+
+/* Gives a batch's tensor that is whole on the card its check. */
+static int put_check(const poet_record *record, const poet_kept *kept, uint32_t batch)
+{
+    uint8_t bytes[CHECK_BYTES];
+    uint32_t crc = 0;
+    const uint32_t block = batch_block(record, kept, batch);
+    const int status = crc_of(record->device, block, kept->bytes, &crc);
+    if (status != POET_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < CHECK_BYTES; i++) {
+        bytes[i] = (uint8_t)((crc + batch) >> (8u * i));
+    }
+    return patch(record->device, block, kept->bytes, bytes, CHECK_BYTES, true);
 }
 
 /* Reads bytes from the middle of blocks. */
@@ -370,8 +429,11 @@ int poet_record_put(poet_record *record, const poet_kept *kept, uint32_t offset,
         }
     }
     uint32_t check;
-    if (offset < kept->bytes || is_batch(kept)) {
+    if (offset < kept->bytes) {
         return POET_OK;
+    }
+    if (is_batch(kept)) {
+        return put_check(record, kept, batch);
     }
     status = check_of(record, kept, true, &check);
     if (status == POET_OK) {
@@ -384,7 +446,11 @@ int poet_record_get(const poet_record *record, const poet_kept *kept, uint32_t o
 {
     uint32_t batch;
     int status = locate(record, kept, &offset, bytes, &batch);
-    if (status == POET_OK && offset == 0 && !is_batch(kept)) {
+    if (status == POET_OK && offset == 0 && is_batch(kept)) {
+        poet_kept_place place;
+        status = find_batch(record, kept, batch, &place);
+        status = status == POET_OK ? poet_kept_check_place(record->device, &place) : status;
+    } else if (status == POET_OK && offset == 0) {
         status = poet_kept_check(record, kept);
     }
     const uint32_t size = row_bytes(kept);

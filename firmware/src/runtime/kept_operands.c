@@ -93,7 +93,10 @@ static int read(void *context, uint32_t input, uint32_t offset, void *data, uint
     if (offset % POET_BLOCK_BYTES != 0 || bytes > row_bytes || offset > row_bytes - bytes) {
         return POET_E_ARGUMENT;
     }
-    const int status = poet_record_find(operands->record, kept, row, &operands->read.place);
+    int status = poet_pager_wait(operands->pager);
+    if (status == POET_OK) {
+        status = poet_record_find(operands->record, kept, row, &operands->read.place);
+    }
     if (status != POET_OK) {
         return status;
     }

@@ -14,11 +14,12 @@ int poet_pager_format(const poet_block_device *device)
     if (device->block_count <= POET_CARD_DATA_BLOCK) {
         return POET_E_FULL;
     }
-    /* The device pads blocks with zeros. */
-    static const uint8_t nothing[1] = {0};
+    /* Not zeros: a copy of the card that leaves those out would keep an older commit in their place. */
+    static const char nothing[] = "POET EMPTY\n";
     int status = POET_OK;
     for (uint32_t i = 0; status == POET_OK && i < POET_SLOT_COUNT; i++) {
-        status = device->write(device->context, POET_SLOT_FIRST_BLOCK + i * POET_SLOT_BLOCKS, nothing, sizeof nothing);
+        status =
+            device->write(device->context, POET_SLOT_FIRST_BLOCK + i * POET_SLOT_BLOCKS, nothing, sizeof nothing - 1u);
     }
     if (status == POET_OK) {
         status = device->write(device->context, 0, label, sizeof label - 1u);

@@ -9,10 +9,11 @@
 #include "poet/crc32.h"
 #include "poet/saved.h"
 
-static const char magic[16] = "POET RECORD 1\n";
+static const char magic[16] = "POET RECORD 2\n";
 
 #define FIXED_BYTES 52u /* of a record, without bits and CRCs */
 #define HASH_OFFSET 24u
+#define NAME_BYTES 12u /* of the magic, without the version */
 
 /* What a record says besides its bits and CRCs. */
 typedef struct header {
@@ -244,14 +245,14 @@ int poet_record_check_others(const poet_block_device *device, uint64_t own)
     for (uint32_t place = 0; place < POET_SLOT_COUNT; place++) {
         uint8_t head[HASH_OFFSET + 8u];
         if (device->read(device->context, place_block(place), head, sizeof head) != POET_OK ||
-            memcmp(head, magic, sizeof magic) != 0) {
+            memcmp(head, magic, NAME_BYTES) != 0) {
             continue;
         }
         uint64_t hash = 0;
         for (uint32_t i = 0; i < 8u; i++) {
             hash |= (uint64_t)head[HASH_OFFSET + i] << (8u * i);
         }
-        if (hash != own) {
+        if (hash != own || memcmp(head, magic, sizeof magic) != 0) {
             return POET_E_TAKEN;
         }
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from poet_profiles.card.layout import RECORD_BLOCKS, CardLayout, check_of, padded
+from poet_profiles.card.layout import NO_RECORD, RECORD_BLOCKS, CardLayout, check_of, checked_batch, padded
 from poet_profiles.card.record import Record, encode_record
 from poet_profiles.errors import UserError
 
@@ -88,10 +88,15 @@ def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents
     pieces = (
         *(Piece(place.id or "the resident weights", place.block, padded(place, weights[place.id])) for place in places),
         *(
-            Piece(f"batch {number} of {place.id}", layout.batch_block(place, number), batch[index_of[place.id]])
+            Piece(
+                f"batch {number} of {place.id}",
+                layout.batch_block(place, number),
+                checked_batch(batch[index_of[place.id]], number),
+            )
             for number, batch in enumerate(data.batches)
             for place in layout.batch
         ),
+        Piece("the place of the next record", RECORD_BLOCKS[1], NO_RECORD),
         Piece("the record", RECORD_BLOCKS[0], encode_record(record)),
     )
     return CardContents(pieces, record, layout.page_block(len(data.batches)) + plan.page_blocks)

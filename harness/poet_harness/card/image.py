@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from poet_profiles.card.layout import BLOCK_BYTES, CardLayout
-from poet_profiles.card.record import Record, newest
 from poet_profiles.errors import UserError
 
 from ..training.batches import TrainingData
@@ -18,7 +17,7 @@ from .batch_count import check_batch_count
 from .contents import CardContents, laid_out
 from .held_image import held_image
 from .places import CardPlace, card_place
-from .reading import CardReader, commits_on, padded_bytes
+from .reading import CardReader, padded_bytes, record_on
 from .writing import write_card
 
 
@@ -55,8 +54,7 @@ def prepared_image(path: Path | None, plan: Plan, data: TrainingData, steps: int
 def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardContents, steps: int) -> None:
     anew = "prepare another one with poet-harness card"
     with CardReader(place.path) as reader:
-        record = newest(commit for commit in commits_on(reader, place.path, plan) if isinstance(commit, Record))
-        assert record is not None  # a plan with a card has no slots
+        record = record_on(reader, place.path, plan)
         check_batch_count(f"{place.path}:", record.batches, contents.record.batches, steps)
         needed = BLOCK_BYTES * (layout.page_block(record.batches) + plan.page_blocks)
         if place.bytes < needed:
@@ -65,10 +63,20 @@ def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardConte
         if record.checks[trained:] != contents.record.checks[trained:]:
             what = "frozen" if record.step else "initial"
             raise UserError(f"{place.path}: holds other {what} weights than plan and data; {anew}")
-        end = layout.page_block(min(steps, record.batches))
-        for piece in contents.pieces:
-            if not layout.batches_block <= piece.block < end:
-                continue
-            content = reader.read(piece.block, padded_bytes(len(piece.content)))
-            if content[: len(piece.content)] != piece.content:
-                raise UserError(f"{place.path}: {piece.name} is not that of the data; {anew}")
+        compare_batches(reader, place.path, layout, contents, min(steps, record.batches))
+
+
+def compare_batches(reader: CardReader, path: Path, layout: CardLayout, contents: CardContents, count: int) -> None:
+    """Make sure that the first batches on a card are those of the data.
+
+    Raises
+    ------
+    UserError
+        With the first that is not.
+    """
+    for piece in contents.pieces:
+        if not layout.batches_block <= piece.block < layout.page_block(count):
+            continue
+        content = reader.read(piece.block, padded_bytes(len(piece.content)))
+        if content[: len(piece.content)] != piece.content:
+            raise UserError(f"{path}: {piece.name} is not that of the data; prepare another one with poet-harness card")

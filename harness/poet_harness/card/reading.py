@@ -14,8 +14,18 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK, LABEL, LABEL_BLOCK, RECORD_BLOCKS, blocks_of, check_of
-from poet_profiles.card.record import Record, SlotHeader, decode_record, decode_slot
+from poet_profiles.card.layout import (
+    BLOCK_BYTES,
+    CHECK_BYTES,
+    FIRST_BLOCK,
+    LABEL,
+    LABEL_BLOCK,
+    RECORD_BLOCKS,
+    blocks_of,
+    check_of,
+    checked_batch,
+)
+from poet_profiles.card.record import OLDER_MAGIC, Record, SlotHeader, decode_record, decode_slot, newest
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..training.batches import Array
@@ -122,22 +132,26 @@ class Held:
         One for each place.
     slots : tuple of SlotHeader or None
         The same for commits of graphs that keep nothing on the card.
+    older : bool
+        Whether there is a record of an older version of poet.
     """
 
     labelled: bool
     records: tuple[Record | None, ...]
     slots: tuple[SlotHeader | None, ...]
+    older: bool
 
 
 def look_at(reader: CardReader) -> Held:
     """Label, records and slots of a card."""
     labelled = reader.read(LABEL_BLOCK, BLOCK_BYTES) == LABEL.ljust(BLOCK_BYTES, b"\0")
-    records, slots = [], []
+    records, slots, older = [], [], False
     for block in RECORD_BLOCKS:
         content = reader.read(block, BLOCK_BYTES)
         slots.append(decode_slot(content))
         records.append(_record(reader, block, content))
-    return Held(labelled, tuple(records), tuple(slots))
+        older = older or content.startswith(OLDER_MAGIC)
+    return Held(labelled, tuple(records), tuple(slots), older)
 
 
 def _record(reader: CardReader, block: int, first: bytes) -> Record | None:
@@ -197,11 +211,52 @@ def commits_on(reader: CardReader, path: Path, plan: Plan) -> dict[Record | Slot
     places = [*zip(held.records, RECORD_BLOCKS, strict=True), *zip(held.slots, RECORD_BLOCKS, strict=True)]
     commits = {commit: block for commit, block in places if commit is not None}
     mine = {commit: block for commit, block in commits.items() if _is_of(commit, plan)}
+    if not mine and held.older:
+        raise UserError(
+            f"{path}: was prepared by an older version of poet, whose batches have no checks; read it with that one "
+            "or prepare it anew with poet-harness card"
+        )
     if not mine:
         others = ", ".join(sorted({commit.graph_hash for commit in commits})) or "none"
         cure = "; prepare it with poet-harness card" if plan.card is not None else ""
         raise UserError(f"{path}: holds no weights of the graph {plan.graph_hash}; it holds: {others}{cure}")
     return mine
+
+
+def record_on(reader: CardReader, path: Path, plan: Plan) -> Record:
+    """The record that counts, of a plan that keeps tensors on the card.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    record = newest(commit for commit in commits_on(reader, path, plan) if isinstance(commit, Record))
+    assert record is not None  # such a plan has no slots
+    return record
+
+
+def check_batches(reader: CardReader, path: Path, plan: Plan) -> int:
+    """Read all batches of a plan that keeps them on the card, and say how many they are.
+
+    Raises
+    ------
+    UserError
+        If one is damaged.
+    """
+    assert plan.card is not None
+    count = record_on(reader, path, plan).batches
+    for number in range(count):
+        for place in plan.card.batch:
+            block = plan.card.batch_block(place, number)
+            content = reader.read(block, place.blocks * BLOCK_BYTES)[: place.bytes + CHECK_BYTES]
+            if content != checked_batch(content[: place.bytes], number):
+                raise UserError(
+                    f"{path}: batch {number} of {place.id}, at block {block}, is damaged; prepare the card anew with "
+                    "poet-harness card",
+                    NO_DEVICE,
+                )
+    return count
 
 
 class _DamagedError(Exception):

@@ -30,6 +30,7 @@ from .plan import Plan
 CURES = {
     "no label": "; poet-harness profile --format-card labels a card, and ends whatever it holds",
     "no commit": "; leave --resume out, or put in the card that holds it",
+    "on the card is damaged": "; prepare the card anew with poet-harness card",
     "another model": "; put in another card, or end what it holds with poet-harness profile --format-card",
 }
 LOST = "the board was cut off in a step, or was reset; its weights are lost"

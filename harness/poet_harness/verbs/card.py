@@ -13,7 +13,7 @@ from .options import Json
 
 if TYPE_CHECKING:
     from ..card.places import CardPlace
-    from ..card.reading import Held
+    from ..card.reading import CardReader, Held
     from ..training.plan import Plan
 
 NAME = "card"
@@ -43,7 +43,8 @@ def command(
 
     What was written is read back and compared. An image file is written whole or not at all; a device has its label
     only when everything else is there. With --read, nothing is written: label, step and graph are told, and the weights
-    of --plan checked. poet-harness weights writes them to a file.
+    and batches of --plan checked; with --data the batches are compared, too. poet-harness weights writes the weights to
+    a file.
     """
     from poet_profiles.errors import UserError
 
@@ -54,7 +55,6 @@ def command(
     place = card_place(card)
     if read:
         for option, given in (
-            ("--data", data),
             ("--batches", batches),
             ("--size-mib", size_mib),
             ("--yes", yes),
@@ -62,7 +62,9 @@ def command(
         ):
             if given:
                 raise UserError(f"{option}: belongs to writing; leave it out, or leave out --read")
-        _read(place, schedule, as_json)
+        if data is not None and schedule is None:
+            raise UserError("--data: to compare a card's batches with it, poet needs --plan, too")
+        _read(place, schedule, data, as_json)
         return
     if schedule is None or data is None:
         raise UserError(f"{card}: to prepare it, poet needs --plan and --data; to see what it holds, add --read")
@@ -130,11 +132,11 @@ def _confirm(place: CardPlace) -> None:
         raise UserError(f"{place.path}: not confirmed, nothing was written; type yes, or give --yes")
 
 
-def _read(place: CardPlace, plan: Plan | None, as_json: bool) -> None:
+def _read(place: CardPlace, plan: Plan | None, data: Path | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
 
     from ..card.held_image import held_image
-    from ..card.reading import CardReader, look_at, weights_on
+    from ..card.reading import CardReader, check_batches, look_at, weights_on
     from .console import print_json
 
     if not place.exists:
@@ -142,6 +144,9 @@ def _read(place: CardPlace, plan: Plan | None, as_json: bool) -> None:
     with held_image(place.path, shared=True), CardReader(place.path) as reader:
         held = look_at(reader)
         found = weights_on(reader, place.path, plan) if plan is not None else None
+        batches = check_batches(reader, place.path, plan) if plan is not None and plan.card is not None else None
+        if plan is not None and data is not None:
+            _compare(reader, place, plan, data, batches or 0)
     if found is not None and found.fell_back:
         print(
             f"poet-harness: {place.path}: the newest weights are damaged; these are those of step {found.step}",
@@ -149,12 +154,26 @@ def _read(place: CardPlace, plan: Plan | None, as_json: bool) -> None:
         )
     if as_json:
         checked = None if found is None else {"graph_hash": plan.graph_hash if plan else None, "step": found.step}
-        print_json({"card": str(place.path), **_document(held), "checked": checked})
+        print_json({"card": str(place.path), **_document(held), "checked": checked, "batches_checked": batches})
         return
     for line in _told(held):
         print(f"{place.path}: {line}")
     if found is not None:
         print(f"{place.path}: the weights of step {found.step} are whole: {len(found.tensors)} tensors")
+    if batches is not None:
+        print(f"{place.path}: {batches} batches are whole{' and those of the data' if data is not None else ''}")
+
+
+def _compare(reader: CardReader, place: CardPlace, plan: Plan, data: Path, found: int) -> None:
+    from ..card.batch_count import check_batch_count
+    from ..card.contents import card_contents
+    from ..card.image import compare_batches
+
+    contents = card_contents(data, plan)
+    given = contents.record.batches
+    check_batch_count(f"{place.path}:", found, given, max(found, given))
+    if plan.card is not None:
+        compare_batches(reader, place.path, plan.card, contents, found)
 
 
 def _document(held: Held) -> dict[str, object]:
@@ -184,4 +203,5 @@ def _told(held: Held) -> list[str]:
         for slot in held.slots
         if slot is not None
     ]
-    return ["has poet's label" if held.labelled else "has no label of poet's", *records, *commits]
+    older = ["has a record of an older version of poet"] if held.older else []
+    return ["has poet's label" if held.labelled else "has no label of poet's", *older, *records, *commits]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
-from poet_profiles.graph.kept import COMMIT, FETCH, STORE
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, STORE
 from poet_profiles.operators import ACCUMULATE, BLOCK, OPERATORS, Params, params_key, parse_params, rows_together
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
@@ -37,13 +37,13 @@ class CardWork(NamedTuple):
     arriving: int | None = None
 
 
-def card_work(graph: Graph, op: str, params: str, overlaps: bool = False) -> CardWork | None:
-    """What one call does in ``graph``; None of an operator that does not touch the card."""
+def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source: str = "") -> CardWork | None:
+    """What one call does in ``graph``, with its first operand; None of an operator that does not touch the card."""
     if op == COMMIT:
         return _commit(graph)
     if op in (FETCH, STORE):
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
-        return CardWork(read_bytes=moved) if op == FETCH else CardWork(written_bytes=moved)
+        return CardWork(read_bytes=(*_check(graph, source), *moved)) if op == FETCH else CardWork(written_bytes=moved)
     configuration = parse_params(params) if op in OPERATORS else {}
     if op.startswith(STREAMED):
         return _streamed(op.removeprefix(STREAMED), configuration, overlaps)
@@ -54,6 +54,11 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False) -> Car
     written = (*_tiles(outputs[0], configuration), *outputs[1:])
     others = (*_bias_gradient(op, configuration), *descents)
     return CardWork(others, written_bytes=written, parts=_parts(op, configuration, configuration.get("tile", 1)))
+
+
+def _check(graph: Graph, source: str) -> tuple[int, ...]:
+    """What is read before a tensor to know its check: a block, if it is of a batch."""
+    return (BLOCK_BYTES,) if source in {kept.id for kept in graph.kept if kept.kind in BATCH_KINDS} else ()
 
 
 def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:

@@ -167,7 +167,8 @@ class CostModel:
         if node.operation is None:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
-        work = None if (op, params) in self._exact else card_work(graph, op, params, self._overlaps)
+        source = node.operation.operands[0] if node.operation.operands else ""
+        work = None if (op, params) in self._exact else card_work(graph, op, params, self._overlaps, source)
         cost = self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
         return _Cost(cost.time_s + self._between[0], cost.energy_j + self._between[1], cost.basis)
 

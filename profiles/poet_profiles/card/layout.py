@@ -15,6 +15,9 @@ from poet_profiles.graph.kept import BATCH_KINDS
 BLOCK_BYTES = 512
 LABEL = b"POET CARD 1\n"
 LABEL_BLOCK = 0
+# Begins a record's place that holds none. Not zeros: a copy that leaves those out would keep the record that was there.
+NO_RECORD = b"POET EMPTY\n".ljust(BLOCK_BYTES, b"\0")
+CHECK_BYTES = 4
 RECORD_BLOCKS = (16, 1032)
 FIRST_BLOCK = 2048
 # A card's size is a multiple of that, as the register that tells it has it.
@@ -48,12 +51,15 @@ class Place:
         Its first, in the first home of a unit and in batch 0.
     rows : int
         Each begins a block; 1 for a tensor that lies as a whole.
+    check_bytes : int
+        Of the check that follows a batch's tensor; the record has those of all others.
     """
 
     id: str
     bytes: int
     block: int
     rows: int = 1
+    check_bytes: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -61,7 +67,7 @@ class Place:
 
     @property
     def row_blocks(self) -> int:
-        return blocks_of(self.row_bytes)
+        return blocks_of(self.row_bytes + self.check_bytes)
 
     @property
     def blocks(self) -> int:
@@ -138,6 +144,11 @@ def check_of(place: Place, content: bytes) -> int:
     return sum(zlib.crc32(row, number) for number, row in enumerate(_rows(place, content))) % 2**32
 
 
+def checked_batch(content: bytes, number: int) -> bytes:
+    """A batch's tensor and its check, as they lie on the card, without the padding."""
+    return content + ((zlib.crc32(content) + number) % 2**32).to_bytes(CHECK_BYTES, "little")
+
+
 def _rows(place: Place, content: bytes) -> list[bytes]:
     return [content[begin : begin + place.row_bytes] for begin in range(0, place.bytes, place.row_bytes)]
 
@@ -165,7 +176,7 @@ def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int)
     constants_block = FIRST_BLOCK + 2 * home_blocks
     constants = tuple(_placed([tensors[t.id] for t in still if t.kind not in BATCH_KINDS], constants_block))
     batches_block = constants_block + sum(place.blocks for place in constants)
-    batch = tuple(_placed([tensors[t.id] for t in still if t.kind in BATCH_KINDS], batches_block))
+    batch = tuple(_placed([tensors[t.id] for t in still if t.kind in BATCH_KINDS], batches_block, CHECK_BYTES))
     return CardLayout(first, constants, batch, home_blocks, sum(place.blocks for place in batch), batches_block)
 
 
@@ -180,8 +191,8 @@ def card_layout(graph: Graph) -> CardLayout | None:
     return lay_out(graph.kept, written, resident_bytes)
 
 
-def _placed(tensors: Iterable[tuple[str, int, int]], block: int) -> Iterator[Place]:
+def _placed(tensors: Iterable[tuple[str, int, int]], block: int, check_bytes: int = 0) -> Iterator[Place]:
     for id, size, rows in tensors:
-        place = Place(id, size, block, rows)
+        place = Place(id, size, block, rows, check_bytes)
         yield place
         block += place.blocks

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from .layout import BLOCK_BYTES, CardLayout, blocks_of
 
-RECORD_MAGIC = b"POET RECORD 1\n\0\0"
+RECORD_MAGIC = b"POET RECORD 2\n\0\0"
+OLDER_MAGIC = b"POET RECORD 1\n\0\0"  # its batches have no checks
 _HEAD = struct.Struct("<16sIIQIIII")
 _CRC_BYTES = 4
 _BITS = 32

@@ -170,6 +170,7 @@ def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path)
     times = {node.id: node.time_s for node in costed.graph.nodes}
     block = LATENCY + PER_BLOCK
     assert times["w..fetch"] == pytest.approx(block)
+    assert times["x..fetch"] == pytest.approx(2 * block)  # and its check
     assert times["update"] == pytest.approx(0.25 + block)
     assert times["commit"] == pytest.approx(3 * block)  # the residents, and the record, which is read back
     assert costed.basis["update"] is Basis.FITTED

@@ -39,7 +39,7 @@ def spans(layout: CardLayout, batches: int) -> list[tuple[int, int]]:
         found += [(layout.home_block(place, row, second), place.bytes // place.rows) for row, second in rows]
     for place in layout.constants:
         found += [(place.row_block(row), place.bytes // place.rows) for row in range(place.rows)]
-    found += [(layout.batch_block(place, n), place.bytes) for n in range(batches) for place in layout.batch]
+    found += [(layout.batch_block(place, n), place.bytes + 4) for n in range(batches) for place in layout.batch]
     return sorted((block, block + -(-size // BLOCK_BYTES)) for block, size in found)
 
 

@@ -35,7 +35,7 @@ def test_what_is_written_is_read(record: Record) -> None:
 
 
 def test_every_byte_is_where_the_specification_has_it() -> None:
-    head = b"POET RECORD 1\n\0\0" + struct.pack("<IIQIIII", 7, 52 + 4 * (2 + 3), 0x0123456789ABCDEF, 12, 5, 34, 3)
+    head = b"POET RECORD 2\n\0\0" + struct.pack("<IIQIIII", 7, 52 + 4 * (2 + 3), 0x0123456789ABCDEF, 12, 5, 34, 3)
     body = head + struct.pack("<II", 0b10, 0b10) + struct.pack("<III", 1, 2, 0xFFFFFFFF)
     expected = body + struct.pack("<I", zlib.crc32(body))
     assert encode_record(EXAMPLE) == expected.ljust(BLOCK_BYTES, b"\0")
@@ -60,7 +60,7 @@ def test_a_record_torn_between_two_blocks_is_none(old: Record, record: Record) -
         assert decode_record(torn) is None or torn[: len(after)] == after
 
 
-@pytest.mark.parametrize("content", [b"", b"POET RECORD 1\n", bytes(BLOCK_BYTES), b"\xff" * BLOCK_BYTES])
+@pytest.mark.parametrize("content", [b"", b"POET RECORD 2\n", bytes(BLOCK_BYTES), b"\xff" * BLOCK_BYTES])
 def test_what_is_no_record_is_none(content: bytes) -> None:
     assert decode_record(content) is None
 

@@ -244,6 +244,11 @@ def blocks_of(count: int) -> int:
     return -(-count // BLOCK)
 
 
+def checked(tensor: bytes, batch: int) -> bytes:
+    """A tensor of a batch and its check, written after docs/SPEC.md alone."""
+    return tensor + ((binascii.crc32(tensor) + batch) % 2**32).to_bytes(4, "little")
+
+
 KeptTensor = tuple[int, int, int | None] | tuple[int, int, int | None, int]
 
 
@@ -290,7 +295,7 @@ class Layout:
         for place, (count, kind, *_) in enumerate(kept):
             if kind in (INPUT, TARGET):
                 blocks[place] = block
-                block += blocks_of(count)
+                block += blocks_of(count + 4)
         rows = [
             (count, blocks[place], counts[place], first_bits.get(place, 0), checks.get(place, NO_CHECK), kind)
             for place, (count, kind, *_) in enumerate(kept)
