@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import signal
 import struct
+import subprocess
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -464,6 +467,84 @@ def test_a_sparse_copy_leaves_no_older_record_that_counts(folder: Path, plan: Pl
     with CardReader(card) as reader:
         assert [record and record.sequence for record in look_at(reader).records] == [1, None]
         assert weights_on(reader, card, plan).step == 0
+
+
+# --- what may be lost ---
+
+# Where file systems and others have their marks, in bytes; from the end where negative.
+MARKS = {
+    "LVM2": (536, b"LVM2 001"),
+    "ext4": (1024 + 56, b"\x53\xef"),
+    "F2FS": (1024, b"\x10\x20\xf5\xf2"),
+    "RAID 1.2": (4096, b"\xfc\x4e\x2b\xa9"),
+    "swap": (4086, b"SWAPSPACE2"),
+    "ISO 9660": (32769, b"CD001"),
+    "ReiserFS": (65536 + 52, b"ReIsEr2Fs"),
+    "Btrfs": (65536 + 64, b"_BHRfS_M"),
+    "UFS2": (262144 + 1372, b"\x19\x01\x54\x19"),
+    "VMFS": (2**20, b"\x0d\xd0\x01\xc0"),
+    "backup GPT": (-512, b"EFI PART"),
+    "RAID 1.0": (-8192, b"\xfc\x4e\x2b\xa9"),
+    "RAID 0.90": (-65536, b"\xfc\x4e\x2b\xa9"),
+}
+
+
+@pytest.mark.parametrize("is_device", [False, True])
+@pytest.mark.parametrize("erased", [b"\0", b"\xff"])
+def test_empty_is_said_of_what_is_empty(tmp_path: Path, erased: bytes, is_device: bool) -> None:
+    card, size = tmp_path / "card", 8 * 2**20
+    card.write_bytes(erased * size)
+    assert "empty" in CardPlace(card, is_device, size).words
+    for name, (where, mark) in MARKS.items():
+        card.write_bytes(erased * size)
+        with card.open("r+b") as file:
+            file.seek(where, io.SEEK_SET if where >= 0 else io.SEEK_END)
+            file.write(mark)
+        assert "with data" in CardPlace(card, is_device, size).words, name
+    card.write_bytes(erased * 5 * 2**20 + b"photograph" * 10**5 + erased * 2**21)  # its table was wiped
+    assert "with data" in CardPlace(card, is_device, card.stat().st_size).words
+    card.write_bytes(bytes(size // 2) + b"\xff" * (size // 2))
+    assert "with data" in CardPlace(card, is_device, size).words
+
+
+@pytest.mark.parametrize("tool", ["mkfs.ext2", "mkfs.ext4", "mkswap"])
+def test_a_file_system_is_not_empty(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str
+) -> None:
+    program = shutil.which(tool, path=f"{os.environ['PATH']}:/sbin:/usr/sbin")
+    if program is None:
+        pytest.skip(f"needs {tool}")
+    image = tmp_path / "card.img"
+    with image.open("wb") as file:
+        file.truncate(400 * 2**20)
+    subprocess.run([program, str(image)], check=True, capture_output=True)
+    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz", typed="no\n") == 2
+    told = capsys.readouterr().err
+    assert "empty" not in told
+    assert ", with " in told
+
+
+@pytest.mark.parametrize("way", ["itself", "symlink_to", "hardlink_to"])
+def test_a_card_does_not_overwrite_what_it_is_made_from(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], way: str
+) -> None:
+    data = tmp_path / "data.npz"
+    shutil.move(folder / "data.npz", data)
+    np.savez(tmp_path / "w.npz", w=W, b=B)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for option, file in (("--data", data), ("--weights", tmp_path / "w.npz")):
+        card = file if way == "itself" else tmp_path / f"card of {file.name}"
+        if way != "itself":
+            getattr(card, way)(file)
+        given = ("--plan", folder, "--data", data, "--weights", tmp_path / "w.npz", "--yes")
+        assert poet(monkeypatch, card, *given) == 2
+        assert f"is the file of {option}" in capsys.readouterr().err
+    (tmp_path / "same").symlink_to(folder)
+    for card in (folder / "schedule.json", folder / "new.img", tmp_path / "same" / "new.img"):
+        assert poet(monkeypatch, card, "--plan", folder, "--data", data, "--yes") == 2
+        assert "lies in the plan's folder" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (folder / "new.img").exists()
 
 
 # --- a tensor that lies by rows ---

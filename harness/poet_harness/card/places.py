@@ -7,12 +7,17 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from poet_profiles.card.layout import BLOCK_BYTES, LABEL
 from poet_profiles.errors import NO_DEVICE, UserError
 
+CHUNK_BYTES = 1024 * 1024
+BEGINNING_BYTES = 4 * CHUNK_BYTES
+PIECE_BYTES = 4096
 MOUNTS = Path("/proc/self/mounts")
 SWAPS = Path("/proc/swaps")
 SYSTEM = Path("/sys/class/block")
@@ -43,11 +48,11 @@ class CardPlace:
     def words(self) -> str:
         """What it is, for one who is asked whether it may be overwritten."""
         if not self.is_device:
-            return f"{self.path}, an image of {_size(self.bytes)}, {_content(self.path)}"
+            return f"{self.path}, an image of {_size(self.bytes)}, {_content(self)}"
         name = self.path.resolve().name
         model = _line(SYSTEM / name / "device" / "model") or _line(SYSTEM / name / "device" / "name")
         removable = "removable" if _line(SYSTEM / name / "removable") == "1" else "not removable"
-        described = ", ".join(word for word in (model, _size(self.bytes), removable, _content(self.path)) if word)
+        described = ", ".join(word for word in (model, _size(self.bytes), removable, _content(self)) if word)
         return f"{self.path}, a block device ({described})"
 
 
@@ -103,6 +108,26 @@ def refuse_in_use(place: CardPlace) -> None:
             raise UserError(f"{place.path}: is part of {holder.name}; name another device")
 
 
+def refuse_own_input(card: Path, inputs: Mapping[str, Path | None], plan: Path) -> None:
+    """Make sure that a card does not take the place of what it is made from.
+
+    Parameters
+    ----------
+    inputs : mapping of str to Path or None
+        Files by the option that names them.
+
+    Raises
+    ------
+    UserError
+        If it would.
+    """
+    for option, file in inputs.items():
+        if file is not None and file.exists() and card.exists() and card.samefile(file):
+            raise UserError(f"{card}: is the file of {option}, which would be lost; name another place for the card")
+    if plan.resolve() in card.resolve().parents:
+        raise UserError(f"{card}: lies in the plan's folder; name a place for the card outside of it")
+
+
 def open_exclusively(place: CardPlace) -> int:
     """A file descriptor for writing a device; the kernel gives none while it uses the device itself.
 
@@ -155,18 +180,37 @@ def _device_bytes(path: Path) -> int:
         raise UserError(f"{path}: cannot be read ({error.strerror})", NO_DEVICE) from None
 
 
-def _content(path: Path) -> str:
+def _content(place: CardPlace) -> str:
     """In a word, what a card holds so far."""
     try:
-        with path.open("rb") as card:
+        with place.path.open("rb") as card:
             first = card.read(BLOCK_BYTES)
+            if first.startswith(LABEL):
+                return "with poet's label"
+            if first[510:512] == b"\x55\xaa":
+                return "with a partition table or a file system"
+            if not all(_is_blank(card, begin, count, first[:1]) for begin, count in _looked_at(place)):
+                return "with data"
     except OSError:
-        return ""
-    if first.startswith(LABEL):
-        return "with poet's label"
-    if first[510:512] == b"\x55\xaa":
-        return "with a partition table or a file system"
-    return "empty at its beginning" if not any(first) else "with data"
+        return "which cannot be read"
+    return "empty where poet looked" if place.is_device else "empty"
+
+
+def _is_blank(card: BinaryIO, begin: int, count: int, filler: bytes) -> bool:
+    """Whether there are only zeros, or only ones, which is how flash is when it is erased."""
+    card.seek(begin)
+    return filler in (b"\0", b"\xff") and not card.read(count).strip(filler)
+
+
+def _looked_at(place: CardPlace) -> Iterator[tuple[int, int]]:
+    """Where, and how many bytes: a whole file. Of a device, which takes long to read: its beginning and its end, where
+    partition tables, file systems and arrays have their marks, and a thousand pieces between them."""
+    beginning = min(place.bytes, BEGINNING_BYTES) if place.is_device else place.bytes
+    yield from ((begin, CHUNK_BYTES) for begin in range(0, beginning, CHUNK_BYTES))
+    if place.is_device:
+        yield max(0, place.bytes - CHUNK_BYTES), CHUNK_BYTES
+        step = max(place.bytes // 1000, PIECE_BYTES)
+        yield from ((begin, PIECE_BYTES) for begin in range(beginning, place.bytes, step))
 
 
 def _size(count: int) -> str:

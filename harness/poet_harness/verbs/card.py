@@ -48,7 +48,7 @@ def command(
     """
     from poet_profiles.errors import UserError
 
-    from ..card.places import card_place
+    from ..card.places import card_place, refuse_own_input
     from ..training.plan import read_plan
 
     schedule = read_plan(plan) if plan is not None else None
@@ -66,8 +66,9 @@ def command(
             raise UserError("--data: to compare a card's batches with it, poet needs --plan, too")
         _read(place, schedule, data, as_json)
         return
-    if schedule is None or data is None:
+    if plan is None or schedule is None or data is None:
         raise UserError(f"{card}: to prepare it, poet needs --plan and --data; to see what it holds, add --read")
+    refuse_own_input(card, {"--data": data, "--weights": weights}, plan)
     _write(place, schedule, data, weights, batches, size_mib, yes, as_json)
 
 
