@@ -16,7 +16,7 @@
  *     }
  *     status = poet_train(&trainer, 0.01f);
  *     status = poet_commit(&trainer);
- *     memcpy(poet_infer_input(&trainer), ..., WATCH_INFERENCE_INPUT_BYTES);
+ *     memcpy(poet_infer_input(&trainer), ..., WATCH_SAMPLE_BYTES);
  *     status = poet_infer(&trainer);
  *     class = poet_argmax(poet_output(&trainer), WATCH_OUTPUT_COUNT);
  *

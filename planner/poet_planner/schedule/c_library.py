@@ -27,6 +27,7 @@ from poet_planner.schedule.c_headers import (
     why_no_headers,
     words_for_both,
 )
+from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.firmware_tables import tables_for_both
 from poet_planner.schedule.inference import Inference, ram_bytes
 
@@ -37,43 +38,19 @@ Arrays = Mapping[str, "NDArray[Any]"]
 
 _LASTING = ("parameter", "state")
 _PLAIN = frozenset(ascii_letters + digits + " _-+.,:/()")
-# Of C and C++: what would be no name there.
-_WORDS = """ alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const
- const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double
- dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
- noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
- return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
- typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq """.split()  # noqa: SIM905
-# What NAME.c calls its tables, behind the network's name: no tensor has such a name in C.
-_TABLES: tuple[str, ...] = (
-    "nodes",
-    "values",
-    "residents",
-    "constants",
-    "kept",
-    "params",
-    "operands",
-    "model",
-    "steps",
-    "offsets",
-)
-_TABLES += tuple(f"{INFERENCE}_{table}" for table in (*_TABLES, "schedule"))
-_TABLES += ("schedule", "infer", "ops", "operators", "blocks", "pages", "tables", "train", "constant_words", "initial")
-_TABLES += ("classes",)
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name for a network in C and C++, or is one of poet's own.
+    """Refuse what is no name for a network (:func:`why_no_name`).
 
     Raises
     ------
     UserError
         If it is refused.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in _WORDS:
-        raise UserError(f"--library {name}: not a name in C and C++; use letters, digits and _, like watch_net")
-    if name.lower().startswith("poet"):
-        raise UserError(f"--library {name}: names that begin with poet are poet's own; choose another")
+    reason = why_no_name(name)
+    if reason:
+        raise UserError(f"--library {name}: {reason}")
 
 
 def why_no_library(graph: Graph) -> str | None:
@@ -191,9 +168,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
         **(_inference_sizes(big, inference.own(graph)) if inference else {}),
         **({f"{big}_CLASS_COUNT": len(classes)} if classes else {}),
     }
-    numbers = _identifiers(
-        (resident.id for resident in residents), name, (*sizes, *(f"{name}_{table}" for table in _TABLES))
-    )
+    numbers = _identifiers((resident.id for resident in residents), name)
     return "\n".join(
         (
             title(graph, schedule),
@@ -232,7 +207,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
 
 def _inference_sizes(big: str, own: tuple[Resident, ...]) -> dict[str, int]:
     """Of the first input, and how many numbers the output has."""
-    return {f"{big}_INFERENCE_INPUT_BYTES": own[0].bytes, f"{big}_OUTPUT_COUNT": own[-1].bytes // 4}
+    return {f"{big}_SAMPLE_BYTES": own[0].bytes, f"{big}_OUTPUT_COUNT": own[-1].bytes // 4}
 
 
 def _source(
@@ -344,12 +319,12 @@ def _batch(graph: Graph) -> int:
     return batch if all(one.bytes % (4 * batch) == 0 for one in samples) else 1
 
 
-def _identifiers(ids: Iterable[str], name: str, taken: Iterable[str]) -> list[str]:
+def _identifiers(ids: Iterable[str], name: str) -> list[str]:
     """A name in C for each tensor; where two would be equal, the later one gets a number."""
-    used = set(taken)
+    used: set[str] = set()
     found = []
     for id in ids:
-        plain = f"{name}_{re.sub(r'[^A-Za-z0-9]', '_', id)}"
+        plain = f"{name}_tensor_{re.sub(r'[^A-Za-z0-9]', '_', id)}"
         one, number = plain, 1
         while one in used:
             number += 1

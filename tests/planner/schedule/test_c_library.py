@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from binascii import crc32
 from dataclasses import replace
@@ -16,6 +17,7 @@ from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import initial_state
 from poet_planner.schedule.c_library import check_name, initial_bytes, write_library
+from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.inference import Inference
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
@@ -100,7 +102,8 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
             const poet_model *m = watch.train->model;
             const float *first = watch.initial;
             printf("%u %u %u ", watch.batch, watch.ram_bytes, WATCH_RAM_BYTES);
-            printf("%u %u %d %d %d ", WATCH_BATCH, WATCH_INPUT_BYTES, watch_a_b, watch_a_b_2, watch_b_more);
+            printf("%u %u ", WATCH_BATCH, WATCH_INPUT_BYTES);
+            printf("%d %d %d ", watch_tensor_a_b, watch_tensor_a_b_2, watch_tensor_b_more);
             printf("%u %08x %.1f %.1f ", watch.initial_bytes, watch.initial_crc, (double)first[0], (double)first[1]);
             printf("%u %u %d\n", m->constant_bytes, (unsigned)watch.tables->operators->count,
                    memcmp(m->constant_words, (const float[]){1, -2, 3, 4, 5, 6, 7, 8}, 32));
@@ -233,7 +236,9 @@ def test_an_optimisers_state_takes_no_flash(optimizer: Optimizer) -> None:
     assert len(initial_bytes(graph, initial)) <= weights
 
 
-@pytest.mark.parametrize("name", ["", "1st", "my-net", "a b", "float", "namespace", "größe", "_x"])
+@pytest.mark.parametrize(
+    "name", ["", "1st", "my-net", "a b", "float", "größe", "_x", "Net", "EOF", "a__b", "net_", "B0", "F"]
+)
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="not a name in C and C"):
         check_name(name)
@@ -242,6 +247,95 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 def test_poets_own_names_are_refused() -> None:
     with pytest.raises(UserError, match="names that begin with poet are poet's own"):
         check_name("poet_net")
+
+
+def write_small(name: str, folder: Path) -> None:
+    """With an inference and names of classes: everything that a library can have."""
+    graph = small_graph()
+    beside = small_inference(graph)
+    write_library(name, graph, store_all_schedule(graph), {"table": TABLE}, INITIAL, folder, beside, ("a", "b"))
+
+
+def objects(folder: Path, name: str) -> list[str]:
+    """What its sources compile to."""
+    made = [f"{folder}/{name}.{kind}.o" for kind in ("c", "s")]
+    for source, target in zip((f"{name}.c", f"{name}_data.S"), made, strict=True):
+        folders = (INCLUDE, f"-I{folder}/include", f"-I{folder}/src")
+        subprocess.run(["gcc", *folders, "-c", str(folder / "src" / source), "-o", target], check=True)
+    return made
+
+
+def test_two_networks_in_one_program_have_no_name_in_common(tmp_path: Path) -> None:
+    """With the second one called after each part of a name that the first one gives."""
+    write_small("net", tmp_path / "net")
+    text = "".join(path.read_text() for path in (tmp_path / "net").rglob("net*.[chS]"))
+    given = {word.lower() for word in re.findall(r"\b(?:net|NET)_\w+", text)} | {"net_data", "net_inference_input"}
+    others = {"_".join(word.split("_")[:count]) for word in given for count in range(2, word.count("_") + 2)}
+    first, accepted = objects(tmp_path / "net", "net"), set()
+    for other in sorted(others):
+        try:
+            write_small(other, tmp_path / other)
+        except UserError as error:
+            assert "a network net calls a part of its own so" in str(error)
+            continue
+        accepted.add(other)
+        both = tmp_path / "both.c"
+        both.write_text(f"#include <net.h>\n#include <{other}.h>\n")
+        folders = (INCLUDE, f"-I{tmp_path}/net/include", f"-I{tmp_path / other}/include")
+        subprocess.run(["gcc", "-Werror", *folders, "-c", str(both), "-o", f"{both}.o"], check=True)
+        second = objects(tmp_path / other, other)
+        subprocess.run(["ld", "-r", *first, *second, "-o", str(tmp_path / "one.o")], check=True)
+    assert {"net_inference", "net_input", "net_batch", "net_model", "net_output", "net_data"} <= accepted
+    assert others - accepted >= {"net_classes", "net_initial", "net_constant_words", "net_tensor"}
+
+
+HEADERS = [
+    *(
+        "assert",
+        "complex",
+        "ctype",
+        "errno",
+        "fenv",
+        "float",
+        "inttypes",
+        "iso646",
+        "limits",
+        "locale",
+        "math",
+        "setjmp",
+    ),
+    *("signal", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef", "stdint", "stdio", "stdlib", "stdnoreturn"),
+    *("string", "strings", "tgmath", "threads", "time", "uchar", "unistd", "wchar", "wctype"),
+]
+NOT_IN_CPP = ("complex", "stdatomic", "tgmath")  # C++ has others
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "arm-none-eabi-gcc"])
+@pytest.mark.parametrize("language", ["c -std=c99", "c -std=gnu2x", "c++ -std=gnu++20"])
+def test_a_network_may_stand_beside_all_headers_of_c(compiler: str, language: str) -> None:
+    """Each word that these headers have, and that is not refused: a compiler takes a network of that name."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+
+    def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
+        call = [compiler, "-x", *language.split(), INCLUDE, *options, "-"]
+        return subprocess.run(call, input=program, capture_output=True, text=True, check=False)
+
+    headers = [f"#include <{name}.h>\n" for name in HEADERS if not ("c++" in language and name in NOT_IN_CPP)]
+    includes = "".join(header for header in headers if run(header, "-fsyntax-only").returncode == 0)
+    assert includes.count("\n") > 20
+    words = {word for how in ("-P", "-dM") for word in re.findall(r"\b[A-Za-z]\w*", run(includes, "-E", how).stdout)}
+    names = [word for word in sorted(words) if why_no_name(word) is None]
+    assert len(words) > 1000 and len(names) > 50
+    program = "".join(f"extern const poet_network {name};\n" for name in names)
+    done = run(f'{includes}#include "poet/poet.h"\n{program}', "-fsyntax-only")
+    assert done.returncode == 0, re.findall(r"error: .*", done.stderr)
+
+
+@pytest.mark.parametrize("name", ["main", "errno", "time", "y0", "j1f", "strtok_r", "ptrdiff_t", "min", "spi", "aux"])
+def test_names_of_the_languages_and_their_libraries_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"--library {name}: the name of something in C or its libraries"):
+        check_name(name)
 
 
 def test_parameters_on_the_card_are_refused(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ static void say_state(const char *word, poet *p, uint32_t parameter_bytes)
 // The scores of the first sample of a batch, and the class that they say.
 static int infer(uint32_t step)
 {
-    memcpy(poet_infer_input(&trainer), net_batches[step].input, NET_INFERENCE_INPUT_BYTES);
+    memcpy(poet_infer_input(&trainer), net_batches[step].input, NET_SAMPLE_BYTES);
     const int status = poet_infer(&trainer);
     if (status == POET_OK) {
         const float *scores = poet_output(&trainer);
