@@ -86,7 +86,8 @@ int poet_pager_wait(poet_pager *pager)
     return read_checked(pager, true);
 }
 
-int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc)
+__attribute__((cold)) int poet_pager_start_out(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes,
+                                               uint32_t *crc)
 {
     const poet_block_device *device = pager->device;
     int status = poet_pager_wait(pager);
@@ -138,7 +139,8 @@ int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t byte
     return status != POET_OK ? status : pager->device->read(pager->device->context, block, data, bytes);
 }
 
-int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc)
+__attribute__((cold)) int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes,
+                                              uint32_t crc)
 {
     const int status = poet_pager_wait(pager);
     pager->checked = true;
@@ -146,7 +148,7 @@ int poet_pager_start_in(poet_pager *pager, uint32_t block, void *data, uint32_t 
     return status != POET_OK ? status : start_read(pager, block, data, bytes);
 }
 
-int poet_pager_start_unchecked_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
+__attribute__((cold)) int poet_pager_start_unchecked_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
 {
     const int status = poet_pager_wait(pager);
     pager->checked = false;

@@ -240,7 +240,7 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
     return poet_record_set_batches(record, newest.batches);
 }
 
-int poet_record_check_others(const poet_block_device *device, uint64_t own)
+__attribute__((cold)) int poet_record_check_others(const poet_block_device *device, uint64_t own)
 {
     for (uint32_t place = 0; place < POET_SLOT_COUNT; place++) {
         uint8_t head[HASH_OFFSET + 8u];

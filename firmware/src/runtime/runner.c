@@ -30,7 +30,7 @@ static uint32_t page_blocks(const poet_model *model)
 }
 
 /* The trace lies in RAM that nothing else takes, if there is enough. */
-static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t ram_bytes)
+__attribute__((cold)) static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t ram_bytes)
 {
     const uint32_t taken = runner->model->resident_bytes + (runner->schedule->arena_bytes + 3u) / 4u * 4u;
     const uint32_t parts = (runner->schedule->step_count + POET_TRACE_ROWS - 1u) / POET_TRACE_ROWS;
@@ -51,8 +51,8 @@ static int check(const poet_model *model, const poet_schedule *schedule, const p
     return fits ? POET_OK : POET_E_MEMORY;
 }
 
-int poet_runner_check_inference(const poet_plan *inference, const poet_model *training, const poet_tables *tables,
-                                uint32_t ram_bytes)
+__attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference, const poet_model *training,
+                                                      const poet_tables *tables, uint32_t ram_bytes)
 {
     const poet_model *model = inference->model;
     if (model->residents != training->residents || model->resident_count < training->resident_count ||
@@ -68,8 +68,8 @@ int poet_runner_check_inference(const poet_plan *inference, const poet_model *tr
     return status;
 }
 
-int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
-                     const poet_tables *tables, void *ram, uint32_t ram_bytes)
+__attribute__((cold)) int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                                           const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
     const int status = check(model, schedule, tables, ram_bytes);
     if (status == POET_OK) {
@@ -78,8 +78,8 @@ int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_sc
     return status;
 }
 
-void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
-                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
+__attribute__((cold)) void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                                            const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
     runner->model = model;
     runner->schedule = schedule;
@@ -101,7 +101,7 @@ static bool schedule_pages(const poet_schedule *schedule)
     return false;
 }
 
-bool poet_runner_needs_card(const poet_runner *runner, bool trace)
+__attribute__((cold)) bool poet_runner_needs_card(const poet_runner *runner, bool trace)
 {
     return (trace && !runner->trace_in_ram) || runner->model->kept_count > 0 || schedule_pages(runner->schedule);
 }
@@ -152,12 +152,12 @@ int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step
     return POET_OK;
 }
 
-uint32_t poet_runner_card_blocks(const poet_model *model, const poet_schedule *schedule)
+__attribute__((cold)) uint32_t poet_runner_card_blocks(const poet_model *model, const poet_schedule *schedule)
 {
     return page_blocks(model) + (schedule->step_count + POET_TRACE_ROWS - 1u) / POET_TRACE_ROWS;
 }
 
-void poet_runner_forget_trace(poet_runner *runner)
+__attribute__((cold)) void poet_runner_forget_trace(poet_runner *runner)
 {
     runner->traced = false;
 }
@@ -271,7 +271,7 @@ static int place_outputs(poet_runner *runner, const poet_node *node, const poet_
 }
 
 /* NULL in a model without one. */
-__attribute__((cold)) static void *loss_address(const poet_runner *runner)
+__attribute__((cold, noinline)) static void *loss_address(const poet_runner *runner)
 {
     const poet_model *model = runner->model;
     for (uint32_t i = 0; i < model->resident_count; i++) {
@@ -282,20 +282,8 @@ __attribute__((cold)) static void *loss_address(const poet_runner *runner)
     return NULL;
 }
 
-/* Whether a node changes what outlives the step: weights or states in RAM, or next versions on the card. */
-__attribute__((noinline)) static bool changes_what_lasts(const poet_model *model, const poet_node *node)
-{
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        if (is_kept(model, outputs[i]) || outlives_the_step(model, outputs[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* To be asked before anything changes that outlives the step. */
-__attribute__((cold)) static int check_loss(const poet_runner *runner)
+__attribute__((cold, noinline)) static int check_loss(const poet_runner *runner)
 {
     return poet_is_finite(poet_runner_loss(runner)) ? POET_OK : POET_E_NOT_FINITE;
 }
@@ -316,12 +304,12 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     if (status == POET_OK && node->workspace_bytes > 0) {
         status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
     }
-    const bool lasts = changes_what_lasts(model, node);
+    const bool lasts = poet_plan_changes_weights(model, node);
     if (status == POET_OK && run->pager != NULL && (node->uses == POET_USES_BOTH || lasts)) {
         status = poet_pager_wait(run->pager); /* the node needs the bus, or: what can still fail has to fail now */
     }
-    if (status == POET_OK && lasts) {
-        status = check_loss(runner);
+    if (status == POET_OK && (lasts || run->record != NULL)) {
+        status = check_loss(runner); /* with kept tensors any operator may write next versions to the card */
     }
     if (status != POET_OK) {
         return status;
@@ -536,7 +524,7 @@ bool poet_runner_takes_rate(float rate)
     return rate >= 0.0f && rate <= FLT_MAX;
 }
 
-int poet_runner_begin(poet_runner *runner, poet_run *run)
+__attribute__((cold)) int poet_runner_begin(poet_runner *runner, poet_run *run)
 {
     if (!poet_runner_takes_rate(run->learning_rate)) {
         return POET_E_ARGUMENT;

@@ -26,7 +26,7 @@ uint32_t poet_saved_bytes(const poet_model *model)
     return bytes;
 }
 
-uint32_t poet_saved_blocks(const poet_model *model)
+__attribute__((cold)) uint32_t poet_saved_blocks(const poet_model *model)
 {
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < model->resident_count; i++) {

@@ -356,7 +356,7 @@ static void end_read(poet_sdcard *card, int status)
     finish(card, status);
 }
 
-static bool check_fits(poet_sdcard *card)
+__attribute__((cold)) static bool check_fits(poet_sdcard *card)
 {
     const uint32_t bytes = left(card);
     const bool whole = bytes >= POET_BLOCK_BYTES;
