@@ -177,10 +177,9 @@ class _Planner:
         traced = trace(self.model, inputs, targets, self.loss, name, self.device)
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
-        residents = residents_of(traced, self.model, inputs, targets)
-        traced = in_parameter_layouts(traced, residents)
-        if self.device != "cpu":
+            residents = residents_of(traced, self.model, inputs, targets)
             refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
+        traced = in_parameter_layouts(traced, residents)
         graph = self._costed(traced, residents)
         store_all = store_all_schedule(graph)
         beside = _Beside.values_of(traced)
