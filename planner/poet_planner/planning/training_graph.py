@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +109,7 @@ class TrainingStep:
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         else:
-            graph = lower_for_firmware(self._tried, board.dma_overlap, resident_gradients, optimizer)
+            graph = lower_for_firmware(self.traced, board.dma_overlap, resident_gradients, optimizer)
             graph = with_taking_over(graph)
         try:
             check_graph(graph)
@@ -171,7 +169,7 @@ class TrainingStep:
 
         key = dma_overlap, optimizer
         if key not in self._as_values:
-            self._as_values[key] = lower_for_firmware(self._tried, dma_overlap, False, optimizer)
+            self._as_values[key] = lower_for_firmware(self.traced, dma_overlap, False, optimizer)
         return self._as_values[key]
 
     @property
@@ -198,31 +196,15 @@ class TrainingStep:
         return trace_forward(model.module, model.inputs, model.name, taken)
 
     @cached_property
-    def _tried(self) -> TracedGraph:
-        """The same, once it has run on its example: labels out of range, or mixed types, show in no shape."""
-        import torch
-        from poet_runtime.executor import execute, residents_of
-
-        with self._running() as model, torch.random.fork_rng(devices=[]):
-            execute(self.traced, residents_of(self.traced, model.module, model.inputs, model.targets))
-        return self.traced
-
-    @cached_property
     def _rehearsed(self) -> TracedGraph:
-        """The same with the storages and temporaries that PyTorch's kernels allocate, read off a run of the step."""
+        """The traced step with the storages and temporaries that PyTorch's kernels allocate, read off a run of it."""
         from poet_runtime.measured_sizes import measured
 
-        with self._running() as model:
-            return measured(self.traced, model.module, model.inputs, model.targets)
-
-    @contextmanager
-    def _running(self) -> Iterator[Model]:
-        """The model, of which a step is run within."""
         from poet_planner.tracing import in_eagers_words
 
         model = self._load()
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
-            yield model
+            return measured(self.traced, model.module, model.inputs, model.targets)
 
     def _load(self) -> Model:
         """A named model is made anew: what is kept of it is its graph."""
