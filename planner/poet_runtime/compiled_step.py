@@ -81,6 +81,8 @@ class CompiledStep:
             If a page could not be moved. Buffers are then as they were.
         """
         self.times_ns.clear()
+        if self.pager is not None:
+            self.pager.open()
         mode = torch.is_grad_enabled()
         try:
             return self.function(*tensors)

@@ -65,7 +65,8 @@ class Pager:
 
     def __init__(self, folder: Path) -> None:
         self.traffic = Traffic()
-        self._path = folder / f".poet-pages-{os.getpid()}-{id(self):x}"
+        self._folder = folder
+        self._process = os.getpid()
         self._places: list[Place] = []
         self._numbers: dict[str, int] = {}
         self._file: DirectFile | None = None
@@ -88,7 +89,7 @@ class Pager:
         if self._file is None or self._file.direct:
             return ""
         return (
-            f"{self._path.parent}: refuses transfers past the kernel's cache, so each is flushed and dropped there, "
+            f"{self._folder}: refuses transfers past the kernel's cache, so each is flushed and dropped there, "
             "which takes longer; choose a folder on a disk of its own"
         )
 
@@ -107,15 +108,24 @@ class Pager:
         return self._numbers[id]
 
     def open(self) -> None:
-        """Reserve the file and start the thread.
+        """Reserve the file and start the thread, unless they are there; in a forked process, its own.
+
+        The parent's thread is not in the child, and the parent still uses the file. Pages live within a step, so
+        between two steps nothing is lost.
 
         Raises
         ------
         UserError
             If there is no room, or no file can be made in the folder.
         """
+        if self._file is not None and self._process != os.getpid():
+            self._file.close()
+            self._file = self._thread = None
+            self._jobs, self._pending, self._error = SimpleQueue(), {}, None
         if self._file is None and self._places:
-            self._file = DirectFile(self._path, self.size_bytes)
+            self._process = os.getpid()
+            path = self._folder / f".poet-pages-{self._process}-{id(self):x}"
+            self._file = DirectFile(path, self.size_bytes)
             self._thread = Thread(target=_serve, args=(self, self._jobs), name="poet-pager", daemon=True)
             self._thread.start()
 
@@ -196,7 +206,7 @@ class Pager:
                 traffic.in_bytes += len(job.data)
         except OSError as error:
             what = "out" if job.out else "in"
-            self._error = UserError(f"{self._path.parent}: cannot page {what} {place.id} ({error.strerror or error})")
+            self._error = UserError(f"{self._folder}: cannot page {what} {place.id} ({error.strerror or error})")
         except Exception as error:
             # Its frames hold the tensor.
             self._error = error.with_traceback(None)

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,3 +167,59 @@ def test_a_place_without_room_or_without_direct_transfers_is_told_of(
         assert "refuses transfers past the kernel's cache" in pager.note
         pager.page_out(slot, torch.arange(10.0))
         assert torch.equal(pager.page_in(slot), torch.arange(10.0)) or pager.wait(slot) is None
+
+
+def test_a_forked_process_has_pages_of_its_own(paged: Paged) -> None:
+    """Parent and children take steps at the same time, and all find what a step without pages finds."""
+    step, graph, residents = paged
+    plain = compile_steps(graph, store_all_steps(graph))
+    batches = [{**residents, "input": residents["input"] * factor} for factor in (1.0, 2.0, 3.0)]
+
+    def faults(number: int) -> int:
+        results = [step.result(graph, batches[number]) for _ in range(10)]
+        return sum(
+            not torch.equal(result.loss, expected[number].loss)
+            or any(not torch.equal(result.gradients[id], tensor) for id, tensor in expected[number].gradients.items())
+            for result in results
+        )
+
+    with one_thread():
+        expected = [plain.result(graph, batch) for batch in batches]
+        assert len({float(result.loss) for result in expected}) == 3
+        assert faults(0) == 0
+        children = [forked(partial(faults, number)) for number in (1, 2)]
+        assert faults(0) == 0
+        assert [exit_code(child) for child in children] == [0, 0]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """OpenMP's other threads are not in a forked process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def forked(work: Callable[[], int]) -> int:
+    """The process that does it, and ends with what it returns."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        code = work()
+    finally:
+        os._exit(code)
+
+
+def exit_code(child: int, patience_s: float = 60.0) -> int:
+    """That of a child, which is killed if it does not end."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
