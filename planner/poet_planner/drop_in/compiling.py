@@ -45,6 +45,7 @@ from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, ti
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.tracing import in_eagers_words, trace
+from poet_planner.tracing.unfit import refuse_unfit_batch
 
 TIME_LIMIT_S = 10.0
 
@@ -128,6 +129,7 @@ def compile(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
         *(inner, quiet, device.name),
     )
+    refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
     return Step(example, planner.planned)
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.report import Report
+from poet_planner.tracing.unfit import refuse_unfit_batch
 
 # The first step may allocate what later ones find there.
 OBSERVED = 2
@@ -67,6 +68,8 @@ class Planned:
         tensors = [*self.state.tensors(), *batch, *self._constants]
         report = self.report
         with ExitStack() as within:
+            # Eager's gradients are plain tensors, whatever class the batch is of.
+            within.enter_context(torch._C.DisableTorchFunctionSubclass())
             if torch.is_autocast_enabled(self._device.kind):
                 # The casts of the step are operators of its own.
                 within.enter_context(torch.autocast(self._device.kind, enabled=False))
@@ -133,9 +136,11 @@ class Step:
         """
         if self._closed:
             raise UserError("the step has been closed; call poet_planner.compile again")
+        tensors = tensors_in(batch)
         if fixed_in(batch) != self._fixed:
             raise UserError("the batch has another nesting, or other fixed values, than the example; compile for it")
-        tensors = tensors_in(batch)
+        traced = self.planned.traced
+        refuse_unfit_batch(traced.name, tensors, traced.device)
         return self._plan(batch, tensors)(tensors)
 
     def __enter__(self) -> Self:

@@ -670,7 +670,9 @@ RULES: dict[str, Rule] = {
 
 
 def firmware_operator(operator: TracedOperator) -> Lowered | None:
-    """The firmware's operator for a traced one, or None where it has none."""
+    """The firmware's operator for a traced one, or None where it has none, as for tensors without elements."""
+    if any(0 in ref.shape for ref in operator.refs):
+        return None
     rule = RULES.get(aten_name(operator))
     lowered = rule(operator) if rule else None
     return lowered if lowered and lowered.op in OPERATORS else None

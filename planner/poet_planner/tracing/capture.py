@@ -89,7 +89,6 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         none that can be repeated (:mod:`poet_planner.tracing.refusals`).
     """
     refusals.refuse_hooks_on_gradients(module, loss)
-    refusals.refuse_inputs_with_gradients((*inputs, *targets))
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
         return _captured(module, inputs, targets, run, loss, snapshot)

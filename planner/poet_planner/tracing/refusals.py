@@ -393,16 +393,3 @@ def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Ma
                 )
             rebound[name] = buffer
     return rebound
-
-
-def refuse_inputs_with_gradients(tensors: Iterable[Tensor]) -> None:
-    """Refuse a batch that wants gradients of its own.
-
-    Raises
-    ------
-    UserError
-    """
-    if any(tensor.requires_grad for tensor in tensors):
-        raise UserError(
-            "an input or a target requires a gradient, and a plan gives those of parameters only; detach() it"
-        )

@@ -27,18 +27,51 @@ def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor], device: 
     for path, tensor in named:
         if is_lazy(tensor):
             raise UserError(f"{name}: {path} has no shape yet; call the model once on an example before you return it")
-    for path, tensor in (*named, *(("the batch", tensor) for tensor in batch)):
-        if tensor.device.type == "meta":
-            raise UserError(f"{name}: {path} has no data (device meta); make the model on the CPU")
-        if str(tensor.device) != device:
-            place = "the CPU" if device == "cpu" else device
+    for path, tensor in named:
+        _refuse_unfit_tensor(name, path, tensor, device)
+    refuse_unfit_batch(name, batch, device)
+
+
+def refuse_unfit_batch(name: str, batch: Iterable[Tensor], device: str = "cpu") -> None:
+    """Raise a UserError that says what to do, unless a batch is of dense tensors on the device, of a sample at least.
+
+    The first tensor that has axes says how many samples there are: another may be empty, as the boxes of pictures
+    without any.
+    """
+    batch = [*batch]
+    for tensor in batch:
+        _refuse_unfit_tensor(name, "the batch", tensor, device)
+        if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:
             raise UserError(
-                f"{name}: {path} is on {tensor.device}; move the model and its batch to {place}: .to({device!r})"
+                f"{name}: the batch is a {type(tensor).__name__}, which computes in a way of its own; give a plain "
+                "tensor"
             )
-        if tensor.layout is not torch.strided:
-            raise UserError(f"{name}: {path} is a sparse tensor ({tensor.layout}); give a dense one: .to_dense()")
-        if tensor.is_quantized:
-            raise UserError(f"{name}: {path} is quantised ({tensor.dtype}); training needs floating-point numbers")
+        if tensor.requires_grad:
+            raise UserError(
+                f"{name}: an input or a target requires a gradient, and a plan gives those of parameters only; "
+                "detach() it"
+            )
+    if next((tensor.shape[0] for tensor in batch if tensor.dim()), 1) == 0:
+        raise UserError(
+            f"{name}: a batch without samples has no step to plan; leave it out (DataLoader: drop_last=True)"
+        )
+
+
+def _refuse_unfit_tensor(name: str, path: str, tensor: Tensor, device: str) -> None:
+    place = "the CPU" if device == "cpu" else device
+    if tensor.device.type == "meta":
+        raise UserError(f"{name}: {path} has no data (device meta); make it on {place}")
+    if str(tensor.device) != device:
+        raise UserError(
+            f"{name}: {path} is on {tensor.device}; move the model and its batch to {place}: .to({device!r})"
+        )
+    if tensor.is_nested:
+        raise UserError(f"{name}: {path} is a nested tensor; give a dense one: .to_padded_tensor(0.0)")
+    if tensor.layout is not torch.strided:
+        kind = "a sparse tensor" if "sparse" in str(tensor.layout) else "no plain tensor"
+        raise UserError(f"{name}: {path} is {kind} ({tensor.layout}); give a dense one: .to_dense()")
+    if tensor.is_quantized:
+        raise UserError(f"{name}: {path} is quantised ({tensor.dtype}); training needs floating-point numbers")
 
 
 def refuse_unfit_loss(value: object) -> None:

@@ -292,6 +292,83 @@ def test_another_batch_is_refused_in_one_line() -> None:
         step(x, y)
 
 
+class Tagged(Tensor):
+    """Computes as a tensor does."""
+
+
+class Computing(Tensor):
+    """Computes in a way of its own."""
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
+UNFIT: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "no samples": (lambda x: x[:0], "Tiny: a batch without samples has no step to plan; leave it out"),
+    "with a gradient": (lambda x: x.clone().requires_grad_(), "requires a gradient, .* detach"),
+    "computed": (lambda x: x * nn.Parameter(torch.ones(())), "requires a gradient, .* detach"),
+    "sparse": (Tensor.to_sparse, r"is a sparse tensor .* \.to_dense\(\)"),
+    "sparse rows": (lambda x: x.to_sparse_csr(), r"is a sparse tensor .* \.to_dense\(\)"),
+    "oneDNN's": (Tensor.to_mkldnn, r"is no plain tensor \(torch._mkldnn\)"),
+    "nested": (lambda x: torch.nested.nested_tensor([*x]), "is a nested tensor"),
+    "ragged": (lambda x: torch.nested.nested_tensor([*x], layout=torch.jagged), "is a nested tensor"),
+    "quantised": (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8), "is quantised"),
+    "without data": (lambda x: x.to("meta"), r"has no data \(device meta\); make it on the CPU"),
+    "of a class": (lambda x: x.as_subclass(Computing), "is a Computing, which computes in a way of its own"),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_what_no_batch_may_be_is_refused_at_compile_and_at_the_call(what: str) -> None:
+    change, words = UNFIT[what]
+    module, (x, y) = tiny()
+    unfit = (change(x), y[:0] if what == "no samples" else y)
+    with compiled(module, (x, y)) as step:
+        before = state_of(module, torch.zeros(()))
+        for refused in (lambda: compiled(module, unfit), lambda: step(*unfit)):
+            with pytest.raises(UserError, match=words) as caught:
+                refused()
+            assert "\n" not in str(caught.value)
+        assert differing(before, state_of(module, torch.zeros(()))) == []
+
+
+def test_a_target_with_a_gradient_is_refused_at_the_call() -> None:
+    module, (x, _) = tiny()
+    y = torch.rand(4, 10)
+    step = compiled(module, (x, y))
+    with pytest.raises(UserError, match="requires a gradient"):
+        step(x, y.requires_grad_())
+
+
+def test_a_tensor_beside_the_samples_may_be_empty() -> None:
+    class WithEdges(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.nodes, self.edges = nn.Linear(3, 10), nn.Linear(2, 10)
+
+        def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+            return self.nodes(x) + self.edges(edges).sum(0)
+
+    module = WithEdges()
+    other = copy.deepcopy(module)
+    x, edges, y = torch.randn(4, 3), torch.randn(0, 2), torch.arange(4)
+    step = compiled(module, ((x, edges), y))
+    cross_entropy(other(x, edges), y).backward()
+    step((x, edges), y)
+    for ours, eagers in zip(module.parameters(), other.parameters(), strict=True):
+        assert torch.equal(ours.grad, eagers.grad)
+
+
+def test_gradients_are_plain_tensors_whatever_class_the_batch_is_of() -> None:
+    module, (x, y) = tiny()
+    other = copy.deepcopy(module)
+    batch = (x.as_subclass(Tagged), y)
+    with compiled(module, (x, y)) as step:
+        assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
+    assert {type(parameter.grad) for part in (module, other) for parameter in part.parameters()} == {Tensor}
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
