@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import torch
 from poet_profiles.errors import UserError
@@ -142,6 +142,10 @@ class Step:
         traced = self.planned.traced
         refuse_unfit_batch(traced.name, tensors, traced.device)
         return self._plan(batch, tensors)(tensors)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied: threads, files and the places of parameters are of this process and model."""
+        raise TypeError("a compiled step belongs to its process and model; call poet_planner.compile there")
 
     def __enter__(self) -> Self:
         return self

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import copy
 import errno
+import io
 import os
+import pickle
 import re
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +370,22 @@ def test_gradients_are_plain_tensors_whatever_class_the_batch_is_of() -> None:
     with compiled(module, (x, y)) as step:
         assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
     assert {type(parameter.grad) for part in (module, other) for parameter in part.parameters()} == {Tensor}
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, pickle.dumps, ForkingPickler.dumps, lambda step: torch.save(step, io.BytesIO())],
+)
+def test_a_step_is_neither_copied_nor_pickled(copied: Callable[[Step], object]) -> None:
+    module, batch = tiny()
+    with compiled(module, batch) as step:
+        module.step = step
+        for thing in (step,) if copied is copy.copy else (step, {"step": step}, module):
+            with pytest.raises(TypeError, match=r"belongs to its process and model; call poet_planner\.compile there"):
+                copied(thing)  # type: ignore[arg-type]
+        for part in (step.report, step.plan):
+            assert pickle.loads(pickle.dumps(part)) == part
+        assert torch.isfinite(step(*batch))
 
 
 @pytest.mark.parametrize(
