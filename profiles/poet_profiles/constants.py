@@ -46,6 +46,8 @@ def read_constants(path: Path, graph: Graph) -> dict[str, NDArray[Any]]:
         raise UserError(f"{path}: {error.strerror}; make the plan with poet-plan --out {path.parent}") from None
     except SafetensorError as error:
         raise UserError(f"{path}: no safetensors file ({error}); make the plan again") from None
+    except KeyError as type_name:  # one that NumPy has not
+        raise UserError(f"{path}: holds a tensor of type {type_name.args[0]}; make the plan again") from None
     for constant in graph.constants:
         data = arrays[constant.id].tobytes() if constant.id in arrays else b""
         if len(data) != constant.bytes or f"{crc32(data):08x}" != constant.crc32:

@@ -25,6 +25,8 @@ COMPILED = "_orig_mod."
 # How deep in a checkpoint tensors are looked for; what it calls optimizer… is never the weights.
 MOST_DEPTH = 3
 OPTIMIZER = "optim"
+# What NumPy has of the types that safetensors has, by its names; not bfloat16, nor floats of 8 bits and fewer.
+NUMPYS = frozenset({"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"})
 # Batch norm's count of batches: no result depends on it, and older files lack it.
 COUNTER = "num_batches_tracked"
 
@@ -168,10 +170,11 @@ def _safetensors(path: Path) -> WeightsFile:
     try:
         with safe_open(path, "numpy") as file:
             for name in file.keys():  # noqa: SIM118
-                try:
+                held = str(file.get_slice(name).get_dtype())
+                if held in NUMPYS:
                     arrays[name] = file.get_tensor(name)
-                except TypeError:  # bfloat16 and such, of which NumPy knows nothing
-                    others[name] = str(file.get_slice(name).get_dtype())
+                else:
+                    others[name] = held
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path}: no safetensors file ({error})") from None
     return WeightsFile(path, arrays, others)

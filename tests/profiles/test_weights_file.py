@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 from poet_planner.models.weights import load_weights
+from poet_profiles.constants import read_constants
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
 from poet_profiles.weights_file import read_weights
 from safetensors.torch import save_file, save_model
 from torch import nn
@@ -183,9 +187,59 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
     assert all(torch.equal(tensor, before[name]) for name, tensor in ours.state_dict().items())
 
 
-def test_bfloat16_in_safetensors_is_named(tmp_path: Path) -> None:
-    save_file({"w": torch.zeros(2, dtype=torch.bfloat16)}, tmp_path / "net.safetensors")
-    assert read_weights(tmp_path / "net.safetensors").others == {"w": "BF16"}
+# Types that safetensors has, the bits of each, and what a message calls it.
+TYPES = {
+    "F4": (4, "F4"),
+    "F6_E2M3": (6, "F6_E2M3"),
+    "F6_E3M2": (6, "F6_E3M2"),
+    "F8_E4M3": (8, "F8_E4M3"),
+    "F8_E5M2": (8, "F8_E5M2"),
+    "F8_E8M0": (8, "F8_E8M0"),
+    "F8_E4M3FNUZ": (8, "F8_E4M3FNUZ"),
+    "F8_E5M2FNUZ": (8, "F8_E5M2FNUZ"),
+    "BF16": (16, "BF16"),
+    "F16": (16, "float16"),
+    "F64": (64, "float64"),
+    "C64": (64, "C64"),
+    "BOOL": (8, "bool"),
+    "U8": (8, "uint8"),
+    "I8": (8, "int8"),
+    "U16": (16, "uint16"),
+    "I16": (16, "int16"),
+    "U32": (32, "uint32"),
+    "I32": (32, "int32"),
+    "U64": (64, "uint64"),
+    "I64": (64, "int64"),
+}
+
+
+def of_type(type_name: str) -> bytes:
+    """A safetensors file by its definition: one tensor ``weight`` of 2 by 4 zeros, and ``bias``, which is as wanted."""
+    size = 8 * TYPES[type_name][0] // 8
+    header = {
+        "weight": {"dtype": type_name, "shape": [2, 4], "data_offsets": [0, size]},
+        "bias": {"dtype": "F32", "shape": [2], "data_offsets": [size, size + 8]},
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(size + 8)
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_a_tensor_of_another_type_is_named(type_name: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.safetensors"
+    path.write_bytes(of_type(type_name))
+    with pytest.raises(UserError) as refused:
+        load_weights(nn.Linear(4, 2), path, "net")
+    assert [line.strip() for line in refused.value.told.splitlines()[1:]] == [
+        f"weight: is {TYPES[type_name][1]}, not float32"
+    ]
+
+
+@pytest.mark.parametrize("type_name", ["F8_E4M3", "F6_E2M3", "BF16"])
+def test_constants_of_another_type_are_refused(type_name: str, tmp_path: Path) -> None:
+    (tmp_path / "constants.safetensors").write_bytes(of_type(type_name))
+    with pytest.raises(UserError, match=f"holds a tensor of type {type_name}; make the plan again"):
+        read_constants(tmp_path / "constants.safetensors", Graph("net", ()))
 
 
 class Harmful:
