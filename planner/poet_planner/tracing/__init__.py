@@ -136,7 +136,7 @@ def in_eagers_words(name: str, eager_step: Callable[[], object]) -> Iterator[Non
         if refusal.__cause__ is not None:
             with users_code(name):
                 eager_step()
-        if str(refusal).startswith(name):
+        if str(refusal).startswith((f"{name}:", f"{name},", f"{name} raised")):
             raise
         raise UserError(f"{name}: {refusal}") from refusal
 

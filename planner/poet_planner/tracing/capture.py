@@ -143,6 +143,7 @@ def _captured(
     )
     state_count = len(parameters) + len(buffers)
     rebound: dict[str, Tensor] = {}
+    drawn: dict[str, str] = {}
 
     def step(asked: refusals.Asked, *flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
@@ -154,7 +155,7 @@ def _captured(
             within.enter_context(_standing_in(module, loss, state, loss_parameters))
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
-            watch = within.enter_context(refusals.Watch(where, asked, flat))
+            watch = within.enter_context(refusals.Watch(where, asked, flat, drawn))
             if loss is None:
                 within.enter_context(torch.no_grad())
             try:
@@ -178,8 +179,14 @@ def _captured(
         graph = _repeatable(step, flat, parts, snapshot)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
-            f"{refusals.raised_at(error)}{error.func}: what it returns depends on its data; it has no place in a fixed "
-            "graph"
+            f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
+        ) from None
+    except refusals.DrawsError as draws:
+        name = str(draws)
+        before = f", before {drawn[name]}," if name in drawn else ""
+        raise UserError(
+            f"the step draws from {name}, or seeds it{before} which a plan would not repeat; draw with PyTorch, and "
+            "seed outside of the step"
         ) from None
     except (RuntimeError, TypeError) as error:
         if not any(words in str(error) for words in _WANTS_DATA):

@@ -32,7 +32,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from poet_planner.tracing import schema
 from poet_planner.tracing.capture import Captured
-from poet_planner.tracing.refusals import module_of
+from poet_planner.tracing.refusals import depends_on_data, module_of
 
 aten = torch.ops.aten
 
@@ -70,10 +70,12 @@ class _Folder:
         self._given: dict[str, _Storage] = {}
         self._constants: dict[str, Tensor] = {}
         self._last_random: str | None = None
+        self._node: fx.Node
 
     def graph(self) -> TracedGraph:
         placeholders = iter(self._captured.placeholders)
         for node in self._captured.graph.graph.nodes:
+            self._node = node
             if node.op == "placeholder":
                 name, kind = next(placeholders)
                 id = name if kind in (Kind.PARAMETER, Kind.BUFFER) else poets_own(name)
@@ -123,7 +125,7 @@ class _Folder:
             parent, index = cast(tuple[fx.Node, int], node.args)
             self._places[node] = self._places[parent][index]
         elif not isinstance(node.target, OpOverload):
-            raise UserError(f"{node.name}: {node.target} is not an ATen operator; the model cannot be traced")
+            raise UserError(f"{module_of(node)}: {node.target} is not an ATen operator; the model cannot be traced")
         elif schema.only_checks(node.target):
             pass
         elif schema.is_view(node.target):
@@ -237,16 +239,18 @@ class _Folder:
         place = self._places[argument]
         if not isinstance(place, _Place):
             raise UserError(
-                f"{module_of(argument)} takes a number out of a tensor ({argument}) and goes on with it; keep it a "
-                "tensor"
+                f"{module_of(argument)} takes a number out of a tensor and goes on with it; keep it a tensor"
             )
         return place
 
     def _add_value(self, id: str, layout: Tensor) -> None:
         if layout.layout is not torch.strided:
-            raise UserError(f"{id} is a sparse tensor; train dense ones (an embedding with sparse=False)")
+            raise UserError(
+                f"{module_of(self._node)} makes a sparse tensor; train dense ones (an embedding with sparse=False)"
+            )
         if not all(isinstance(extent, int) for extent in layout.shape):
-            raise UserError(f"{id}: the shape of what it returns depends on its data; it has no place in a fixed graph")
+            what = depends_on_data(f"the shape of what {self._node.target} returns")
+            raise UserError(f"{module_of(self._node)}: {what}")
         self._values[id] = TracedValue(
             id, layout.untyped_storage().nbytes(), tuple(layout.shape), layout.dtype, tuple(layout.stride())
         )
@@ -358,8 +362,10 @@ class _Folder:
             else:
                 continue
             if name in self._constants:
+                writer = next(operator.id for operator in self._operators if contents.source in operator.values)
+                node = next(node for node in self._captured.graph.graph.nodes if provisional(node) == writer)
                 raise UserError(
-                    f"the model writes into {_described(self._constants[name])}, which it has not registered; "
+                    f"{module_of(node)} writes into {_described(self._constants[name])}, which it has not registered; "
                     "register it with register_buffer"
                 )
             old = Ref(name, (), contents.shape, contents.stride, contents.dtype)

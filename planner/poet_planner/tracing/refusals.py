@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +18,14 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
+from torch.fx import traceback as fx_traceback
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules import module as hooks_on_every_module
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from poet_planner.tracing import schema
+from poet_planner.tracing.snapshot import generators
 
 aten = torch.ops.aten
 _GENERATORS = ("PyTorch's random generator", "Python's random generator", "NumPy's random generator")
@@ -36,6 +39,10 @@ _WAY_CHOSEN = (
 
 class NeedsDataError(Exception):
     """The step asks a question about its data, and tracing has no data."""
+
+
+class DrawsError(Exception):
+    """The step draws from a generator that a plan does not draw from; the argument is its name."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         The path of the module that is running.
     flat : sequence of Tensor
         Parameters, buffers and batch.
+    drawn : dict of str to str
+        What the step does first after a draw from a generator, or a seed, is put here, by the generator's name.
 
     Attributes
     ----------
@@ -82,17 +91,21 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Where a number has last been taken out of a tensor.
     """
 
-    def __init__(self, path: Callable[[], str], asked: Asked, flat: Sequence[Tensor]) -> None:
+    def __init__(self, path: Callable[[], str], asked: Asked, flat: Sequence[Tensor], drawn: dict[str, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._path = path
         self._asked = asked
         # Weak references keep an address from being another storage's later.
         self._references = [_reference(tensor.untyped_storage()) for tensor in flat]
         self._dependent = set(storages(flat))
+        self._drawn = drawn
+        self._states = _generators_states()
+        self._line = ""
         self.number_taken_at = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self._note_place()
         if kwargs.get("generator") not in (None, torch.default_generator):
             raise UserError(
                 f"{here(self._path())} draws from a torch.Generator of its own; a plan draws from PyTorch's: leave "
@@ -103,10 +116,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._refuse_to_write(func, args, kwargs)
         depends = torch.Tag.nondeterministic_seeded in func.tags or not self._dependent.isdisjoint(storages(given))
         if depends and schema.has_shape_of_data(func, args, kwargs):
-            raise UserError(
-                f"{here(self._path())} calls {func}, and the shape of what that returns depends on its data; it has no "
-                "place in a fixed graph"
-            )
+            raise UserError(f"{here(self._path())}: {depends_on_data(f'the shape of what {func} returns')}")
         if func is aten.equal.default:
             return self._answer(torch.equal, args, depends)
         if func is aten._local_scalar_dense.default:
@@ -118,6 +128,18 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if depends:
             self._note((*_tensors(results), *(given if func._schema.is_mutable else ())))
         return results
+
+    def _note_place(self) -> None:
+        """Let the operator's node know the user's line; at each new line, see whether a generator has come further."""
+        line = _users_line()
+        fx_traceback.current_meta["custom"] = {**fx_traceback.current_meta.get("custom", {}), "line": line}
+        if line != self._line:
+            self._line = line
+            with torch.utils._python_dispatch._disable_current_modes():
+                states = _generators_states()
+            for name in states.keys() - self._drawn.keys():
+                if states[name] != self._states.get(name):
+                    self._drawn[name] = here(self._path())
 
     def _note(self, tensors: Iterable[Tensor]) -> None:
         """These depend on the step's tensors."""
@@ -160,14 +182,26 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and leaf.layout is torch.strided]
 
 
+def _generators_states() -> dict[str, bytes]:
+    return {name: pickle.dumps(state) for name, (state, _) in generators().items()}
+
+
 def here(path: str) -> str:
     """The module that is running, and the line of the user's own code."""
+    return _at(path, _users_line())
+
+
+def _at(path: str, line: str) -> str:
+    return f"{path or 'the model'} ({line})" if line else path or "the model"
+
+
+def _users_line() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "taken":
         frame = frame.f_back
         if _is_users_code(frame.f_code.co_filename):
-            return f"{path or 'the model'} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
-    return path or "the model"
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return ""
 
 
 def raised_at(error: BaseException) -> str:
@@ -231,13 +265,11 @@ def refuse_changes_from_step_to_step(
     Raises
     ------
     UserError
+    DrawsError
     """
     for name in _GENERATORS:
         if start.get(name) != once.get(name):
-            raise UserError(
-                f"the step draws from {name}, or seeds it, which a plan would not repeat; draw with PyTorch, and seed "
-                "outside of the step"
-            )
+            raise DrawsError(name)
     changed = [name for name in {**once, **twice} if once.get(name, ...) != twice.get(name, ...)]
     if changed:
         raise UserError(
@@ -351,8 +383,17 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def module_of(node: fx.Node) -> str:
-    """The path of the module that an operator of a step belongs to."""
-    return (node.meta.get("custom") or {}).get("module") or "the model"
+    """The module that an operator of a step belongs to, and the line of the user's own code."""
+    custom = node.meta.get("custom") or {}
+    return _at(custom.get("module", ""), custom.get("line", ""))
+
+
+def depends_on_data(what: str) -> str:
+    """What is wrong with a result that is of another shape, or steers the step another way, with other data; a cure."""
+    return (
+        f"{what} depends on its data, and a plan is the same for all data; choose with torch.where, or compute it "
+        "once, outside of the step, and give the model the result (a graph's self-loops: add them to edge_index)"
+    )
 
 
 def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Mapping[str, int]) -> dict[str, Tensor]:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sysconfig
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +26,7 @@ from poet_profiles.schedule import Schedule
 from poet_runtime.executor import train_step
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from tests.support.graphs.costed import costed
 from tests.support.networks.layers import LAYERS, REFUSED, layer_model
@@ -51,6 +58,76 @@ def refusal(model: Model) -> str:
 def test_a_mistake_is_refused_in_one_line(name: str) -> None:
     model, word = mistake(name)
     assert word in refusal(model)
+
+
+# What is wrong is no part's: the words that say whose it is.
+NO_PARTS = {
+    "class counter": "_Bad.count",
+    "hook in the loss": "loss.centres",
+    "loss that counts": "changes calls",
+    "input with gradient": "an input or a target",
+    "unreduced loss": "the loss",
+    "nothing to train": "the model",
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_refusal_names_the_place(name: str) -> None:
+    """The path of the part, in what it is part of, or the line of its code."""
+    model, _ = mistake(name)
+    said = refusal(replace(model, name="whole", module=nn.Sequential(OrderedDict(part=model.module))))
+    assert said.startswith("whole: ")
+    assert re.search(r"\bpart\b|\bmistakes\.py:\d+", said) if name not in NO_PARTS else NO_PARTS[name] in said
+
+
+LIBRARY = """
+import torch
+from torch import nn
+
+def remove_self_loops(edge_index):
+    mask = edge_index[0] != edge_index[1]
+    return edge_index[:, mask]
+
+class GraphConv(nn.Module):
+    def __init__(self, lookup):
+        super().__init__()
+        self.lin = nn.Linear(6, 4)
+        self.lookup = lookup
+
+    def forward(self, x, edge_index):
+        source, target = self.lookup(edge_index)
+        return self.lin(x).index_add(0, target, self.lin(x)[source])
+"""
+
+
+class Graphs(nn.Module):
+    """A network of the user's over a layer of an installed package."""
+
+    def __init__(self, convolution: nn.Module) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([convolution])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.convs[0](x, edge_index)
+        return out
+
+
+def test_a_graph_networks_self_loops_are_refused_with_their_place_and_a_cure() -> None:
+    installed: dict[str, Any] = {"__name__": "graphs"}
+    file = Path(sysconfig.get_path("purelib")) / "graphs" / "conv.py"
+    exec(compile(LIBRARY, str(file), "exec"), installed)
+    edges = torch.tensor([[0, 1, 2, 1], [1, 2, 0, 1]])
+
+    def network(lookup: Callable[[Tensor], Tensor], edge_index: Tensor) -> Model:
+        inputs = (torch.randn(3, 6), edge_index)
+        return Model("net", Graphs(installed["GraphConv"](lookup)), inputs, (torch.arange(3),), cross_entropy)
+
+    line = Graphs.forward.__code__.co_firstlineno + 1
+    said = refusal(network(installed["remove_self_loops"], edges))
+    assert f"net: convs.0 (test_zoo.py:{line}): the shape of what aten.index.Tensor returns depends on its data" in said
+    assert "outside of the step" in said and "edge_index" in said
+    # The cure is one.
+    assert traced(network(Tensor.unbind, installed["remove_self_loops"](edges))).operators
 
 
 @pytest.mark.parametrize("name", REFUSED)
