@@ -44,6 +44,7 @@ from poet_planner.planning.task import profile_path, without_paging
 from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve.feasibility.minimum_ram import CLOSE
 from poet_planner.tracing import in_eagers_words, trace
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
@@ -224,9 +225,17 @@ class _Planner:
         self, graph: Graph, store_all: Schedule, beside: _Beside, budget: int | None, limit_s: float | None
     ) -> Schedule:
         """The store-all schedule if it keeps the limits, for nothing takes less; a verified plan otherwise."""
-        fits = budget is None or store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes <= budget
+        plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
+        fits = budget is None or plain_bytes <= budget
         if fits and (limit_s is None or store_all.time_s <= limit_s):
             return store_all
+        if limit_s is not None and limit_s < store_all.time_s:
+            raise NoScheduleError(
+                f"{graph.name}: no plan takes {time_text(limit_s)}: the step that keeps everything takes "
+                f"{time_text(store_all.time_s)}, and none takes less",
+                plain_bytes,
+                store_all.time_s,
+            )
         base_bytes = graph.resident_bytes - beside.renewed_bytes - beside.states_bytes
         ram = store_all.peak_bytes if budget is None else base_bytes + budget
         try:
@@ -234,7 +243,17 @@ class _Planner:
         except NoScheduleError as lack:
             if budget is None:
                 raise
-            raise _too_little(graph, base_bytes, budget, lack) from None
+            # A step that keeps everything draws nothing again, and needs no state for that.
+            least = min(plain_bytes, lack.smallest_ram_bytes - base_bytes)
+            too_little = lack.infeasible_ram_bytes - graph.resident_bytes + beside.renewed_bytes
+            within = "" if limit_s is None else f" and takes no more than {time_text(limit_s)}"
+            asked = f"allocates {bytes_text(budget)} a step{within}"
+            if budget > too_little:
+                asked = (
+                    f"that {asked} was found within {self.options.time_limit_s:g} s "
+                    "(options=OptimiseOptions(time_limit_s=…) gives it more)"
+                )
+            raise _too_little(graph, asked, least, too_little, lack.shortest_time_s) from None
         faults = verify(graph, schedule).faults
         if faults:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
@@ -278,8 +297,18 @@ def _page_place(pages: str | Path | None, device: Cpu) -> Path | str | None:
     return folder
 
 
-def _too_little(graph: Graph, base_bytes: int, budget: int, lack: NoScheduleError) -> NoScheduleError:
-    """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it."""
+def _too_little(graph: Graph, asked: str, least: int, too_little: int, shortest_s: float) -> NoScheduleError:
+    """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it.
+
+    Parameters
+    ----------
+    asked : str
+        What no plan does.
+    least : int
+        Bytes that do.
+    too_little : int
+        Bytes that do not, as is proven.
+    """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
     needs = {
@@ -288,18 +317,16 @@ def _too_little(graph: Graph, base_bytes: int, budget: int, lack: NoScheduleErro
         if node.id != STEP_NODE
     }
     largest = max(needs, key=lambda id: needs[id])
-    message = f"{graph.name}: no plan was found that allocates {bytes_text(budget)} a step"
-    least = lack.smallest_ram_bytes
-    if math.isfinite(least):
-        least = int(least) - base_bytes
-        message += f"; {bytes_text(least)} does"
-    if math.isfinite(lack.shortest_time_s):
-        message += f", or a deadline of {time_text(lack.shortest_time_s)}"
+    message = f"{graph.name}: no plan {asked}"
+    smallest = "the smallest that does is " if least <= CLOSE * too_little else ""
+    message += f"; {smallest}{bytes_text(least)}{'' if smallest else ' does'}"
+    if math.isfinite(shortest_s):
+        message += f", or a deadline of {time_text(shortest_s)}"
     message += (
         f"; what lives to the step's end takes {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
         f"{bytes_text(needs[largest])} while it runs"
     )
-    return NoScheduleError(message, least, lack.shortest_time_s)
+    return NoScheduleError(message, least, shortest_s, too_little)
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

@@ -90,9 +90,14 @@ class NoScheduleError(UserError):
         With this much RAM there is a schedule (within the deadline).
     shortest_time_s : float
         The shortest time found within the RAM asked for; infinite if that RAM does not do at any time.
+    infeasible_ram_bytes : int
+        With this much RAM there is none, as is proven; 0 where nothing is.
     """
 
-    def __init__(self, message: str, smallest_ram_bytes: int, shortest_time_s: float) -> None:
+    def __init__(
+        self, message: str, smallest_ram_bytes: int, shortest_time_s: float, infeasible_ram_bytes: int = 0
+    ) -> None:
         super().__init__(message, exit_code=NO_SCHEDULE)
         self.smallest_ram_bytes = smallest_ram_bytes
         self.shortest_time_s = shortest_time_s
+        self.infeasible_ram_bytes = infeasible_ram_bytes

@@ -416,17 +416,53 @@ def test_wrapped_modules_and_wrong_examples_are_refused() -> None:
 def test_too_little_memory_names_what_would_do_and_what_takes_it() -> None:
     module, batch = tiny()
     gradients = sum(parameter.nbytes for parameter in module.parameters()) + 4
-    said = r"Tiny: no plan was found that allocates \S+ KB a step; .* and conv\S+ takes \S+ KB while it runs"
+    said = r"Tiny: no plan allocates \S+ KB a step; .* and conv\S+ takes \S+ KB while it runs"
     with pytest.raises(poet.NoScheduleError, match=said) as caught:
         compiled(module, batch, ram="1%")
     assert f"what lives to the step's end takes {bytes_text(gradients)}" in str(caught.value)
     assert caught.value.exit_code == NO_SCHEDULE
     enough = caught.value.smallest_ram_bytes
-    assert f"; {bytes_text(enough)} does" in str(caught.value)
+    assert f"; the smallest that does is {bytes_text(enough)}" in str(caught.value)
+    assert enough <= 1.01 * caught.value.infeasible_ram_bytes
     with compiled(module, batch, ram=enough) as step:
         for _ in range(2):
             step(*batch)
         assert step.report.peak_bytes <= 1.02 * enough
+
+
+def test_where_the_time_ended_the_search_nothing_is_called_impossible_or_the_smallest() -> None:
+    module, batch = NETWORKS["resnet"]()
+    hurried = poet.OptimiseOptions(time_limit_s=0.0)
+    with pytest.raises(poet.NoScheduleError) as caught:
+        poet.compile(module, cross_entropy, example=batch, ram="57%", options=hurried, quiet=True)
+    said = str(caught.value)
+    assert "no plan that allocates" in said and "was found within 0 s (options=OptimiseOptions(time_limit_s=…)" in said
+    assert f"; {bytes_text(caught.value.smallest_ram_bytes)} does" in said
+    assert "smallest" not in said
+    # Less does.
+    with compiled(module, batch, ram="60%") as step:
+        assert step.report.planned_peak_bytes < caught.value.smallest_ram_bytes
+
+
+def test_what_would_do_is_no_more_than_keeping_everything_takes() -> None:
+    """The generator's states, here five times the rest, are for those plans that draw again."""
+    layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Dropout(0.1), nn.ReLU())]
+    module, batch = nn.Sequential(*layers, nn.Linear(16, 10)), (torch.randn(8, 16), torch.randint(10, (8,)))
+    with compiled(module, batch) as step:
+        plain_bytes = step.report.plain_peak_bytes
+    with pytest.raises(poet.NoScheduleError) as caught:
+        compiled(module, batch, ram="90%")
+    assert caught.value.smallest_ram_bytes <= plain_bytes
+    with compiled(module, batch, ram=caught.value.smallest_ram_bytes) as step:
+        assert torch.isfinite(step(*batch))
+
+
+def test_a_deadline_that_no_plan_keeps_is_not_blamed_on_the_memory() -> None:
+    module, batch = tiny()
+    with pytest.raises(poet.NoScheduleError, match=r"Tiny: no plan takes .* keeps everything takes .* none takes less"):
+        compiled(module, batch, ram="95%", deadline="0.5x")
+    with pytest.raises(poet.NoScheduleError, match=r"none takes less"):
+        compiled(module, batch, deadline="0.5x")
 
 
 def test_a_loss_with_parameters_and_models_with_several_inputs(tmp_path: Path) -> None:

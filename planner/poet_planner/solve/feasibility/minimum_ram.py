@@ -169,7 +169,10 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incum
     shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
     makes = _hungriest(graph, problem)
     return NoScheduleError(
-        f"{none} {ram} bytes of RAM with {deadline}: {smallest} ({makes}){shortest}", feasible, shortest_s
+        f"{none} {ram} bytes of RAM with {deadline}: {smallest} ({makes}){shortest}",
+        feasible,
+        shortest_s,
+        infeasible,
     )
 
 
