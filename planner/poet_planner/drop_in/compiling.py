@@ -32,6 +32,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.drop_in.gradient_layouts import in_parameter_layouts
 from poet_planner.drop_in.inner_optimizer import InnerOptimizer
+from poet_planner.drop_in.micro_batches import by_slices
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.profile_here import HOST, costed_here
 from poet_planner.drop_in.report import Report
@@ -196,7 +197,15 @@ class _Planner:
             )
             store_all = store_all_schedule(graph)
         limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
-        schedule = self._schedule(graph, store_all, beside, budget, limit_s)
+        try:
+            schedule = self._schedule(graph, store_all, beside, budget, limit_s)
+        except NoScheduleError as lack:
+            if budget is None or limit_s is not None or self.optimizer is not None:
+                raise
+            raise NoScheduleError(
+                f"{lack}{by_slices(traced, self.model, self.loss, inputs, targets, budget)}",
+                *(lack.smallest_ram_bytes, lack.shortest_time_s, lack.infeasible_ram_bytes),
+            ) from None
         compiled = self._compiled(traced, graph, schedule, budget)
         report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
         if not self.quiet:
