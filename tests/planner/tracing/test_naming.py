@@ -25,6 +25,7 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.tracing import trace
 from poet_profiles.arrays import read_arrays
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.validation import check_graph
@@ -158,7 +159,7 @@ def test_any_name_gives_eagers_numbers_and_sound_graphs(names: tuple[str, ...]) 
     "names",
     [
         ("input", "target", "loss", "mean", "relu", "generator"),
-        ("*/", "/*", "$a$ $", "[/red]", "trigraph??/", "new\nline \u202e"),
+        ("*/", "/*", "$a$ $", "[/red]", "trigraph??/", 'quotes "%s" \\ ??/'),
         ("done", "größe", 'say "x"', "名前", "a/b", "l" * 300),
     ],
 )
@@ -178,6 +179,13 @@ def test_such_a_model_is_planned_written_compiled_and_run(names: tuple[str, ...]
     plan = optimise(costed(lower_for_linux(graph, dma=False)), 10**6, None, OptimiseOptions(time_limit_s=1.0))
     steps = planned_steps(graph, lower_for_linux(graph, dma=False), plan.steps)
     assert_eagers_numbers(given, graph, steps)
+
+
+def test_a_name_that_cannot_be_printed_is_in_no_file(tmp_path: Path) -> None:
+    graph = traced(model(("new\nline", "b", "c", "d", "e", "f"), runnable))
+    with pytest.raises(UserError, match="a character that cannot be printed; rename"):
+        write_graph(lower_for_firmware(graph), tmp_path / "graph.json")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_data_file_holds_arrays_of_any_name(tmp_path: Path) -> None:
