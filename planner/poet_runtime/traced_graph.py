@@ -225,6 +225,8 @@ class TracedGraph:
         Updates that the step itself takes; the gradients of other parameters are left for an optimiser behind it.
     device : str
         Where all its tensors are, as PyTorch has it.
+    shown_by_fakes : bool
+        Whether a trace over fake tensors alone shows the same step.
     """
 
     name: str
@@ -242,6 +244,7 @@ class TracedGraph:
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
     device: str = "cpu"
+    shown_by_fakes: bool = True
 
     @cached_property
     def changed(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,13 +32,16 @@ from torch import Tensor, nn, optim
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.drop_in.gradient_layouts import in_parameter_layouts
+from poet_planner.drop_in.guard import Guard
 from poet_planner.drop_in.inner_optimizer import InnerOptimizer
 from poet_planner.drop_in.micro_batches import by_slices
 from poet_planner.drop_in.module_state import ModuleState
 from poet_planner.drop_in.profile_here import HOST, costed_here
+from poet_planner.drop_in.reads import reads_of
 from poet_planner.drop_in.report import Report
 from poet_planner.drop_in.same_as_eager import refuse_other_results
 from poet_planner.drop_in.step import Planned, Step
+from poet_planner.drop_in.structure import Structure, structure, with_arguments
 from poet_planner.drop_in.updating import updating_inside
 from poet_planner.lowering import lower_for_linux
 from poet_planner.lowering.linux import STEP_NODE
@@ -47,9 +51,11 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.feasibility.minimum_ram import CLOSE
 from poet_planner.tracing import in_eagers_words, trace
+from poet_planner.tracing.capture import without_data
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 TIME_LIMIT_S = 10.0
+RETRACE, REFUSE = "retrace", "refuse"
 
 
 def compile(
@@ -64,6 +70,7 @@ def compile(
     profile: str | Path | None = None,
     optimizer: optim.Optimizer | None = None,
     options: OptimiseOptions | None = None,
+    on_change: str = RETRACE,
     quiet: bool = False,
 ) -> Step:
     """Plan a training step and compile it: a function that stands for a forward and a backward pass.
@@ -104,6 +111,9 @@ def compile(
         ``zero_grad()`` nor ``step()``. Parameters, state and schedulers are as with the optimiser's own ``step()``.
     options : OptimiseOptions, optional
         Time limit (10 s), seed, solver.
+    on_change : str
+        What becomes of a call if something that the step reads in Python is not what it was: an attribute, a hook, a
+        global. ``"retrace"``, the default, traces the step again; ``"refuse"`` says in one line what has changed.
     quiet : bool
         Whether to say nothing of what came out on standard error.
 
@@ -118,6 +128,8 @@ def compile(
         raise UserError(f"objective {objective!r}: there are {', '.join(Objective)}")
     if not isinstance(example, tuple | list) or not example:
         raise UserError("example: give a tuple of the model's input and what the loss takes besides, (x, y)")
+    if on_change not in (RETRACE, REFUSE):
+        raise UserError(f"on_change {on_change!r}: there are {RETRACE}, {REFUSE}")
     aim = Objective(objective or ("energy" if profile else "time"))
     wanted = options or OptimiseOptions(time_limit_s=TIME_LIMIT_S)
     device = _device(model, example)
@@ -132,7 +144,7 @@ def compile(
         *(inner, quiet, device.name),
     )
     refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
-    return Step(example, planner.planned)
+    return Step(example, planner.planned, retraces=on_change == RETRACE)
 
 
 @dataclass(frozen=True)
@@ -162,7 +174,7 @@ class _Beside:
 
 @dataclass
 class _Planner:
-    """Plans a step for one shape of batches after the other."""
+    """Plans a step for one shape of batches after the other, and again where it is another one now."""
 
     model: nn.Module
     loss: Callable[..., Tensor]
@@ -175,22 +187,50 @@ class _Planner:
     quiet: bool
     device: str
 
-    def planned(self, batch: Sequence[Any]) -> Planned:
+    def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
+        """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
+        started = time.perf_counter()
         inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
         name = type(self.model).__name__
-        traced = trace(self.model, inputs, targets, self.loss, name, self.device)
+        # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
+        data = not known or not all(planned.traced.shown_by_fakes for planned in known)
+        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data)
+        like = structure(traced)
+        kept = next((planned for planned in known if planned.structure == like), None)
+        if kept is not None:
+            planned = self._kept(kept, traced, inputs, targets)
+        else:
+            planned = self._new(traced, like, inputs, targets)
+        if not self.quiet:
+            again = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
+            print(f"poet: {name}: {again}{'plan kept' if kept else planned.report}", file=sys.stderr)
+        return planned
+
+    def _kept(self, planned: Planned, traced: TracedGraph, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
+        """The plan of a step with other numbers among its arguments: nothing is computed, and nothing allocated."""
+        state = ModuleState(traced, self.model, self.loss)
+        guard = self._guard(traced, state, inputs, targets, computes=False)
+        traced = with_arguments(planned.traced, traced)
+        compiled = self._compiled(
+            traced, planned.graph, planned.schedule, planned.report.budget_bytes, planned.compiled.pager
+        )
+        return replace(planned, traced=traced, guard=guard, compiled=compiled, state=state)
+
+    def _new(self, traced: TracedGraph, like: Structure, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
+        name = traced.name
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
             residents = residents_of(traced, self.model, inputs, targets)
             refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
         traced = in_parameter_layouts(traced, residents)
+        state = ModuleState(traced, self.model, self.loss)
+        guard = self._guard(traced, state, inputs, targets, computes=True)
         graph = self._costed(traced, residents)
         store_all = store_all_schedule(graph)
         beside = _Beside.values_of(traced)
         # A share of the memory is of the example's, whatever the shape of later batches.
         plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
         budget = None if self.ram is None else self._budget(plain_bytes)
-        state = ModuleState(traced, self.model, self.loss)
         if self.optimizer is not None:
             graph, traced = updating_inside(
                 graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
@@ -203,14 +243,34 @@ class _Planner:
             if budget is None or limit_s is not None or self.optimizer is not None:
                 raise
             raise NoScheduleError(
-                f"{lack}{by_slices(traced, self.model, self.loss, inputs, targets, budget)}",
+                f"{lack}{by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)}",
                 *(lack.smallest_ram_bytes, lack.shortest_time_s, lack.infeasible_ram_bytes),
             ) from None
-        compiled = self._compiled(traced, graph, schedule, budget)
+        pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
+        compiled = self._compiled(traced, graph, schedule, budget, self._pager() if pages else None)
         report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
-        if not self.quiet:
-            print(f"poet: {name}: {report}", file=sys.stderr)
-        return Planned(traced, graph, schedule, compiled, state, report, self.optimizer)
+        return Planned(traced, like, guard, graph, schedule, compiled, state, report, self.optimizer)
+
+    def _guard(
+        self, traced: TracedGraph, state: ModuleState, inputs: Sequence[Any], targets: Sequence[Any], computes: bool
+    ) -> Guard:
+        """Of what one step reads, taken once with its data or without."""
+
+        def run() -> None:
+            value = self.loss(self.model(*inputs), *targets)
+            trained = [tensor for tensor in state.tensors() if tensor.requires_grad]
+            torch.autograd.grad(value, trained, allow_unused=True)
+
+        residents = residents_of(traced, self.model, inputs, targets)
+        operators = (*traced.operators, *traced.bookkeeping)
+        written = {id: residents[id] for operator in operators for id in operator.updates if id in residents}
+        apart = None if computes else without_data(self.model, self.loss)
+        with in_eagers_words(traced.name, run), device_named(self.device).kept_randomness():
+            reads = reads_of(run, (self.model, self.loss, inputs, targets), [*written.values()], apart)
+        # A buffer of the loss is no resident, but a constant.
+        followed = [*self.model.parameters(), *self.model.buffers(), *traced.loss_parameters.values()]
+        followed += traced.constants.values()
+        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads)
 
     def _budget(self, plain_bytes: int) -> int:
         assert self.ram is not None
@@ -272,9 +332,9 @@ class _Planner:
         assert self.folder is not None
         return Pager(self.folder) if isinstance(self.folder, Path) else PinnedPager(CudaStreams(self.device))
 
-    def _compiled(self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None) -> CompiledStep:
-        pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
-        pager = self._pager() if pages else None
+    def _compiled(
+        self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None, pager: AnyPager | None
+    ) -> CompiledStep:
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
         update = None if self.optimizer is None else self.optimizer.update
         return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)

@@ -33,6 +33,8 @@ class Report:
         What PyTorch's allocator counted in one step, the second.
     out_bytes, in_bytes : int
         Traffic of all steps so far.
+    retraced : int
+        How often the step has been traced again since something in Python had changed that it reads.
     note : str
         What the user should know, or empty.
     """
@@ -52,6 +54,7 @@ class Report:
     peak_bytes: int | None = None
     out_bytes: int = 0
     in_bytes: int = 0
+    retraced: int = 0
     note: str = ""
 
     def __str__(self) -> str:
@@ -69,4 +72,6 @@ class Report:
             line += f"; seen: {bytes_text(self.peak_bytes)}"
         if self.time_s is not None:
             line += f"; the last step took {time_text(self.time_s)}"
+        if self.retraced:
+            line += f"; traced again {self.retraced} times"
         return f"{line}; {self.note}" if self.note else line

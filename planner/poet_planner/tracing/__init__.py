@@ -37,6 +37,7 @@ def trace(
     loss: Callable[..., Tensor],
     name: str,
     device: str = "cpu",
+    data: bool = True,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -47,6 +48,9 @@ def trace(
         else is there is the same in every step.
     device : str
         Where all tensors have to be.
+    data : bool
+        Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
+        whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
 
     Raises
     ------
@@ -70,12 +74,19 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss)
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data)
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))
     fixed = fixed_in((inputs, targets))
-    return replace(graph, fixed=fixed, layers=layers, frozen=_frozen(graph, module), device=device)
+    return replace(
+        graph,
+        fixed=fixed,
+        layers=layers,
+        frozen=_frozen(graph, module),
+        device=device,
+        shown_by_fakes=captured.shown_by_fakes,
+    )
 
 
 def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = ()) -> TracedGraph:

@@ -53,7 +53,7 @@ class Captured:
     The graph returns the ``result`` (the loss, or the output of a forward pass), then the gradient of each of
     ``trained``, then what the step put in the place of each of the buffers ``rebound``. A node's ``meta["custom"]``
     holds ``module`` (the path) and ``backward``. ``loss_parameters`` are those of the loss alone, by the names that
-    they have among the placeholders.
+    they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
     """
 
     graph: GraphModule
@@ -62,9 +62,17 @@ class Captured:
     rebound: tuple[str, ...]
     loss_parameters: dict[str, Tensor]
     result: tuple[str, Kind]
+    shown_by_fakes: bool
 
 
-def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tensor], run: Run, loss: Loss) -> Captured:
+def capture(
+    module: nn.Module,
+    inputs: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    run: Run,
+    loss: Loss,
+    data: bool = True,
+) -> Captured:
     """Trace one training step.
 
     Parameters
@@ -77,6 +85,8 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
         The loss of ``module`` for tensors in the places of these, a scalar.
     loss : callable
         What ``run`` computes the loss with; it may be a module with parameters of its own.
+    data : bool
+        Whether the second trace is over these tensors; over fake ones it takes no memory.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -91,7 +101,7 @@ def capture(module: nn.Module, inputs: Sequence[Tensor], targets: Sequence[Tenso
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot)
+        return _captured(module, inputs, targets, run, loss, snapshot, data)
     finally:
         snapshot.restore()
 
@@ -127,6 +137,7 @@ def _captured(
     run: Run,
     loss: Loss | None,
     snapshot: Snapshot,
+    data: bool = True,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = _own_parameters(loss, module)
@@ -176,7 +187,7 @@ def _captured(
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     parts = (module, loss, inputs, targets)
     try:
-        graph = _repeatable(step, flat, parts, snapshot)
+        graph, shown_by_fakes = _repeatable(step, flat, parts, snapshot, data)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
@@ -196,7 +207,7 @@ def _captured(
             "tensor, and look at them outside of the step"
         ) from None
     result = ("loss", Kind.LOSS) if loss is not None else (INFERENCE_OUTPUT, Kind.OUTPUT)
-    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result)
+    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes)
 
 
 # How PyTorch says that something outside of it asks for a fake tensor's data.
@@ -240,6 +251,19 @@ def _standing_in(
 
 
 @contextmanager
+def without_data(module: nn.Module, loss: Loss) -> Iterator[None]:
+    """Within, parameters and buffers are without data, and operators compute nothing."""
+    loss_parameters = _own_parameters(loss, module)
+    state = {**dict(module.named_parameters()), **loss_parameters, **dict(module.named_buffers())}
+    fake = _Fake([*state.values()])
+    with (
+        _standing_in(module, loss, dict(zip(state, fake.flat, strict=True)), loss_parameters),
+        fake.mode,
+    ):
+        yield
+
+
+@contextmanager
 def _autocast_cache() -> Iterator[None]:
     """Let `autocast` keep the weights that it has converted, as it does in eager PyTorch and `make_fx` forbids."""
     torch.set_autocast_cache_enabled(True)
@@ -250,21 +274,26 @@ def _autocast_cache() -> Iterator[None]:
         torch.set_autocast_cache_enabled(False)
 
 
-def _repeatable(step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot) -> GraphModule:
-    """The step's graph, once it is sure that it is the same for all steps and all data."""
+def _repeatable(
+    step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot, data: bool
+) -> tuple[GraphModule, bool]:
+    """The step's graph, once it is sure that it is the same for all steps and all data, and whether fakes show it."""
     start = plain_state(*parts)
     everything = range(len(flat))
     questions: list[str] = []
+    fake = _Fake(flat)
+    needs_data = False
     try:
-        first = _over_fakes(step, flat)
+        first = fake.graph(step)
         refusals.refuse_numbers(first)
     except refusals.NeedsDataError:
+        needs_data = True
         snapshot.restore()
         first = _over_data(step, flat, everything, refusals.Asked(questions))
     once = plain_state(*parts)
     written = written_placeholders(first)
     try:
-        second = _over_data(step, flat, written)
+        second = _over_data(step, flat, written) if data or needs_data else fake.graph(step)
     except RuntimeError as error:
         if "backward through the graph a second time" not in str(error):
             raise
@@ -273,7 +302,11 @@ def _repeatable(step: Step, flat: Sequence[Tensor], parts: Sequence[object], sna
         ) from None
     refusals.refuse_changes_from_step_to_step(start, once, plain_state(*parts))
     refusals.refuse_what_was_kept(second)
-    if refusals.difference(first, second) is not None:
+    differs = refusals.difference(first, second) is not None
+    if differs and not data:
+        snapshot.restore()
+        return _repeatable(step, flat, parts, snapshot, True)
+    if differs:
         # Perhaps it asks whether its tensors are fake; and PyTorch's cache of fake results may hand out one tensor
         # where a kernel makes two. Then it is the same over data, time after time.
         snapshot.restore()
@@ -292,25 +325,29 @@ def _repeatable(step: Step, flat: Sequence[Tensor], parts: Sequence[object], sna
             return None
 
     refusals.refuse_answers_that_matter(first, questions, otherwise)
-    return first
+    return first, not (differs or needs_data)
 
 
-def _over_fakes(step: Step, flat: Sequence[Tensor]) -> GraphModule:
-    """What the step does with a batch and a state without data."""
-    mode = FakeTensorMode(
-        allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True
-    )
+class _Fake:
+    """A batch and the state of a model without data; two steps may start from the same."""
 
-    def fake(tensor: Tensor) -> Tensor:
+    def __init__(self, flat: Sequence[Tensor]) -> None:
+        self.mode = FakeTensorMode(
+            allow_fallback_kernels=True, allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True
+        )
+        self.flat = [self._fake(tensor) for tensor in flat]
+
+    def _fake(self, tensor: Tensor) -> Tensor:
         # A Parameter, unlike a plain tensor, would leave its data behind.
-        made = mode.from_tensor(tensor.detach().requires_grad_(tensor.requires_grad))
+        fake = self.mode.from_tensor(tensor.detach().requires_grad_(tensor.requires_grad))
         if isinstance(tensor, nn.Parameter):
-            made._is_param = True
-        return made
+            fake._is_param = True
+        return fake
 
-    fakes = [*map(fake, flat)]
-    with mode:
-        return _traced(step, fakes, refusals.Asked())
+    def graph(self, step: Step) -> GraphModule:
+        """What one step does."""
+        with self.mode:
+            return _traced(step, self.flat, refusals.Asked())
 
 
 def _over_data(

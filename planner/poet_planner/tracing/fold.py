@@ -117,7 +117,9 @@ class _Folder:
                 "parameter of the model; register it (nn.Parameter, nn.ParameterList)"
             )
         name = poets_own(f"constant{len(self._constants)}")
-        self._constants[name] = data.detach().clone()
+        # The very tensor, so that who holds the step can read it anew; of a part of one the part alone.
+        whole = data.untyped_storage().nbytes() == data.nbytes
+        self._constants[name] = data if whole else data.detach().clone()
         return self._resident(name, Kind.CONSTANT, self._constants[name])
 
     def _call(self, node: fx.Node) -> None:

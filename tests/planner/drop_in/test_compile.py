@@ -183,8 +183,12 @@ def test_autocast_is_traced_and_held_to() -> None:
         found = step(*batch)
     loss.backward()
     assert differing(state_of(other, loss), state_of(module, found)) == []
-    with pytest.raises(UserError, match=r"autocast is off, compiled it was torch.bfloat16.*compile again"):
-        step(*batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        step, refusing = compiled(module, batch), compiled(module, batch, on_change="refuse")
+    assert differing(state_of(other, eager(other, *batch)), state_of(module, step(*batch))) == []
+    assert step.report.retraced == 1
+    with pytest.raises(UserError, match=r"autocast is off, and was torch.bfloat16 when compiled; .*compile again"):
+        refusing(*batch)
 
 
 def test_times_in_place_add_up_to_the_median_step() -> None:
@@ -259,21 +263,21 @@ def last_mode(module: nn.Module) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (nn.Module.eval, "is in evaluation mode now"),
-        (last_mode, "a BatchNorm2d is in evaluation mode now"),
+        (nn.Module.eval, "bn1.training is False, and was True when compiled"),
+        (last_mode, "bn1.training is False, and was True"),
         (frozen, "requires_grad of fc.weight is False, and was True"),
         (nn.Module.double, "the type of conv1.weight is torch.float64, and was torch.float32"),
-        (widened, "module fc is another one now"),
+        (widened, "fc is another Linear now"),
         (narrowed, r"the shape of fc.weight is torch.Size\(\[10, 3\]\)"),
         (lambda module: module.to(memory_format=torch.channels_last), "the stride of conv1.weight"),
     ],
 )
 def test_another_module_is_refused_in_one_line(change: Callable[[nn.Module], object], words: str) -> None:
     module, batch = tiny()
-    with compiled(module, batch) as step:
+    with compiled(module, batch, on_change="refuse") as step:
         change(module)
         before = state_of(module, torch.zeros(()))
-        with pytest.raises(UserError, match=f"{words}.*compile again") as caught:
+        with pytest.raises(UserError, match=f"^Tiny: {words}.*; call poet_planner.compile again$") as caught:
             step(*batch)
     assert "\n" not in str(caught.value)
     assert differing(before, state_of(module, torch.zeros(()))) == []
@@ -392,6 +396,7 @@ def test_a_step_is_neither_copied_nor_pickled(copied: Callable[[Step], object]) 
     ("asked", "words"),
     [
         ({"objective": "joy"}, "objective 'joy': there are energy, time"),
+        ({"on_change": "cry"}, "on_change 'cry': there are retrace, refuse"),
         ({"pages": "nowhere"}, "pages nowhere: is no folder"),
         ({"ram": "much"}, "much: not an amount"),
         ({"profile": "nothing.csv"}, "no profile nothing.csv"),
@@ -506,7 +511,9 @@ def test_it_says_in_one_line_what_came_out(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    plain, with_optimizer = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
+    plain, with_optimizer, accumulated = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL
+    )
     names: dict[str, Any] = {}
     exec(plain, names)
     printed = capsys.readouterr()
@@ -516,3 +523,13 @@ def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture
     exec(with_optimizer, names)
     assert names["optimizer"].param_groups[0]["lr"] == 0.01 * 0.5**4
     assert all(not torch.equal(tensor, before[id]) for id, tensor in names["model"].state_dict().items())
+    model, other = names["model"], copy.deepcopy(names["model"])
+    names["optimizer"] = torch.optim.SGD(model.parameters(), lr=0.01)
+    exec(accumulated, names)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.01)
+    for first in (0, 2):
+        optimizer.zero_grad()
+        for x, y in names["loader"][first : first + 2]:
+            (cross_entropy(other(x), y) / 2).backward()
+        optimizer.step()
+    assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))
