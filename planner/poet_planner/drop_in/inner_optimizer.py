@@ -19,6 +19,7 @@ from poet_profiles.errors import UserError
 from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
 from torch import Tensor, nn, optim
+from torch.optim import lr_scheduler
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 # Each takes a parameter's update from its gradient, its state and its group alone.
@@ -38,6 +39,7 @@ KNOWN = (
 # What makes other kernels of an update, whose bits may differ, or wants autograd.
 OTHER_KERNELS = ("foreach", "fused", "capturable", "differentiable")
 _BEHIND = "leave optimizer= out, and call its step() behind poet's"
+_AGAIN = "call poet_planner.compile again"
 _ROUNDS = 3
 
 
@@ -68,6 +70,7 @@ class InnerOptimizer:
             )
         self.name = kind.__name__
         self._optimizer = optimizer
+        self._step = kind.step
         self._parameters: Mapping[str, Tensor] = {}
         self._groups: dict[int, dict[str, Any]] = {}
         self._updated = 0
@@ -120,25 +123,30 @@ class InnerOptimizer:
         return UpdateCost(median(times_ns) * 1e-9, peak.bytes)
 
     @contextmanager
-    def step(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
+    def step(self, parameters: Mapping[str, Tensor], left: Mapping[str, Tensor]) -> Iterator[None]:
         """Within, `update` may be called for each of these parameters, by id.
+
+        Parameters
+        ----------
+        left : mapping of str to Tensor
+            The parameters whose gradients are left behind.
 
         Raises
         ------
         UserError
-            If the optimiser does not hold one, or one has a gradient already: nothing has been changed then. If
-            something goes wrong within; the line says whether parameters have been updated before it.
+            If the optimiser does not hold one, holds one of those left, or anything that it holds has a gradient
+            already: nothing has been changed then. If something goes wrong within; the line says whether parameters
+            have been updated before it.
         """
         self._refuse()
         self._groups = self._grouped()
         for name, parameter in parameters.items():
             if id(parameter) not in self._groups:
-                raise UserError(f"optimizer: it does not hold {name} any more; call poet_planner.compile again")
-            if parameter.grad is not None:
-                raise UserError(
-                    f"optimizer: {name} has a gradient already, and a step with the optimizer inside adds to none; "
-                    "call optimizer.zero_grad() before"
-                )
+                raise UserError(f"optimizer: it does not hold {name} any more; {_AGAIN}")
+        for name, parameter in left.items():
+            if id(parameter) in self._groups:
+                raise UserError(f"optimizer: it holds {name} now, and did not when compiled; {_AGAIN}")
+        self._refuse_gradients({id(parameter): name for name, parameter in parameters.items()})
         self._parameters = parameters
         self._updated = 0
         groups = self._optimizer.param_groups
@@ -167,8 +175,23 @@ class InnerOptimizer:
     def _grouped(self) -> dict[int, dict[str, Any]]:
         return {id(parameter): group for group in self._optimizer.param_groups for parameter in group["params"]}
 
+    def _refuse_gradients(self, names: Mapping[int, str]) -> None:
+        """Refuse gradients that are there: the optimiser's own step would use them, on whichever parameter."""
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    name = names.get(id(parameter), f"a parameter of shape {tuple(parameter.shape)} that it holds")
+                    raise UserError(
+                        f"optimizer: {name} has a gradient already, and a step with the optimizer inside adds to none; "
+                        "call optimizer.zero_grad(set_to_none=True) before"
+                    )
+
     def _refuse(self) -> None:
-        """Refuse settings that make the updates other than those of the optimiser's step over all parameters."""
+        """Refuse what makes the updates other than those of the optimiser's own step over all parameters."""
+        if type(self._optimizer).step is not self._step or not self._has_own_step():
+            raise UserError(
+                f"optimizer: its step() has been replaced, and poet would call it for each parameter; {_BEHIND}"
+            )
         for group in self._optimizer.param_groups:
             for setting in OTHER_KERNELS:
                 if group.get(setting):
@@ -184,3 +207,12 @@ class InnerOptimizer:
         )
         if any(own):
             raise UserError(f"optimizer: hooks around its step() would run for each parameter; {_BEHIND}")
+
+    def _has_own_step(self) -> bool:
+        """Whether its step is its class's, which a learning-rate scheduler wraps only to see whether it is called."""
+        step = vars(self._optimizer).get("step")
+        if step is None:
+            return True
+        code = getattr(step, "__code__", None)
+        wrapped = getattr(step, "__wrapped__", None)
+        return code is not None and code.co_filename == lr_scheduler.__file__ and wrapped is self._step

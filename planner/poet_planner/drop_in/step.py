@@ -86,7 +86,8 @@ class Planned:
                 within.enter_context(torch.autocast(self._device.kind, enabled=False))
             if self.optimizer is not None:
                 optimised = {id: tensors[place] for id, place in self._optimised.items()}
-                within.enter_context(self.optimizer.step(optimised))
+                left = {id: tensors[place] for id, place in zip(self.compiled.gradients, self._trained, strict=True)}
+                within.enter_context(self.optimizer.step(optimised, left))
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
             peak = within.enter_context(self._device.allocations()) if observing else None
             started = time.perf_counter()

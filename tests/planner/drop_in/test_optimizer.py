@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import os
 import re
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,97 @@ def test_state_can_be_saved_and_loaded_between_steps() -> None:
         module.load_state_dict(saved[0])
         optimizer.load_state_dict(saved[1])
         assert differing(first, left(module, optimizer, step(*batch))) == []
+
+
+def stepped(optimizer: Optimizer) -> None:
+    optimizer.step = types.MethodType(lambda self, closure=None: None, optimizer)
+
+
+def stepped_under_a_scheduler(optimizer: Optimizer) -> None:
+    stepped(optimizer)
+    StepLR(optimizer, 1)
+
+
+def wrapped_as_a_scheduler_does(optimizer: Optimizer) -> None:
+    StepLR(optimizer, 1)
+    before = optimizer.step
+    optimizer.step = functools.wraps(before)(lambda *_: before())
+
+
+def of_the_class(optimizer: Optimizer) -> None:
+    type(optimizer).step = lambda self, closure=None: None
+
+
+@pytest.mark.parametrize("replace", [stepped, stepped_under_a_scheduler, wrapped_as_a_scheduler_does, of_the_class])
+def test_a_replaced_step_is_refused_and_changes_nothing(
+    replace: Callable[[Optimizer], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SGD, "step", SGD.step)
+    module, batch = tiny()
+    optimizer = momentum(module.parameters())
+    with compiled(module, batch, optimizer) as step:
+        step(*batch)
+        before = left(module, optimizer, torch.zeros(()))
+        replace(optimizer)
+        with pytest.raises(
+            UserError, match=r"^optimizer: its step\(\) has been replaced.*leave optimizer= out"
+        ) as refused:
+            step(*batch)
+        assert "\n" not in str(refused.value)
+        assert differing(before, left(module, optimizer, torch.zeros(()))) == []
+    if replace is not of_the_class:
+        with pytest.raises(UserError, match=r"its step\(\) has been replaced"):
+            compiled(module, batch, optimizer)
+
+
+def test_gradients_of_parameters_that_the_step_does_not_train_are_refused() -> None:
+    """The optimiser's own step would have used them."""
+    module, batch = tiny()
+    module.unused = nn.Linear(3, 2)
+    optimizer = momentum(module.parameters())
+    with compiled(module, batch, optimizer) as step:
+        step(*batch)
+        before = left(module, optimizer, torch.zeros(()))
+        module.unused.weight.grad = torch.ones(2, 3)
+        with pytest.raises(UserError, match=r"shape \(2, 3\) that it holds has a gradient already.*set_to_none=True"):
+            step(*batch)
+        assert differing(before, left(module, optimizer, torch.zeros(()))) == []
+        optimizer.zero_grad()
+        step(*batch)
+
+
+def test_a_parameter_that_joins_the_optimiser_is_refused() -> None:
+    module, batch = tiny()
+    optimizer = momentum([parameter for name, parameter in module.named_parameters() if name != "fc.bias"])
+    with compiled(module, batch, optimizer) as step:
+        optimizer.add_param_group({"params": [module.fc.bias]})
+        with pytest.raises(UserError, match=r"it holds fc.bias now, and did not when compiled; .*compile again"):
+            step(*batch)
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_tying_with_the_optimizer_inside_is_eagers(tie: bool) -> None:
+    module, (x, y) = tiny()
+    if not tie:
+        module.bn2.bias = module.bn1.bias
+    other = copy.deepcopy(module)
+    seen = []
+    for part in (other, module):
+        optimizer = momentum(part.parameters())
+        step = compiled(part, (x, y), optimizer) if part is module else None
+        for number in range(4):
+            if number == 2:
+                part.bn2.bias = part.bn1.bias if tie else nn.Parameter(part.bn1.bias.detach().clone())
+                if not tie:
+                    optimizer.add_param_group({"params": [part.bn2.bias]})
+            if step is not None:
+                step(x, y)
+            else:
+                optimizer.zero_grad()
+                cross_entropy(part(x), y).backward()
+                optimizer.step()
+        seen.append(part.state_dict())
+    assert all(map(torch.equal, seen[0].values(), seen[1].values()))
 
 
 class Own(SGD):
