@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from poet_harness.meters.lpm01a import Lpm01aMeter, Transcript
 from poet_harness.meters.meter import Activity, Mark, MeterError
@@ -19,6 +21,11 @@ FALL_S, LENGTH_S = 0.30, 0.15
 def ramp(time_s: float) -> float:
     """1 mA, rising by 10 mA a second."""
     return 1e-3 + 10e-3 * time_s
+
+
+def high_from(late_s: float) -> Callable[[float], float]:
+    """10 mA, and more than it takes after a while."""
+    return lambda time_s: 0.07 if time_s > late_s else 0.01
 
 
 def mark() -> Mark:
@@ -77,6 +84,16 @@ def test_a_window_that_nobody_marked_is_told() -> None:
         meter.close()
 
 
+def test_what_the_instrument_said_is_told_where_a_window_is_missing() -> None:
+    """Its words for what ends an acquisition are not known; those of this test are made up."""
+    with plugged_in(SimulatedLpm01a(high_from(0.2), [FALL_S], stops_with="Protection: load off")) as port:
+        meter = Lpm01aMeter(port, BOARD)
+        meter.begin()
+        with pytest.raises(MeterError, match="0 windows seen, 1 expected; it said 'Protection: load off'; is"):
+            meter.end([mark()])
+        meter.close()
+
+
 def test_a_refused_setting_is_told() -> None:
     with (
         plugged_in(SimulatedLpm01a(ramp, [], refuses="volt")) as port,
@@ -89,7 +106,7 @@ def test_a_refused_setting_is_told() -> None:
 @pytest.mark.parametrize("late_s", [0.02, 0.25])
 def test_an_overcurrent_is_called_one(late_s: float) -> None:
     """In the instrument's own words, which others have seen; before its first time stamp and after."""
-    with plugged_in(SimulatedLpm01a(lambda time_s: 0.07 if time_s > late_s else 0.01, [FALL_S])) as port:
+    with plugged_in(SimulatedLpm01a(high_from(late_s), [FALL_S])) as port:
         meter = Lpm01aMeter(port, BOARD)
         meter.begin()
         with pytest.raises(MeterError, match="the instrument says: error: Overcurrent >59mA, dynamic acquisition stop"):
@@ -105,6 +122,7 @@ def test_an_overcurrent_is_called_one(late_s: float) -> None:
         (b"Error: board temperature", "Error: board temperature"),
         (b"PowerShield > error stop", "error stop"),
         (b"summary: overcurrent at 70 ms", "summary: overcurrent at 70 ms"),
+        (b"Over current", "Over current"),
         (b"event 01 ris", ""),
         (b"TimeStamp: 001s 000ms, buff 05%", ""),
         (b"PowerShield > ack start", ""),

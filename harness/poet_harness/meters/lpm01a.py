@@ -54,7 +54,8 @@ SAMPLE = re.compile(rb"(\d{4})([+-]\d\d)")
 STAMP = re.compile(rb"TimeStamp: *(\d+)s (\d+)ms, buff (\d+)%")
 EVENT = re.compile(rb"event +\d+ +(ris|fal)")
 # "error: Overcurrent >59mA, dynamic acquisition stopped" has been seen; answers to commands stand behind a prompt.
-TROUBLE = re.compile(rb"(?:PowerShield *> *)?(err\w*\b.*|.*over-?current.*)", re.IGNORECASE)
+TROUBLE = re.compile(rb"(?:PowerShield *> *)?(err\w*\b.*|.*over[- ]?current.*)", re.IGNORECASE)
+WORD = re.compile(rb"[A-Za-z]{3}")  # no piece of a sample
 
 
 class Transcript:
@@ -73,6 +74,8 @@ class Transcript:
         Up to here it is known what was lost.
     trouble : str
         What the instrument said was wrong; empty if nothing.
+    said : str
+        The last of its words that are none of these.
     went_back : bool
         A stamp was before an earlier one: the instrument's counter has wrapped, or begun anew.
     """
@@ -84,7 +87,7 @@ class Transcript:
         self.losses: list[tuple[float, float, int]] = []
         self.stamped_s = 0.0
         self.went_back = False
-        self.trouble = ""
+        self.trouble = self.said = ""
         self._period_s = 1 / sample_hz
         self._next_s = 0.0
         self._first_stamp: tuple[float, float] | None = None
@@ -101,6 +104,8 @@ class Transcript:
             self._stamp(int(found[1]) + int(found[2]) / 1000)
         elif found := TROUBLE.fullmatch(line):
             self.trouble = self.trouble or found[1].decode(errors="replace")
+        elif WORD.search(line) and b" ack " not in line:
+            self.said = line.decode(errors="replace")
 
     def lost(self, start_s: float, end_s: float) -> int:
         """How many samples may be missing between two instants."""
@@ -167,8 +172,9 @@ class Lpm01aMeter(StreamingMeter):
             raise MeterError(f"the instrument says: {transcript.trouble}")
         events_s = transcript.events_s
         if len(events_s) != len(marks):
+            said = f"; it said {transcript.said!r}" if transcript.said else ""
             raise MeterError(
-                f"{len(events_s)} windows seen, {len(marks)} expected; is the window line on D7, and 3.3 V high?"
+                f"{len(events_s)} windows seen, {len(marks)} expected{said}; is the window line on D7, and 3.3 V high?"
             )
         if transcript.went_back:
             raise MeterError("its time stamps went back: it is not known what was lost")

@@ -30,7 +30,8 @@ def sample(current_a: float) -> str:
 class SimulatedLpm01a:
     """The current over the time since ``start``, the falling edges of D7, and a range of samples that is never sent.
 
-    Above 59 mA it stops, as the real one does, with its words. ``acquiring`` is what another program left running.
+    Above 59 mA it stops, as the real one does, with its words or
+    others. ``acquiring`` is what another program left running.
     """
 
     current_a: Callable[[float], float]
@@ -39,6 +40,7 @@ class SimulatedLpm01a:
     commands: list[str] = field(default_factory=list)
     refuses: str = "-"
     acquiring: bool = False
+    stops_with: str = "error: Overcurrent >59mA, dynamic acquisition stopped"
 
     def line(self, number: int) -> str:
         """What sample ``number`` brings on the wire."""
@@ -91,7 +93,7 @@ def _serve(instrument: SimulatedLpm01a, port: int, stop: threading.Event) -> Non
             above = next((n for n in range(sent, due) if instrument.current_a(n / SAMPLE_HZ) > MOST_A), None)
             text = "".join(instrument.line(number) for number in range(sent, due if above is None else above))
             if above is not None:
-                since, text = None, f"{text}error: Overcurrent >59mA, dynamic acquisition stopped\r\n"
+                since, text = None, f"{text}{instrument.stops_with}\r\n"
             _write(port, text.encode(), stop)
             sent = due
 
