@@ -86,6 +86,22 @@ def test_alike_boards_are_listed_with_their_serial_numbers(plugged) -> None:
     assert "ttyACM3" not in str(caught.value)
 
 
+def test_ports_of_one_adapter_are_counted_as_ports(plugged) -> None:
+    """Any of an adapter's four may have the board's wires."""
+    plugged(*(port(f"/dev/ttyUSB{number}", (0x0403, 0x6011), "F1", f"1-4:1.{number}") for number in range(4)))
+    with pytest.raises(UserError, match="4 ports fit mkr1000, whose console is"):
+        find_port(load_board("mkr1000"))
+
+
+def test_a_linux_board_is_where_its_agent_is(plugged) -> None:
+    plugged()
+    with pytest.raises(
+        UserError, match=r"no port found for rpi5; .*say where its poet-agent is, as in --port ssh:"
+    ) as said:
+        find_port(load_board("rpi5"))
+    assert "--emulate" not in str(said.value)
+
+
 @pytest.mark.parametrize("serial_number", [None, "", "same"])
 def test_devices_that_cannot_be_told_apart_are_not_taken_by_luck(plugged, serial_number: str | None) -> None:
     plugged(
@@ -184,6 +200,7 @@ def test_a_bootloaders_port_is_not_taken_for_the_firmwares(plugged) -> None:
         ("/dev/ttyNONE7", "there is no such port; ports seen", NO_DEVICE),
         ("spy:///dev/ttyNONE7", "there is no such port", NO_DEVICE),
         ("/", "it is no serial port; ports seen", NO_DEVICE),
+        ("hwgrep://[", "unterminated character set", NO_DEVICE),
     ],
 )
 def test_what_names_no_port_is_refused_as_what_it_is(url: str, words: str, code: int) -> None:

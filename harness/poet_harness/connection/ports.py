@@ -102,12 +102,16 @@ def find_port(board: Board) -> str:
     if len(consoles) == 1 and (board.usb_ids or len(fitting) == 1):
         return str(consoles[0].device)
     listed = ", ".join(described(port) for port in (consoles if board.usb_ids and consoles else seen)) or "none"
-    problem = f"{len(consoles)} ports fit {board.name}" if consoles else f"no port found for {board.name}"
+    count = len(consoles) if board.usb_ids else len(fitting)
+    problem = f"{count} ports fit {board.name}" if count else f"no port found for {board.name}"
     problem += f", whose console is {board.console}" if board.console else ""
     unknown = [] if consoles else [described(port) for port in seen if _is_of_its_maker(port, board)]
     if unknown:
         problem += f"; of its probe's maker, but with an id that poet does not know: {', '.join(unknown)}"
-    raise UserError(f"{problem}; ports seen: {listed}; name one with --port, or use --emulate", NO_DEVICE)
+    cure = "name one with --port, or use --emulate"
+    if board.kind == "linux":
+        cure = "say where its poet-agent is, as in --port ssh://user@board"
+    raise UserError(f"{problem}; ports seen: {listed}; {cure}", NO_DEVICE)
 
 
 def may_be_console(port: ListPortInfo, board: Board) -> bool:
@@ -144,7 +148,7 @@ def open_port(url: str, baud: int) -> Stream:
     check_port(url)
     try:
         stream: Stream = open_serial(url, baud, timeout_s=1.0)
-    except (serial.SerialException, OSError, ValueError, KeyError) as error:
+    except (serial.SerialException, OSError, ValueError, KeyError, re.error) as error:
         problem = f"{url}: cannot be opened: {_reason(url, error)}"
         if "://" in url:
             raise UserError(problem, NO_DEVICE) from None
