@@ -187,7 +187,14 @@ def test_channels_of_iio_are_powers_or_volts_and_amperes_of_one_number(tmp_path:
 
 @pytest.mark.parametrize(
     ("chip", "below_mv", "full_mv"),
-    [("ina219", 319, 320), ("ina226", 80, 82), ("ina231", -80, -82), ("ina238", 162, 163)],
+    [
+        ("ina219", 319, 320),
+        ("ina226", 80, 82),
+        ("ina231", -80, -82),
+        ("ina234", 80, 81),
+        ("ina228", 162, 163),
+        ("ina238", 162, 163),
+    ],
 )
 def test_a_reading_at_full_scale_is_none(tmp_path: Path, chip: str, below_mv: int, full_mv: int) -> None:
     folder = tmp_path / "sys/class/hwmon/hwmon0"

@@ -33,7 +33,11 @@ CHIPS = re.compile(r"(ina|sy|sq|isl|ltc|pac|adm1|max34|lm25|mcp39|tps25)\d+\w*")
 # What the kernel's drivers take where nobody says otherwise; breakouts have ten times as much.
 DEFAULT_SHUNT_OHM = 0.01
 # The shunt's voltage at full scale, and one step of power times the shunt's resistance, as the drivers set the chips.
-FULL_SCALE_V = {"ina209 ina219 ina220": 0.32, "ina226 ina230 ina231 sy24655": 0.08192, "ina237 ina238 ina3221": 0.16384}
+FULL_SCALE_V = {
+    "ina209 ina219 ina220": 0.32,
+    "ina226 ina230 ina231 ina234 sy24655": 0.08192,
+    "ina228 ina237 ina238 ina3221": 0.16384,
+}
 POWER_STEP_W_OHM = {
     "ina219 ina220": 2e-4,
     "ina226 ina230 ina231 sy24655": 6.25e-5,
