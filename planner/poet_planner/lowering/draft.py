@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from numpy.typing import NDArray
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
 from poet_profiles.graph.sizes import aligned
+from poet_profiles.operators import INFER
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
 Placed = TypeVar("Placed", Resident, Constant)
@@ -34,6 +35,17 @@ class Draft:
     workspace_bytes: int
     recomputable: bool
     refused: Refusal | None = None
+
+
+def without_unread_indices(drafts: list[Draft]) -> list[Draft]:
+    """Poolings without the places of their maxima where nothing reads them: in inference, and in a frozen part."""
+    read = {operand for draft in drafts for operand in draft.operands}
+    return [
+        replace(draft, op=f"max_pool2d{INFER}", results=draft.results[:1], values=draft.values[:1])
+        if draft.op == "max_pool2d" and draft.results[1] not in read
+        else draft
+        for draft in drafts
+    ]
 
 
 def nodes_of(traced: TracedGraph, drafts: list[Draft], unread: Iterable[str] = ()) -> list[Node]:

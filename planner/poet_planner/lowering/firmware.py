@@ -22,7 +22,17 @@ from poet_planner.lowering.clipped import with_clipped_convolutions
 from poet_planner.lowering.clones import with_copies_in_two
 from poet_planner.lowering.copies import copied, spread, strided_operator
 from poet_planner.lowering.descent import changes, ends, optimizer_states
-from poet_planner.lowering.draft import Draft, added, arena_value, done, in_flash, nodes_of, placed, region_bytes
+from poet_planner.lowering.draft import (
+    Draft,
+    added,
+    arena_value,
+    done,
+    in_flash,
+    nodes_of,
+    placed,
+    region_bytes,
+    without_unread_indices,
+)
 from poet_planner.lowering.draws import drawn, with_own_generator
 from poet_planner.lowering.folded_norms import with_folded_norms
 from poet_planner.lowering.frozen import with_frozen
@@ -78,7 +88,7 @@ def lower_for_firmware(
     lowering = Lowering(traced)
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
-    drafts = with_clipped_convolutions(drafts, fixed)
+    drafts = without_unread_indices(with_clipped_convolutions(drafts, fixed))
     states = optimizer_states(traced, optimizer)
     used = {operand for draft in drafts for operand in draft.operands}
     used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,15 @@ from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.lowering import constants
 from poet_planner.lowering.clipped import with_clipped_convolutions
-from poet_planner.lowering.draft import Draft, Placed, added, in_flash, nodes_of, placed, region_bytes
+from poet_planner.lowering.draft import (
+    Placed,
+    added,
+    in_flash,
+    nodes_of,
+    placed,
+    region_bytes,
+    without_unread_indices,
+)
 from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
 from poet_planner.lowering.taking_over import with_taking_over
 
@@ -58,9 +66,8 @@ def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -
     lowering = Lowering(traced)
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
-    drafts = with_clipped_convolutions(drafts, fixed)
+    drafts = without_unread_indices(with_clipped_convolutions(drafts, fixed))
     read = {operand for draft in drafts for operand in draft.operands}
-    drafts = [_without_indices(draft, read) for draft in drafts]
     data = {id: constants.stored(one) for id, one in constants.constant_data(traced).items() if id in read & fixed}
     refuse_no_numbers(traced.name, data)
     names, more = _beside(data, training_data)
@@ -76,13 +83,6 @@ def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -
         constants=(*training.constants, *(_moved(one, constant_bytes(training)) for one in in_flash(more))),
     )
     return LoweredInference(with_taking_over(graph), more)
-
-
-def _without_indices(draft: Draft, read: Container[str]) -> Draft:
-    """A pooling without the places of its maxima, if nothing reads them."""
-    if draft.op != "max_pool2d" or draft.results[1] in read:
-        return draft
-    return replace(draft, op="max_pool2d_infer", results=draft.results[:1], values=draft.values[:1])
 
 
 def _refuse_changes(traced: TracedGraph) -> None:

@@ -24,6 +24,7 @@ from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import constant_bytes
 from poet_runtime.traced_graph import TracedGraph
 from torch import nn
+from torch.nn import functional
 
 from tests.support.networks.own import (
     backbone_without_gradients,
@@ -55,7 +56,7 @@ def operators(graph: Graph, prefix: str = "") -> list[str]:
 @pytest.mark.parametrize("make", [frozen_backbone, backbone_without_gradients])
 def test_a_backbone_that_is_cut_off_runs_forward_alone(make: Callable[[], Model]) -> None:
     graph = lowered(make())
-    assert operators(graph, "backbone") == ["conv2d_relu", "max_pool2d", "conv2d_relu", "avg_pool2d"]
+    assert operators(graph, "backbone") == ["conv2d_relu", "max_pool2d_infer", "conv2d_relu", "avg_pool2d"]
     assert not [node.id for node in graph.nodes if node.backward and node.id.startswith("backbone")]
     trained = {"head.weight", "head.bias"}
     assert ids(graph, "parameter", "state", "constant") == trained
@@ -63,6 +64,14 @@ def test_a_backbone_that_is_cut_off_runs_forward_alone(make: Callable[[], Model]
     # The second norm's eps differs: both are folded all the same.
     folded = {f"backbone.{index}..{name}" for index in (1, 5) for name in ("weight", "bias")}
     assert {constant.id for constant in graph.constants} == folded
+
+
+def test_a_pooling_has_indices_where_a_backward_pass_reads_them() -> None:
+    """The gradient ends before the first pooling, whose input has none."""
+    layers = (nn.MaxPool2d(2), nn.Conv2d(2, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2, 3))
+    image, target = (torch.zeros(1, 2, 8, 8),), (torch.zeros(1, dtype=torch.int64),)
+    graph = lowered(Model("poolings", nn.Sequential(*layers), image, target, functional.cross_entropy))
+    assert operators(graph)[:3] == ["max_pool2d_infer", "conv2d", "max_pool2d"]
 
 
 def test_values_of_a_frozen_part_live_until_the_next_operator() -> None:
