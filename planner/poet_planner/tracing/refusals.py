@@ -373,7 +373,7 @@ def _constant(graph: GraphModule, node: fx.Node) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor):
+    if one is other or isinstance(one, FakeTensor) or isinstance(other, FakeTensor):
         return one is other
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return (
