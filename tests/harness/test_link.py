@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -323,6 +324,42 @@ def test_what_is_no_device_is_shown(reply: bytes, words: str, monkeypatch: pytes
     assert "powered" not in str(caught.value)
 
 
+class OtherFirmware(SimulatedDevice):
+    """Speaks the protocol, and says something else in an answer."""
+
+    def __init__(self, said: str, instead: str) -> None:
+        super().__init__(resident_bytes=(4, 4))
+        self._said, self._instead = said, instead
+
+    def _answer(self, words: list[str]) -> str:
+        return re.sub(self._said, self._instead, super()._answer(words))
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "words"),
+    [
+        ("^ok protocol.*", "err", "unknown answer 'err'"),
+        ("^ok protocol.*", "err x y", "unknown answer 'err x y'"),
+        (r" board=\S+", "", "has no board=; "),
+        (r" model=\S+", "", "has no model=; "),
+        (r"ticks_hz=\S+", "ticks_hz=0", "has ticks_hz=0; "),
+        (r"ram_bytes=\S+", "ram_bytes=64K", "has ram_bytes=64K; "),
+        (r"ram_bytes=\S+", "ram_bytes=1 line=70", "has line=70; "),
+        (r"ram_bytes=\S+", "ram_bytes=1 pc=zz", "has pc=zz; "),
+        (r"ticks=\S+", "", "has no ticks=; "),
+        (r"ticks=\S+", "ticks=-5", "has ticks=-5; "),
+        (r"ticks=\S+", "ticks=1 cpu_khz=fast", "has cpu_khz=fast; "),
+        (r"data=\S+", "data=0g", "has data=0g; "),
+    ],
+)
+def test_an_answer_that_is_none_is_one_line(said: str, instead: str, words: str) -> None:
+    with serve(OtherFirmware(said, instead)) as url, pytest.raises(UserError, match=words) as caught:
+        device = Device(Link(open_port(url, 115_200), url))
+        device.bench(7, 3, [1])
+        device.get(1, 4)
+    assert caught.value.exit_code == NO_DEVICE
+
+
 def test_a_serial_server_without_modem_signals_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     """ser2net before a pseudo-terminal: it never answers SET-CONTROL."""
     write, answered = SerialServer.write, b"\xff\xfa\x2c\x69"
@@ -334,6 +371,11 @@ def test_a_serial_server_without_modem_signals_is_told_with_the_cure(monkeypatch
         device = connect(f"{url}?ign_set_control")
         assert device.stack() == 512
         device.link.close()
+
+
+def test_an_expression_for_ports_that_is_none_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"hwgrep://\[: cannot be opened: unterminated character set"):
+        open_port("hwgrep://[", 115_200)
 
 
 def test_a_port_that_is_not_there_is_one_line() -> None:

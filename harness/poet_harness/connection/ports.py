@@ -148,7 +148,7 @@ def open_port(url: str, baud: int) -> Stream:
     check_port(url)
     try:
         stream: Stream = open_serial(url, baud, timeout_s=1.0)
-    except (serial.SerialException, OSError, ValueError, KeyError, re.error) as error:
+    except (serial.SerialException, OSError, ValueError, KeyError, re.error) as error:  # hwgrep:// takes expressions
         problem = f"{url}: cannot be opened: {_reason(url, error)}"
         if "://" in url:
             raise UserError(problem, NO_DEVICE) from None

@@ -15,7 +15,7 @@ from poet_profiles.protocol.f32 import f32_bits, f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status
 
-from .link import LONG_LINES, Answer, DeviceError, DeviceResetError, Link, SilentDeviceError
+from .link import LONG_LINES, Answer, DeviceError, DeviceResetError, Link, SilentDeviceError, Values
 from .start import Start, read_start
 
 PROTOCOL = "2"
@@ -33,6 +33,7 @@ CARD_BYTES_A_SECOND = 500_000
 # Of a program or a schedule in one line of `load`.
 LOAD_BYTES = 336
 TEXT_PER_LINE = 400
+COLDEST_MC = -273_150
 SMALLEST_NORMAL = 2.0**-126  # of a f32; below it bits are lost
 
 
@@ -186,14 +187,14 @@ class Device:
             board=values["board"],
             firmware=values["firmware"],
             boot=values["boot"],
-            ticks_hz=int(values["ticks_hz"]),
-            ram_bytes=int(values["ram_bytes"]),
+            ticks_hz=values.number("ticks_hz", least=1),
+            ram_bytes=values.number("ram_bytes"),
             model=values["model"],
             schedule=values["schedule"],
             regulator=values.get("regulator", ""),
             framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
             machine=values.get("machine", ""),
-            line=min(int(values.get("line", MAX_LINE)), LONG_LINE),
+            line=min(values.number("line", least=MAX_LINE, default=MAX_LINE), LONG_LINE),
             inference=values.get("inference", ""),
             start=read_start(values),
         )
@@ -234,13 +235,13 @@ class Device:
         text, length = "", 1
         while len(text) < length:
             values = self._ask(f"text {index} {len(text)}").values
-            text, length = text + values["text"], int(values["length"])
+            text, length = text + values["text"], values.number("length")
         return text
 
     def place(self, repeats: int, trace: bool, expected_s: float = 0.0) -> Placed:
         """Run the program's plain step; with ``trace`` each operator is timed in its place (:meth:`times`)."""
         answer = self._ask(f"place {repeats} {int(trace)}", expected_s)
-        return Placed(self._timing(answer, repeats), int(answer.values.get("between", 0)) / self.hello.ticks_hz)
+        return Placed(self._timing(answer, repeats), answer.values.number("between", default=0) / self.hello.ticks_hz)
 
     def workspaces(self, operators: int, expected_s: float = 0.0) -> list[int]:
         """Bytes that the kernel of each of a program's operators allocates on the board, beside its results."""
@@ -292,7 +293,7 @@ class Device:
             if error.number != Status.E_ABSENT or NO_SET not in error.text:
                 raise
             return None
-        return HeldSet(int(values["samples"]), values["check"])
+        return HeldSet(values.number("samples"), values["check"])
 
     def samples(self, block: int, numbers: Sequence[int]) -> None:
         """Make a batch of samples of the set that begins at a block."""
@@ -306,7 +307,7 @@ class Device:
         while len(data) < count:
             part = min(self._chunk_bytes, count - len(data))
             if answer := self._transfer(f"get {index} {at + len(data)} {part}", count):
-                data += bytes.fromhex(answer.values["data"])
+                data += answer.values.data("data")
         return bytes(data)
 
     def batches(self, count: int) -> None:
@@ -318,15 +319,15 @@ class Device:
         answer = self._ask(f"step {f32_bits(learning_rate)} {int(trace)}", expected_s)
         values = answer.values
         return StepReport(
-            work_s=int(values["ticks"]) / self.hello.ticks_hz,
-            peak_bytes=int(values["peak"]),
-            arena_bytes=int(values["arena"]),
-            page_ins=int(values["page_ins"]),
-            page_outs=int(values["page_outs"]),
-            loss_bits=int(values["loss"], 16),
+            work_s=values.number("ticks") / self.hello.ticks_hz,
+            peak_bytes=values.number("peak"),
+            arena_bytes=values.number("arena"),
+            page_ins=values.number("page_ins"),
+            page_outs=values.number("page_outs"),
+            loss_bits=values.number("loss", 16),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
-            committed=int(values["committed"]) if "committed" in values else None,
+            committed=values.number("committed") if "committed" in values else None,
         )
 
     def infer(self, expected_s: float = 0.0) -> InferenceReport:
@@ -334,11 +335,11 @@ class Device:
         answer = self._ask("infer", expected_s)
         values = answer.values
         return InferenceReport(
-            work_s=int(values["ticks"]) / self.hello.ticks_hz,
-            peak_bytes=int(values["peak"]),
-            page_ins=int(values["page_ins"]),
-            page_outs=int(values["page_outs"]),
-            scores=bytes.fromhex(values["scores"]),
+            work_s=values.number("ticks") / self.hello.ticks_hz,
+            peak_bytes=values.number("peak"),
+            page_ins=values.number("page_ins"),
+            page_outs=values.number("page_outs"),
+            scores=values.data("scores"),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
         )
@@ -358,24 +359,22 @@ class Device:
     def restore(self, weight_bytes: int = 0) -> Restored:
         """Check the newest committed weights, of so many bytes, and read back those that belong into RAM."""
         values = self._ask("restore", weight_bytes / CARD_BYTES_A_SECOND).values
-        return Restored(int(values["step"]), int(values["batches"]) if "batches" in values else None)
+        return Restored(values.number("step"), values.number("batches") if "batches" in values else None)
 
     def stack(self) -> int:
         """Most stack used since boot, in bytes."""
-        return int(self._ask("stack").values["bytes"])
+        return self._ask("stack").values.number("bytes")
 
     def format(self) -> int:
         """Label the card for paging, and return how many blocks it has."""
-        return int(self._ask("format").values["blocks"])
+        return self._ask("format").values.number("blocks")
 
     def _of_each(self, verb: str, key: str, steps: int, expected_s: float = 0.0) -> list[int]:
         """A number of each schedule step, asked for line by line."""
         numbers: list[int] = []
         while len(numbers) < steps:
             count = min(STEPS_PER_LINE, steps - len(numbers))
-            numbers += [
-                int(word) for word in self._ask(f"{verb} {len(numbers)} {count}", expected_s).values[key].split(",")
-            ]
+            numbers += self._ask(f"{verb} {len(numbers)} {count}", expected_s).values.numbers(key)
         return numbers
 
     def _transfer(self, text: str, tensor_bytes: int) -> Answer | None:
@@ -403,15 +402,15 @@ class Device:
     def _timing(self, answer: Answer, repeats: int) -> Timing:
         values = answer.values
         return Timing(
-            work_s=int(values["ticks"]) / self.hello.ticks_hz,
-            repeats=int(values.get("repeats", repeats)),
-            bytes=int(values.get("bytes", 0)),
-            workspace_bytes=int(values.get("workspace", 0)),
+            work_s=values.number("ticks") / self.hello.ticks_hz,
+            repeats=values.number("repeats", default=repeats),
+            bytes=values.number("bytes", default=0),
+            workspace_bytes=values.number("workspace", default=0),
             checksum=values.get("checksum", ""),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
-            cpu_hz=_scaled(values.get("cpu_khz"), 1e3),
-            temperature_c=_scaled(values.get("temperature_mc"), 1e-3),
+            cpu_hz=_scaled(values, "cpu_khz", 1e3),
+            temperature_c=_scaled(values, "temperature_mc", 1e-3),
             direct=values.get("direct", "1") == "1",
         )
 
@@ -431,5 +430,5 @@ def check_learning_rate(rate: float) -> None:
         raise UserError(f"--lr {rate:g}: the board takes learning rates from {SMALLEST_NORMAL:.2g} to 3.4e38, and 0")
 
 
-def _scaled(text: str | None, unit: float) -> float | None:
-    return None if text is None else int(text) * unit
+def _scaled(values: Values, name: str, unit: float) -> float | None:
+    return values.number(name, least=COLDEST_MC) * unit if name in values else None

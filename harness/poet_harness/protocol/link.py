@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -36,6 +37,7 @@ READ_S = 0.02
 ECHO_S = 1.0  # what repeats a request and is a device has acknowledged it by then
 FOREIGN_S = 8.0  # an open line may bring noise until a board has started, which takes 3 s
 SHOWN_BYTES = 60
+OTHER_FIRMWARE = "another firmware than poet's is there, or a damaged one; flash that of this version"
 
 
 class Stream(Protocol):
@@ -104,6 +106,48 @@ class DeviceResetError(UserError):
         super().__init__(f"the board was reset: {why}", NO_DEVICE)
 
 
+class Values(dict[str, str]):
+    """The pairs of an answer.
+
+    Raises
+    ------
+    UserError
+        With exit code 4, where what is asked for is missing, or is no such number.
+    """
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise UserError(f"the board's answer has no {name}=; {OTHER_FIRMWARE}", NO_DEVICE)
+
+    def number(self, name: str, base: int = 10, *, least: int = 0, default: int | None = None) -> int:
+        """A whole number; `default`, if there is one, where it is missing."""
+        if default is not None and name not in self:
+            return default
+        return self._whole(name, self[name], base, least)
+
+    def numbers(self, name: str) -> list[int]:
+        """Whole numbers, with a comma between two."""
+        return [self._whole(name, word) for word in self[name].split(",")]
+
+    def data(self, name: str) -> bytes:
+        """Bytes in hexadecimal."""
+        try:
+            return bytes.fromhex(self[name])
+        except ValueError:
+            raise self._unfit(name) from None
+
+    def _whole(self, name: str, word: str, base: int = 10, least: int = 0) -> int:
+        try:
+            number = int(word, base)
+        except ValueError:
+            raise self._unfit(name) from None
+        if number < least:
+            raise self._unfit(name)
+        return number
+
+    def _unfit(self, name: str) -> UserError:
+        return UserError(f"the board's answer has {name}={self[name]}; {OTHER_FIRMWARE}", NO_DEVICE)
+
+
 @dataclass(frozen=True)
 class Answer:
     """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered.
@@ -111,7 +155,7 @@ class Answer:
     The former is NaN where the request was repeated before it was acknowledged: it may then have come behind the work.
     """
 
-    values: dict[str, str]
+    values: Values
     acknowledged_s: float
     answered_s: float
 
@@ -285,12 +329,12 @@ def _shown(data: bytes) -> str:
     return repr(" ".join(data.decode("ascii", "replace").split()))
 
 
-def _values(text: str) -> dict[str, str]:
+def _values(text: str) -> Values:
     kind, _, rest = text.partition(" ")
     if kind == "ok":
-        return dict(pair.partition("=")[::2] for pair in rest.split())
-    if kind == "err":
-        number, _, words = rest.partition(" ")
+        return Values(pair.partition("=")[::2] for pair in rest.split())
+    number, _, words = rest.partition(" ")
+    if kind == "err" and re.fullmatch("-?[0-9]{1,9}", number):
         if int(number) == RESET_ERROR and words.startswith(RESET_TEXT):
             raise DeviceResetError
         raise DeviceError(int(number), words)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+
+from .link import Values
 
 WAITED_FOR = {
     1: "the crystal to start",
@@ -66,13 +67,13 @@ class Start:
         return CAUSES.get(self.cause, "it does not tell why (look at its supply)")
 
 
-def read_start(values: Mapping[str, str]) -> Start:
+def read_start(values: Values) -> Start:
     """From the pairs of a ``hello``."""
     return Start(
         cause=values.get("start", ""),
-        failures=int(values.get("failures", "0")),
-        pc=int(values.get("pc", "0"), 16),
-        lr=int(values.get("lr", "0"), 16),
-        status=int(values.get("status", "0"), 16),
-        waited_for=int(values.get("waited_for", "0")),
+        failures=values.number("failures", default=0),
+        pc=values.number("pc", 16, default=0),
+        lr=values.number("lr", 16, default=0),
+        status=values.number("status", 16, default=0),
+        waited_for=values.number("waited_for", default=0),
     )
