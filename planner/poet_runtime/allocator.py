@@ -8,6 +8,7 @@ import ctypes
 from poet_profiles.errors import UserError
 
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of glibc's <malloc.h>
+_MOST_BYTES = 2**31 - 1  # of a C int; more would be cut to its low bits
 
 
 def release_freed(least_bytes: int) -> None:
@@ -22,5 +23,5 @@ def release_freed(least_bytes: int) -> None:
         If the C library is none that has the setting.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None or not mallopt(_MMAP_THRESHOLD, least_bytes):
+    if mallopt is None or not 0 < least_bytes <= _MOST_BYTES or not mallopt(_MMAP_THRESHOLD, least_bytes):
         raise UserError(f"release_freed: this system's C library takes no threshold of {least_bytes} B; leave it out")

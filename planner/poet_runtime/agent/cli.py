@@ -32,8 +32,10 @@ def _parser() -> argparse.ArgumentParser:
         "its standard streams: poet-harness profile --port ssh://user@this-computer/poet-agent",
     )
     line = parser.add_mutually_exclusive_group()
-    line.add_argument("--listen", metavar="HOST:PORT", help="serve at a TCP port (socket://HOST:PORT)")
-    line.add_argument("--serial", metavar="DEVICE", help="serve at a serial line, 1,000,000 baud; needs pyserial")
+    line.add_argument("--listen", metavar="HOST:PORT", type=_given, help="serve at a TCP port (socket://HOST:PORT)")
+    line.add_argument(
+        "--serial", metavar="DEVICE", type=_given, help="serve at a serial line, 1,000,000 baud; needs pyserial"
+    )
     parser.add_argument("--threads", type=int, help="threads, and processors, for PyTorch; its own choice if not given")
     parser.add_argument(
         "--release-freed",
@@ -41,10 +43,21 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help="give blocks of so many bytes back to the system when they are freed, as a board short of RAM wants it",
     )
-    parser.add_argument("--pages", type=Path, default=Path(), help="folder, on the disk that pages are to go to")
-    parser.add_argument("--window", type=Path, help="file that takes 1 and 0: a GPIO at a meter's window input")
+    parser.add_argument("--pages", type=_path, default=Path(), help="folder, on the disk that pages are to go to")
+    parser.add_argument("--window", type=_path, help="file that takes 1 and 0: a GPIO at a meter's window input")
     parser.add_argument("--sysfs", type=Path, default=Path("/sys"), help=argparse.SUPPRESS)
     return parser
+
+
+def _given(text: str) -> str:
+    """The value of an option; an empty one would be none, and the agent would serve elsewhere."""
+    if not text.strip():
+        raise UserError("the value of an option is empty; give it one, or leave the option out", BAD_INPUT)
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_given(text))
 
 
 def _serve(options: argparse.Namespace) -> None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from queue import SimpleQueue
@@ -24,7 +25,7 @@ OPEN = (
     "anyone who reaches port {port} of this computer can run this agent, without a password; --listen 127.0.0.1:{port} "
     "or ssh keeps others out"
 )
-SILENT_S = 10.0  # a connection that brings no whole request for so long is no host's
+SILENT_S = 10.0  # a connection that has brought no whole request by then is no host's, whatever else it brings
 LEAVING_S = 1.0  # in which it is noticed that a host has hung up
 # A host that lost its power or its network is given up after a minute and a half.
 KEEPALIVE = {
@@ -65,7 +66,7 @@ def serve_tcp(server: Server, place: str) -> None:
         raise UserError(f"--listen {place}: write HOST:PORT, for example localhost:7654")
     try:
         listener = _listener(host.strip("[]"), int(port))
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # also of a name that none can be
         raise UserError(f"--listen {place}: {getattr(error, 'strerror', None) or error}") from None
     with listener:
         address = listener.getsockname()
@@ -108,28 +109,36 @@ def _busy(_: Sequence[str]) -> str:
 
 
 def _serve(server: Server, connection: socket.socket, to_the_end: bool = False) -> None:
-    """Answer a host until it hangs up, or is silent: all the time, or ``to_the_end`` before its first whole request."""
+    """Answer a host until it hangs up, but not for long: ``to_the_end`` only if it sends a whole request by then."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
-    connection.settimeout(SILENT_S)
+    end_s = time.monotonic() + SILENT_S
 
     def send(data: bytes) -> None:
+        nonlocal end_s
         if to_the_end:
+            end_s = math.inf
             connection.settimeout(None)
         with suppress(OSError):  # the next read tells
             connection.sendall(data)
 
     with connection:
-        for data in _received(connection):
+        while (left_s := end_s - time.monotonic()) > 0:
+            if left_s < math.inf:
+                connection.settimeout(left_s)
+            data = _received(connection)
+            if not data:
+                break
             server.feed(data, send)
 
 
-def _received(connection: socket.socket) -> Iterator[bytes]:
+def _received(connection: socket.socket) -> bytes:
+    """What has come; nothing if it has hung up, or is silent for too long."""
     with suppress(OSError):
-        while data := connection.recv(READ_BYTES):
-            yield data
+        return connection.recv(READ_BYTES)
+    return b""
 
 
 def serve_serial(server: Server, device: str, baud: int = DEFAULT_BAUD) -> None:

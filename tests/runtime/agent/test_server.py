@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -191,6 +192,10 @@ def test_a_client_that_says_nothing_does_not_hold_the_board(
         with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
             silent.sendall(beginning)
             assert silent.recv(1) == b"", "it is let go"
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as dripping, pytest.raises(ConnectionError):
+        for _ in range(6000):  # for a minute
+            dripping.sendall(b"x")
+            time.sleep(0.01)
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.sendall(request(1, "hello"))
         answer(line, b"protocol=2")
@@ -247,6 +252,13 @@ def test_one_host_after_the_other_is_served_at_a_port_and_what_is_there_stays(
     [
         (["--listen", "here"], "write HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "--listen 127.0.0.1:99999: "),
+        (["--listen", "..:7654"], "--listen ..:7654: "),
+        (["--listen", ""], "the value of an option is empty"),
+        (["--pages", " "], "the value of an option is empty"),
+        (["--release-freed", "0"], "takes no threshold of 0 B"),
+        (["--release-freed", "-5"], "takes no threshold of -5 B"),
+        (["--release-freed", str(2**32 + 65536)], "takes no threshold of 4295032832 B"),
+        (["--release-freed", "9" * 30], "takes no threshold of 999"),
         (["--threads", "0"], "--threads 0: this computer has"),
         (["--serial", "/no/such/line"], "--serial /no/such/line: "),
         (["--window", "/no/such/file"], "--window /no/such/file: No such file"),
