@@ -7,9 +7,11 @@ A file is .safetensors, what ``torch.save`` wrote (.pt, .pth, .ckpt, .pth.tar), 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .arrays import read_arrays
@@ -214,10 +216,14 @@ def _torch_file(path: Path, names: set[str]) -> WeightsFile:
             f"{path}: only PyTorch reads this, and it is not installed; write it as .safetensors where it is"
         ) from None
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other pickles than its own, which it then refuses
+            held = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes zipfile and the unpickler raise
-        code = re.search(r"Unsupported global: GLOBAL (\S+)", str(error))
+        code = re.search(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)", str(error))
         reason = next(iter(str(error).splitlines()), type(error).__name__)
+        if isinstance(error, UnpicklingError):  # its words advise to run whatever code is there
+            reason = "torch.save wrote none of it"
         raise UserError(
             f"{path}: PyTorch reads no plain weights there ({f'{code[1]} in it is code' if code else reason}); write "
             "torch.save(model.state_dict(), …)"
@@ -294,4 +300,8 @@ def _is_plain(thing: Any) -> bool:
 
 
 def _kind(thing: Any) -> str:
+    import torch
+
+    if isinstance(thing, torch.Tensor) and (thing.layout != torch.strided or thing.is_meta):
+        return "without numbers" if thing.is_meta else str(thing.layout).removeprefix("torch.")
     return str(getattr(thing, "dtype", type(thing).__name__)).removeprefix("torch.")

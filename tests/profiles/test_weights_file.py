@@ -133,8 +133,10 @@ def test_tensors_of_kinds_that_numpy_has_not_are_named(tmp_path: Path) -> None:
     state["bn.bias"] = torch.empty(3, device="meta")
     state["one.bias"] = torch.zeros(3).to_sparse()
     state["bn.running_mean"] = torch.zeros(3).to(torch.float8_e4m3fn)
-    with pytest.raises(UserError, match="3 differences"):
+    with pytest.raises(UserError, match="3 differences") as refused:
         load_weights(Net(1), written(tmp_path / "net.pt", state), "net")
+    for words in ("bn.bias: is without numbers, not", "one.bias: is sparse_coo, not", "running_mean: is float8_e4m3fn,"):
+        assert words in refused.value.told
 
 
 def test_a_count_of_batches_may_be_missing_and_is_not_looked_at(tmp_path: Path) -> None:
@@ -253,13 +255,17 @@ def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "text.pt").write_text("no tensors")
     (tmp_path / "text.npz").write_text("no tensors")
     (tmp_path / "harm.pt").write_bytes(pickle.dumps({"w": Harmful()}, protocol=2))
+    (tmp_path / "new_harm.pt").write_bytes(pickle.dumps({"w": Harmful()}))
+    torch.save({"w": Harmful()}, tmp_path / "saved_harm.pt")
     torch.save(Net(1), tmp_path / "module.pt")
     torch.save({"epoch": 3, "loss": 0.5}, tmp_path / "other.pt")
     for name, words in (
         ("text.safetensors", "no safetensors file"),
-        ("text.pt", "PyTorch reads no plain weights there"),
+        ("text.pt", "PyTorch reads no plain weights there .torch.save wrote none of it"),
         ("text.npz", "not an .npz of arrays"),
-        ("harm.pt", "PyTorch reads no plain weights there"),
+        ("harm.pt", r"PyTorch reads no plain weights there .\S+ in it is code"),
+        ("new_harm.pt", "PyTorch reads no plain weights there .torch.save wrote none of it"),
+        ("saved_harm.pt", r"PyTorch reads no plain weights there .\S+ in it is code"),
         ("module.pt", "test_weights_file.Net in it is code"),
         ("other.pt", "holds no state_dict, but epoch, loss"),
         ("missing.pt", "no such file"),
