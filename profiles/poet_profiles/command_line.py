@@ -11,8 +11,7 @@ from typer import Context
 from typer.core import TyperCommand, TyperGroup
 
 from .errors import UserError
-from .locks import held
-from .whole_file import folder_made
+from .whole_file import folder_held
 
 MOST = 2**53  # whole numbers up to there are exact in every format
 
@@ -25,8 +24,7 @@ def alone_in(context: Context, folder: Path) -> None:
     UserError
         If another has it, or it cannot be made.
     """
-    context.with_resource(folder_made(folder))
-    context.with_resource(held(folder, "another command writes there; wait for its end, or name another folder"))
+    context.with_resource(folder_held(folder))
 
 
 class Command(TyperCommand):

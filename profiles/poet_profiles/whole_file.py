@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import UserError
-from .locks import lock
+from .locks import held, lock
 
 PROBE_BYTES = 4096
 # A temporary file: what mkstemp puts behind the point has eight letters.
@@ -130,6 +130,19 @@ def folder_made(folder: Path) -> Iterator[None]:
         for place in missing:
             with suppress(OSError):
                 place.rmdir()
+
+
+@contextmanager
+def folder_held(folder: Path) -> Iterator[None]:
+    """A folder, as :func:`folder_made` makes it, that other commands are kept off.
+
+    Raises
+    ------
+    UserError
+        If another has it, or it cannot be made.
+    """
+    with folder_made(folder), held(folder, "another command writes there; wait for its end, or name another folder"):
+        yield
 
 
 def write_or_rescue(path: Path, content: str | bytes) -> str:

@@ -291,7 +291,7 @@ def test_a_folder_is_one_runs_from_its_beginning_to_its_end(folder: Path) -> Non
     with held(kept, ""):
         for options in ([], ["--resume", "--epochs", "5"]):
             result = run(folder, board(), "--folder", str(kept), *options)
-            assert str(result.exception).startswith(f"{kept}: another poet-harness run writes there")
+            assert str(result.exception).startswith(f"{kept}: another command writes there")
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
 
 

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.whole_file import folder_held
 
 from ..card.reading import Weights
 from .feeding import FromCard, Order, OverTheLine
@@ -164,7 +165,7 @@ class Epochs:
         if self._folder is None:
             yield
             return
-        with self._folder.held():
+        with folder_held(self._folder.path):
             begins, self.rows = self._folder.begin(self._course.data, self._resume)
             if begins.data.step >= self._course.steps:
                 raise UserError(f"{self.folder}: has {begins.data.step} steps already; ask for more --epochs")

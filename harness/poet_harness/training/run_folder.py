@@ -7,8 +7,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.json_file import read_json
-from poet_profiles.locks import held
-from poet_profiles.whole_file import check_writable, folder_made, write_whole
+from poet_profiles.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from .batches import TrainingData
@@ -93,19 +91,6 @@ class RunFolder:
         self.path = path
         self._plan = plan
         self._settings = {"format": FORMAT, **settings}
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other runs off the folder, which is made if need be, for as long as the context lasts.
-
-        Raises
-        ------
-        UserError
-            If another has it, or it cannot be made.
-        """
-        refusal = "another poet-harness run writes there; wait for its end, or name another folder"
-        with folder_made(self.path), held(self.path, refusal):
-            yield
 
     def begin(self, data: TrainingData, resume: bool) -> tuple[Progress, list[EpochRow]]:
         """Where the training begins: at its first step, or where an earlier command left it. Nothing is written yet.
