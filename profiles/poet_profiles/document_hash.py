@@ -10,4 +10,4 @@ import json
 def document_hash(document: object) -> str:
     """The first 64 bits of SHA-256 over the document's shortest JSON with sorted keys, 16 hex digits."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

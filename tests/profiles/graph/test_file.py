@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Resident, Uses, Value
-from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph
+from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph, write_graph
 
 from tests.support.graphs.taking_over import with_random_taking_over
 
@@ -106,3 +109,14 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
     text = text.replace('{"edges"', '{"constants":[["f",8,4,"0123abcd"]],"edges"')
     hash = hashlib.sha256(text.encode()).digest()[:8].hex()
     assert graph_hash(replace(read_graph(path), constants=constants)) == hash
+
+
+@given(graphs(), st.sampled_from(["a\nb", "\x1b[2J", "\ud800", "\u2028"]))
+@settings(max_examples=10)
+def test_a_graph_that_would_not_be_read_is_not_written(graph: Graph, id: str) -> None:
+    """A module may be called so; the hash is taken before the graph is written."""
+    graph = replace(graph, nodes=(*graph.nodes[:-1], replace(graph.nodes[-1], id=id)))
+    assert len(graph_hash(graph)) == 16
+    with TemporaryDirectory() as folder, pytest.raises(UserError, match="cannot be printed; rename what it is called"):
+        write_graph(graph, Path(folder) / "graph.json")
+    assert not Path(folder).exists()
