@@ -135,8 +135,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         fx_traceback.current_meta["custom"] = {**fx_traceback.current_meta.get("custom", {}), "line": line}
         if line != self._line:
             self._line = line
-            with torch.utils._python_dispatch._disable_current_modes():
-                states = _generators_states()
+            states = _generators_states()
             for name in states.keys() - self._drawn.keys():
                 if states[name] != self._states.get(name):
                     self._drawn[name] = here(self._path())
@@ -183,7 +182,8 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _generators_states() -> dict[str, bytes]:
-    return {name: pickle.dumps(state) for name, (state, _) in generators().items()}
+    with torch.utils._python_dispatch._disable_current_modes():
+        return {name: pickle.dumps(state) for name, (state, _) in generators().items()}
 
 
 def here(path: str) -> str:
