@@ -29,6 +29,7 @@ from torch.nn.modules import module as every_module
 from poet_planner.drop_in.bytecode import STORE, Item, chains, closed_over, imports
 from poet_planner.drop_in.origin import Origin, function_of, has_state, origin_of, origin_of_class, origin_of_code
 from poet_planner.drop_in.reads import ALL, MOST, Reads, counts_in_part, dictionary, names_of
+from poet_planner.tracing.snapshot import held_in, is_a
 
 PLAIN = (
     bool,
@@ -123,9 +124,9 @@ class Places:
     def _walk(self) -> None:
         while self._pending:
             path, thing, where = self._pending.popleft()
-            if isinstance(thing, Tensor):
+            if is_a(thing, Tensor):
                 self.tensors.append((path, where, thing))
-            elif not isinstance(thing, (*PLAIN, Enum)) and id(thing) not in self._seen:
+            elif not is_a(thing, *PLAIN, Enum) and id(thing) not in self._seen:
                 self._seen[id(thing)] = thing
                 self._look(path, thing, where)
 
@@ -159,43 +160,44 @@ class Places:
 
     def _look(self, path: str, thing: Any, where: Callable[[], Any]) -> None:
         kind: Any = type(thing)
-        if isinstance(thing, dict):
+        if is_a(thing, dict):
             self._mapping(path, thing)
-        elif isinstance(thing, tuple):
-            for number, value in enumerate(thing[:MOST]):
+        elif is_a(thing, tuple):
+            for number, value in enumerate(held_in(thing, tuple)[:MOST]):
                 self._pending.append((f"{path}[{number}]", value, partial(_element, where, number)))
-        elif isinstance(thing, list | deque):
+        elif is_a(thing, list, deque):
             self._sequence(path, thing)
-        elif isinstance(thing, set | frozenset):
-            if len(thing) <= MOST:
-                self._fact(partial(frozenset, thing), lambda *_: f"{path} has other elements now")
-                self._pending.extend((path, value, partial(_itself, value)) for value in thing)
-        elif isinstance(thing, CellType):
+        elif is_a(thing, set, frozenset):
+            base = set if is_a(thing, set) else frozenset
+            if base.__len__(thing) <= MOST:
+                self._fact(lambda: frozenset(base.__iter__(thing)), lambda *_: f"{path} has other elements now")
+                self._follow(path, *base.__iter__(thing))
+        elif is_a(thing, CellType):
             self._add(_cell, thing, [path])
-        elif isinstance(thing, MethodType):
+        elif is_a(thing, MethodType):
             self._follow(path, thing.__self__, thing.__func__)
-        elif isinstance(thing, partial):
+        elif is_a(thing, partial):
             self._follow(path, thing.func, thing.args, thing.keywords)
-        elif isinstance(thing, weakref.ref):
+        elif is_a(thing, weakref.ref):
             self._follow(path, thing())
-        elif isinstance(thing, ContextVar):
+        elif is_a(thing, ContextVar):
             self._add(_of_context, thing, [path])
-        elif isinstance(thing, FunctionType):
+        elif is_a(thing, FunctionType):
             self._function(path, thing)
-        elif isinstance(thing, BuiltinFunctionType):
+        elif is_a(thing, BuiltinFunctionType):
             self._follow(path, thing.__self__)
-        elif isinstance(thing, MappingProxyType):
+        elif is_a(thing, MappingProxyType):
             self._fact(partial(tuple, thing), partial(_told_keys, path))
             self._place(thing, [*thing], [f"{path}[{key!r}]" for key in thing])
-        elif isinstance(thing, bytearray | array):
+        elif is_a(thing, bytearray, array):
             self._fact(partial(bytes, thing), lambda *_: f"{path} holds other numbers now")
-        elif isinstance(thing, np.ndarray):
+        elif is_a(thing, np.ndarray):
             if thing.nbytes <= _ARRAY_BYTES and not thing.dtype.hasobject:
                 self._fact(thing.tobytes, lambda *_: f"the numbers in {path} are others now")
-        elif isinstance(thing, ModuleType):
+        elif is_a(thing, ModuleType):
             if origin_of(str(getattr(thing, "__file__", None) or "")) is Origin.USER and thing.__name__ != "builtins":
                 self._data(path, vars(thing))
-        elif isinstance(thing, type):
+        elif is_a(thing, type):
             if origin_of_class(thing) is Origin.USER and not issubclass(thing, nn.Module | Tensor | Enum):
                 self._data(path, vars(thing), classes=True)
                 self._of_class(thing, frozenset())
@@ -208,7 +210,7 @@ class Places:
         self._pending.extend((path, thing, partial(_itself, thing)) for thing in things)
 
     def _mapping(self, path: str, thing: dict[Any, Any]) -> None:
-        if len(thing) > MOST:
+        if dict.__len__(thing) > MOST:
             self._fact(partial(dict.__len__, thing), partial(_told_length, path))
             return
         self._keys(path, thing)
@@ -230,10 +232,11 @@ class Places:
             self._fact(partial(tuple, dict.keys(thing)), partial(_told_keys, path))
 
     def _sequence(self, path: str, thing: Any) -> None:
-        base = list if isinstance(thing, list) else deque
+        base = list if is_a(thing, list) else deque
+        count = base.__len__(thing)
         self._fact(partial(base.__len__, thing), partial(_told_length, path))
-        if len(thing) <= MOST:
-            self._add(_elements, thing, [f"{path}[{number}]" for number in range(len(thing))])
+        if count <= MOST:
+            self._add(_elements, thing, [f"{path}[{number}]" for number in range(count)])
 
     def _data(self, path: str, names: Mapping[str, Any], classes: bool = False) -> None:
         """All numbers, texts, containers and objects in a class or a file whose reads nobody can see."""
@@ -321,7 +324,7 @@ class Places:
     def _object(self, path: str, thing: Any, kind: type) -> None:
         self._fact(partial(type, thing), partial(_told_class, path))
         own = dictionary(thing)
-        module = isinstance(thing, nn.Module)
+        module = is_a(thing, nn.Module)
         tables = [own[name] for name in _TABLES if name in own] if module else []
         noted = self._reads.names.get(id(thing))
         if kind not in self._reads.watched and not module:
@@ -452,7 +455,7 @@ def _element(where: Callable[[], Any], number: int) -> Any:
 
 
 def _elements(thing: Any) -> list[Any]:
-    return list.copy(thing) if isinstance(thing, list) else [*deque.__iter__(thing)]
+    return list.copy(thing) if is_a(thing, list) else [*deque.__iter__(thing)]
 
 
 def _cell(cell: CellType) -> tuple[Any]:

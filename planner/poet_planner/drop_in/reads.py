@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from poet_planner.drop_in.bytecode import STORE, Chain, Item, chains, uses
 from poet_planner.drop_in.origin import Origin, has_state, origin_of_class, origin_of_code
 from poet_planner.tracing.checkpointing import without_checkpointing
-from poet_planner.tracing.snapshot import Snapshot
+from poet_planner.tracing.snapshot import Snapshot, base_of, held_in, is_a
 
 # Elements of a container that are looked at one by one.
 MOST = 10_000
@@ -271,9 +271,9 @@ def dictionary(thing: Any) -> dict[str, Any]:
     try:
         # A thread's own attributes are not where other objects' are.
         own = vars(thing) if isinstance(thing, threading.local) else object.__getattribute__(thing, "__dict__")
-    except AttributeError:
+    except Exception:  # a property of this name is the user's code
         return {}
-    return own if isinstance(own, dict) else {}
+    return own if type(own) is dict else {}
 
 
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset, MappingProxyType)
@@ -287,14 +287,22 @@ def _held_by(thing: Any) -> list[Any]:
     """What hangs on an object directly."""
     kind: Any = type(thing)
     held = [*dictionary(thing).values()] if has_state(kind) else []
-    if isinstance(thing, _CONTAINERS) and len(thing) <= MOST:
-        held += thing.values() if isinstance(thing, dict | MappingProxyType) else thing
-    elif isinstance(thing, partial):
+    base = base_of(thing)
+    if base is not None or is_a(thing, MappingProxyType, frozenset):
+        values = _values(thing, base)
+        held += values if len(values) <= MOST else ()
+    elif is_a(thing, partial):
         held += (thing.func, thing.args, thing.keywords)
-    elif isinstance(thing, MethodType):
+    elif is_a(thing, MethodType):
         held.append(thing.__self__)
-    elif isinstance(thing, weakref.ref):
+    elif is_a(thing, weakref.ref):
         held.append(thing())
-    elif isinstance(thing, ContextVar):
+    elif is_a(thing, ContextVar):
         held.append(thing.get(None))
     return held
+
+
+def _values(container: Any, base: Any) -> list[Any]:
+    if base is None:
+        return [*(container.values() if is_a(container, MappingProxyType) else frozenset.__iter__(container))]
+    return [value for _, value in held_in(container, base)] if issubclass(base, dict) else held_in(container, base)

@@ -42,7 +42,7 @@ class Snapshot:
     def __init__(self, *parts: object, data: bool = True) -> None:
         self._undo: list[Undo] = [put for _, put in generators().values()]
         for _, thing in _reachable(*parts):
-            self._undo += _undo_tensor(thing, data) if _is_a(thing, Tensor) else _undo(thing)
+            self._undo += _undo_tensor(thing, data) if is_a(thing, Tensor) else _undo(thing)
 
     def restore(self) -> None:
         """Put everything back, whatever one of it raises; the first fault is raised at the end."""
@@ -71,16 +71,16 @@ def plain_state(*parts: object) -> dict[str, object]:
         items = [*_items(thing)]
         for name, value in items:
             state[_joined(path, name)] = _shown(value)
-        if _base(thing) is not None:
+        if base_of(thing) is not None:
             state[f"the length of {path}"] = len(items)
     return state
 
 
 def _shown(value: object) -> object:
     """A plain value, or what another one is; NaN is NaN."""
-    if _is_a(value, float, complex):
+    if is_a(value, float, complex):
         return repr(value)
-    return value if _is_a(value, *_PLAIN) else Tensor if _is_a(value, Tensor) else type(value)
+    return value if is_a(value, *_PLAIN) else Tensor if is_a(value, Tensor) else type(value)
 
 
 def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
@@ -99,17 +99,17 @@ def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
         pending += reversed(children)
 
 
-def _is_a(thing: object, *kinds: type) -> bool:
+def is_a(thing: object, *kinds: type) -> bool:
     """As `isinstance`, which asks an object for its class; a proxy answers that as it likes."""
     return issubclass(type(thing), kinds)
 
 
 def _has_state(thing: object) -> bool:
-    if _is_a(thing, nn.Module, *_CONTAINERS, *_BUFFERS, *_HOLDERS, partial, CellType, MethodType, Tensor):
+    if is_a(thing, nn.Module, *_CONTAINERS, *_BUFFERS, *_HOLDERS, partial, CellType, MethodType, Tensor):
         return True
     if _generator(thing) is not None:
         return True
-    if _is_a(thing, type, FunctionType):
+    if is_a(thing, type, FunctionType):
         return _is_users(thing)
     return _is_users(type(thing)) and (_attributes(thing) is not None or any(True for _ in _slots(thing)))
 
@@ -129,12 +129,12 @@ def _module_of(thing: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _base(thing: object) -> type | None:
+def base_of(thing: object) -> type | None:
     """The built-in type that a container is made of."""
-    return next((base for base in _CONTAINERS if _is_a(thing, base)), None)
+    return next((base for base in _CONTAINERS if is_a(thing, base)), None)
 
 
-def _held(container: Any, base: Any) -> list[Any]:
+def held_in(container: Any, base: Any) -> list[Any]:
     """What a container holds in its order; pairs, if it has keys."""
     return [*base.items(container)] if issubclass(base, dict) else [*base.__iter__(container)]
 
@@ -161,30 +161,30 @@ def _slots(thing: object) -> Iterator[tuple[str, Any, Any]]:
 
 def _items(thing: Any) -> Iterable[tuple[str, object]]:
     """What one thing holds, and under which names."""
-    base = _base(thing)
-    if _is_a(thing, nn.Module):
+    base = base_of(thing)
+    if is_a(thing, nn.Module):
         return _module_items(thing)
     if base is not None and issubclass(base, dict):
-        return [(_name(key), value) for key, value in _held(thing, base)]
+        return [(_name(key), value) for key, value in held_in(thing, base)]
     if base is not None:
         # A set has no order that could be told.
-        return [("" if base is set else str(index), value) for index, value in enumerate(_held(thing, base))]
-    if _is_a(thing, CellType):
+        return [("" if base is set else str(index), value) for index, value in enumerate(held_in(thing, base))]
+    if is_a(thing, CellType):
         return [("", thing.cell_contents)] if _is_full(thing) else []
-    if _is_a(thing, MethodType):
+    if is_a(thing, MethodType):
         return [("", thing.__self__), ("", thing.__func__)]
-    if _is_a(thing, partial):
+    if is_a(thing, partial):
         return [("", thing.func), ("", thing.args), ("", thing.keywords)]
-    if _is_a(thing, FunctionType):
+    if is_a(thing, FunctionType):
         return [*_function_items(thing)] if _is_users(thing) else []
-    if _is_a(thing, type):
+    if is_a(thing, type):
         return [(name, value) for name, value in vars(thing).items() if not name.startswith("__")]
-    return [] if _is_a(thing, Tensor, *_BUFFERS) or _generator(thing) else _own(thing)
+    return [] if is_a(thing, Tensor, *_BUFFERS) or _generator(thing) else _own(thing)
 
 
 def _beside(thing: Any) -> Iterable[tuple[str, object]]:
     """Attributes of a container's, beside what it holds."""
-    return _own(thing) if _base(thing) is not None else []
+    return _own(thing) if base_of(thing) is not None else []
 
 
 def _own(thing: Any) -> list[tuple[str, object]]:
@@ -193,7 +193,7 @@ def _own(thing: Any) -> list[tuple[str, object]]:
 
 
 def _name(key: object) -> str:
-    return str(key) if _is_a(key, *_PLAIN) else type(key).__name__
+    return str(key) if is_a(key, *_PLAIN) else type(key).__name__
 
 
 def _module_items(module: nn.Module) -> Iterator[tuple[str, object]]:
@@ -241,12 +241,12 @@ def generators() -> dict[str, tuple[object, Undo]]:
 
 def _generator(thing: Any) -> tuple[object, Undo] | None:
     """The state of a source of numbers, and what puts it back."""
-    if _is_a(thing, torch.Generator):
+    if is_a(thing, torch.Generator):
         data = thing.get_state()
         return data.numpy().tobytes(), partial(thing.set_state, data)
-    if _is_a(thing, random.Random) and not _is_a(thing, random.SystemRandom):
+    if is_a(thing, random.Random) and not is_a(thing, random.SystemRandom):
         return thing.getstate(), partial(thing.setstate, thing.getstate())
-    if _is_a(thing, itertools.count):
+    if is_a(thing, itertools.count):
         return thing, _nothing
     if _module_of(type(thing)).startswith("numpy.random"):
         bits = getattr(thing, "bit_generator", None) or getattr(thing, "_bit_generator", None)
@@ -255,29 +255,27 @@ def _generator(thing: Any) -> tuple[object, Undo] | None:
 
 
 def _undo(thing: Any) -> Iterator[Undo]:
-    base, generator = _base(thing), _generator(thing)
+    base, generator = base_of(thing), _generator(thing)
     if generator is not None:
         yield generator[1]
     elif _is_buffer(thing):
         yield partial(_rewrite, thing, bytes(_bytes_of(thing)))
-    elif _is_a(thing, CellType):
+    elif is_a(thing, CellType):
         if _is_full(thing):
             yield partial(setattr, thing, "cell_contents", thing.cell_contents)
-    elif _is_a(thing, type):
-        yield partial(_reassign, thing, {name: value for name, value in _items(thing) if _is_a(value, *_PLAIN)})
-    elif _is_a(thing, FunctionType):
-        names = {name: value for name, value in _items(thing) if _is_a(value, *_PLAIN)}
+    elif is_a(thing, type):
+        yield partial(_reassign, thing, {name: value for name, value in _items(thing) if is_a(value, *_PLAIN)})
+    elif is_a(thing, FunctionType):
+        names = {name: value for name, value in _items(thing) if is_a(value, *_PLAIN)}
         yield partial(thing.__globals__.update, names.items() & thing.__globals__.items())
-    elif not _is_a(thing, MethodType, partial):
+    elif not is_a(thing, MethodType, partial):
         if base is not None and base is not tuple:
-            yield partial(_refill, thing, base, _held(thing, base))
+            yield partial(_refill, thing, base, held_in(thing, base))
         attributes = _attributes(thing)
         if attributes is not None:
-            inner = (
-                [attributes[name] for name in _MODULE_DICTS if name in attributes] if _is_a(thing, nn.Module) else []
-            )
+            inner = [attributes[name] for name in _MODULE_DICTS if name in attributes] if is_a(thing, nn.Module) else []
             for one in (attributes, *inner):
-                yield partial(_refill, one, _base(one), _held(one, _base(one)))
+                yield partial(_refill, one, base_of(one), held_in(one, base_of(one)))
         for _, place, value in _slots(thing):
             yield partial(_put, place, thing, value)
 
@@ -307,7 +305,7 @@ def _reassign(owner: type, kept: dict[str, object]) -> None:
 
 def _refill(container: Any, base: Any, kept: list[Any]) -> None:
     """Let a container hold what it held; what is there already stays untouched."""
-    held = _held(container, base)
+    held = held_in(container, base)
     if issubclass(base, dict):
         if _same_pairs(held, kept):
             return
@@ -318,7 +316,7 @@ def _refill(container: Any, base: Any, kept: list[Any]) -> None:
         for key, value in kept:
             if base.get(container, key, held) is not value:
                 base.__setitem__(container, key, value)
-        if not _same_pairs(_held(container, base), kept):  # another order
+        if not _same_pairs(held_in(container, base), kept):  # another order
             base.clear(container)
             for key, value in kept:
                 base.__setitem__(container, key, value)
@@ -342,24 +340,24 @@ def _same_pairs(one: list[Any], other: list[Any]) -> bool:
 
 def _is_buffer(thing: Any) -> bool:
     """Whether it holds numbers in memory of its own, few enough to be kept."""
-    if _is_a(thing, np.ndarray):
+    if is_a(thing, np.ndarray):
         view = np.ndarray.view(thing, np.ndarray)
         return bool(view.dtype != object and view.flags.writeable and view.nbytes <= _MOST_BUFFER_BYTES)
-    return _is_a(thing, bytearray, array.array) and memoryview(thing).nbytes <= _MOST_BUFFER_BYTES
+    return is_a(thing, bytearray, array.array) and memoryview(thing).nbytes <= _MOST_BUFFER_BYTES
 
 
 def _bytes_of(thing: Any) -> bytes:
-    return np.ndarray.tobytes(thing) if _is_a(thing, np.ndarray) else memoryview(thing).tobytes()
+    return np.ndarray.tobytes(thing) if is_a(thing, np.ndarray) else memoryview(thing).tobytes()
 
 
 def _rewrite(thing: Any, kept: bytes) -> None:
     """Put a buffer's numbers back, if others are there now; of one whose length has changed, too."""
     if _bytes_of(thing) == kept:
         return
-    if _is_a(thing, np.ndarray):
+    if is_a(thing, np.ndarray):
         view = np.ndarray.view(thing, np.ndarray)
         view[...] = np.frombuffer(kept, view.dtype).reshape(view.shape)
-    elif _is_a(thing, bytearray):
+    elif is_a(thing, bytearray):
         bytearray.__setitem__(thing, slice(None), kept)
     else:
         array.array.__setitem__(thing, slice(None), array.array(thing.typecode, kept))
