@@ -23,7 +23,7 @@ PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 
 
 NO_METERS = {
-    "": ["no meter named ''", "known are ppk2"],
+    "": ["--meter: is empty"],
     "ppk3": ["no meter named 'ppk3'"],
     ":/dev/ttyACM0": ["no meter named ''"],
     "PPK2": ["no meter named 'PPK2'"],

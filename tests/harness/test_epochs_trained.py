@@ -132,7 +132,7 @@ def test_a_rate_that_is_too_high_ends_it_and_the_folder_keeps_its_last_epoch(fol
     assert str(result.exception).endswith(f"the board has the weights of step {first}")
     kept = np.load(folder / name / "checkpoint.npz")
     assert int(kept["..step"]) == first - 1
-    assert all(np.isfinite(kept[id]).all() for id in kept.files)
+    assert all(np.isfinite(kept[id]).all() for id in kept.files if kept[id].dtype.kind == "f")
     assert list(pd.read_csv(folder / name / "epochs.csv")["epoch"]) == [1]
     assert not (folder / f"{name}.safetensors").exists()
 
