@@ -153,7 +153,7 @@ class Places:
             return
         known.update(name for name, _ in new)
         keys, given = [name for name, _ in new], [path for _, path in new]
-        self._add(_getter(keys), mapping, given, keys, follow)
+        self._add(_getter(keys, type(mapping)), mapping, given, keys, follow)
 
     def _fact(self, read: Callable[[], Any], told: Callable[[Any, Any], str | None]) -> None:
         self.facts.append(Fact(read, told, read()))
@@ -435,7 +435,10 @@ def _has_closed_over(function: FunctionType, seen: Sequence[Mapping[str, object]
     return any(all(now.get(name) is value for name, value in one.items()) for one in seen)
 
 
-def _getter(names: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
+def _getter(names: Sequence[Any], kind: Any = dict) -> Callable[[Any], Sequence[Any]]:
+    """What reads some keys of a mapping; a class of the user's may make something new each time it is asked."""
+    if issubclass(kind, dict) and kind.__getitem__ is not dict.__getitem__:
+        return lambda mapping: [dict.__getitem__(mapping, name) for name in names]
     if len(names) == 1:
         (name,) = names
         return lambda mapping: (mapping[name],)

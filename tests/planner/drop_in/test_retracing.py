@@ -116,6 +116,26 @@ def test_nothing_is_computed_while_a_plan_is_kept() -> None:
         assert again.names == plain.names
 
 
+class Makes(dict[str, Any]):
+    """As transformers keeps activations: each look makes another one."""
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name)()
+
+
+def test_a_container_that_makes_what_it_is_asked_for_has_not_changed() -> None:
+    module, given = Cnn(), batch()
+    kinds = Makes(relu=nn.ReLU, gelu=nn.GELU)
+    module.drop.forward = lambda x: kinds["relu"](x) + kinds["gelu"](x)
+    with compiled(module, given, quiet=True) as step:
+        for _ in range(3):
+            alike(step, module, given)
+        assert step.report.retraced == 0
+        dict.__setitem__(kinds, "gelu", nn.Tanh)
+        alike(step, module, given)
+        assert step.report.retraced == 1
+
+
 def test_a_state_that_comes_back_finds_its_plan() -> None:
     module, given = Cnn(), batch()
     with compiled(module, given, quiet=True) as step:
