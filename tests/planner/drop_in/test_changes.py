@@ -336,8 +336,8 @@ def test_a_change_between_two_steps_is_eagers_or_one_line_that_names_it(kind: st
     put_back()
     found, step = left(change, "retrace")
     assert differing(expected, found) == []
-    # "another key" has been traced twice in one of many runs; why is not known yet.
-    assert 1 <= step.report.retraced <= 2
+    # This one has been traced twice in one of many runs; why is not known yet.
+    assert step.report.retraced in ((1, 2) if kind == "another key" else (1,))
     put_back()
     with pytest.raises(UserError, match=f"^Net: {words}") as caught:
         left(change, "refuse")
