@@ -7,13 +7,13 @@ up to whole words of 4 bytes, as the schedule semantics count them (docs/SPEC.md
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 from poet_profiles.graph import Graph, PageCost, Uses
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
+
+from poet_planner.solve.engine import Struct, struct
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -24,10 +24,9 @@ MOST_RAM_BYTES = 2**62  # a larger RAM counts as this one
 ROUNDING = 1e-10  # sums of times in another order differ by less: relative; the verifier allows ten times as much
 
 
-class Problem(NamedTuple):
+@struct
+class Problem(Struct):
     """One instance. Nodes are numbered 0..n-1 in a topological order, values 0..m-1, those of a node side by side.
-
-    A named tuple, because numba passes one to compiled code as it is.
 
     Attributes
     ----------

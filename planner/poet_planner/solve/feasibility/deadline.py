@@ -134,7 +134,8 @@ def deadline_feasibility(
 
 def with_time_as_energy(problem: Problem) -> Problem:
     """``problem`` with time in the place of energy, and no deadline."""
-    return problem._replace(
+    return replace(
+        problem,
         node_energy=problem.node_time,
         in_energy=problem.in_time,
         out_energy=problem.out_time,
@@ -147,7 +148,8 @@ def _time_problem(problem: Problem) -> Problem:
     if not problem.dma:
         return with_time_as_energy(problem)
     nothing = np.zeros(len(problem.size))
-    return with_time_as_energy(problem)._replace(
+    return replace(
+        with_time_as_energy(problem),
         node_energy=problem.node_time * problem.uses_cpu,
         in_energy=nothing,
         out_energy=nothing,

@@ -6,7 +6,7 @@ See docs/optimiser/feasibility.md, "The smallest RAM".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -85,7 +85,7 @@ def bracket_minimum_ram(
     undecided: set[int] = set()
     ram = infeasible_bytes + WORD
     while not budget.expired:
-        within = problem._replace(budget=ram)
+        within = replace(problem, budget=ram)
         if ram > max({bracket.infeasible_bytes, *not_found}):
             result = quick_feasibility(within, seed, budget, context)
             not_found.add(ram)
@@ -127,7 +127,7 @@ def _close(infeasible_bytes: int, feasible_bytes: int) -> bool:
 
 def store_all(problem: Problem) -> Incumbent:
     """The store-all schedule, whatever RAM it takes."""
-    everywhere = problem._replace(budget=int(problem.size.sum() + problem.workspace.max(initial=0)))
+    everywhere = replace(problem, budget=int(problem.size.sum() + problem.workspace.max(initial=0)))
     found = evaluated(everywhere, np.arange(len(problem.node_time), dtype=np.int64))
     assert found is not None
     return found
@@ -141,7 +141,7 @@ def passes_necessary_conditions(problem: Problem) -> bool:
 
 def with_possible_deadline(problem: Problem) -> Problem:
     """``problem``; without its deadline if no schedule can meet it."""
-    return problem if busy_s(problem) <= problem.deadline else problem._replace(deadline=np.inf)
+    return problem if busy_s(problem) <= problem.deadline else replace(problem, deadline=np.inf)
 
 
 def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incumbent | None) -> NoScheduleError:

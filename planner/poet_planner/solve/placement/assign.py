@@ -205,7 +205,7 @@ class Placer:
         order, random = np.arange(len(problem.node_time)), np.random.default_rng(self._seed)
         with self._context.timed(Part.REPLANNING):
             while self._found is None and budget.left() > self._decoding_s and less < problem.budget:
-                planned = problem._replace(budget=problem.budget - less // WORD * WORD)
+                planned = replace(problem, budget=problem.budget - less // WORD * WORD)
                 made = cheapest(*by_eviction(planned, order, random, self._params.securing_passes, budget))
                 if made is None:
                     return
@@ -242,7 +242,7 @@ class Placer:
                 reserve = self._more_reserve(reserve, newest, late)
             lacking = sum(life.size for life in newest.placement.unplaced)
             self._on_note(f"no offsets for {lacking} bytes; planning again" if lacking else "planning again")
-            planned = problem._replace(workspace=problem.workspace + reserve)
+            planned = replace(problem, workspace=problem.workspace + reserve)
             within = self._context.within(Part.REPLANNING)
             search = Portfolio(planned, self._seed + attempt, [_random_order(planned, attempt)], within)
             if not np.array_equal(reserve, before):

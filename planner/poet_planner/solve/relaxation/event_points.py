@@ -9,6 +9,8 @@ See docs/optimiser/relaxation.md, "Refinement".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, outside_working_set, working_set_bytes
@@ -38,7 +40,7 @@ def overflowing(problem: Problem, path: Ints, events: Ints) -> Ints:
     """Nodes of ``path`` at whose first compute ``events`` overflow the RAM: of each run of neighbours the worst."""
     everywhere: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
     everywhere[path] = True
-    limited = problem._replace(is_event_point=everywhere)
+    limited = replace(problem, is_event_point=everywhere)
     work = new_workspace(limited, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(limited, events, len(events), work)
     excess = np.zeros(len(problem.node_time))

@@ -7,6 +7,8 @@ docs/optimiser/relaxation.md, "Refinement".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem
@@ -75,7 +77,7 @@ class RefinementStep:
         self._context = context or Context()
         self._params = self._context.params.relaxation
         within = self._context.within(Part.RELAXATION)
-        self._search = Portfolio(problem._replace(is_event_point=event_points), seed, context=within)
+        self._search = Portfolio(replace(problem, is_event_point=event_points), seed, context=within)
         # What `most_overflowing` has solved; `prove` goes on from there.
         self._lp: LpRelaxation | None = None
         self._store_all_j = float(problem.node_energy.sum())

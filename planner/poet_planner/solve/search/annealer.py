@@ -289,7 +289,7 @@ class Annealer:
         self, multiplier: float, start: Incumbent | None, deadline: float, moves: int, budget: TimeBudget
     ) -> Incumbent | None:
         """The best schedule that is found if a second costs ``multiplier``; None if none is found."""
-        problem = with_multiplier(self._problem, multiplier)._replace(deadline=deadline)
+        problem = replace(with_multiplier(self._problem, multiplier), deadline=deadline)
         search = Annealer(problem, self._seed, self._orders, self._context.within(Part.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)

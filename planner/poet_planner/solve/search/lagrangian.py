@@ -11,7 +11,7 @@ Multipliers are in units of E0 / T0: the energy of the store-all schedule over i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,7 +48,8 @@ class MultiplierSearch:
 def with_multiplier(problem: Problem, multiplier: float) -> Problem:
     """``problem``, where each second costs ``multiplier`` in addition to its energy."""
     per_second = multiplier * float(problem.node_energy.sum()) / max(float(problem.node_time.sum()), 1e-12)
-    return problem._replace(
+    return replace(
+        problem,
         node_energy=problem.node_energy + per_second * problem.node_time,
         in_energy=problem.in_energy + per_second * problem.in_time,
         out_energy=problem.out_energy + per_second * problem.out_time,

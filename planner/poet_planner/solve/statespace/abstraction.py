@@ -7,6 +7,7 @@ look like it (pattern databases, Culberson and Schaeffer 1998). See docs/optimis
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -82,9 +83,9 @@ def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, r
     relevant = np.zeros(len(problem.size), dtype=np.bool_)
     relevant[values] = True
     pageable = problem.pageable & relevant
-    abstract = problem._replace(size=np.where(relevant, problem.size, 0), pageable=pageable)
-    abstract = abstract._replace(
-        workspace=abstract.workspace + working_set_bytes(problem) - working_set_bytes(abstract)
+    abstract = replace(problem, size=np.where(relevant, problem.size, 0), pageable=pageable)
+    abstract = replace(
+        abstract, workspace=abstract.workspace + working_set_bytes(problem) - working_set_bytes(abstract)
     )
     return Abstraction(
         abstract,

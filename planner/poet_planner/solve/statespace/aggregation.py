@@ -7,6 +7,8 @@ cost no more than those of the problem. See docs/optimiser/state_space.md, "Aggr
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, ragged, working_set_bytes
@@ -45,7 +47,8 @@ def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
     separate = representative == np.arange(len(representative))
     inputs = [np.unique(representative[inputs_of(problem, j)]).tolist() for j in range(len(problem.node_time))]
     input_start, input_value = ragged(inputs)
-    smaller = problem._replace(
+    smaller = replace(
+        problem,
         size=np.where(separate, problem.size, 0),
         taken=problem.taken & separate.all(),
         pageable=np.bincount(representative, problem.pageable, len(representative)) > 0,
@@ -54,7 +57,7 @@ def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
         input_start=input_start,
         input_value=input_value,
     )
-    return smaller._replace(workspace=smaller.workspace + working_set_bytes(problem) - working_set_bytes(smaller))
+    return replace(smaller, workspace=smaller.workspace + working_set_bytes(problem) - working_set_bytes(smaller))
 
 
 def disaggregated(problem: Problem, representative: Ints, events: Ints) -> Ints:

@@ -10,6 +10,7 @@ See docs/optimiser/state_space.md for the moves and the proofs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -150,7 +151,7 @@ def search_memory_states(
     if bound_j >= cutoff_j:
         return StateSpaceResult(bound_j, None)
     worth = problem.in_energy + problem.out_energy < limit
-    problem = problem._replace(pageable=problem.pageable & worth)
+    problem = replace(problem, pageable=problem.pageable & worth)
     hierarchy = build_hierarchy(problem, representative, params)
     coarsest = _explore(hierarchy[0], _empty_database(problem), limit, most_states, True, budget)
     bound = max(bound_j - store_all_j, coarsest.lower_bound)

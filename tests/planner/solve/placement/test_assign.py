@@ -60,7 +60,7 @@ def test_the_complete_search_places_what_ejection_does_not() -> None:
 
 def within_less(problem: Problem) -> Incumbent:
     """A schedule that needs four fifths of the RAM."""
-    portfolio = Portfolio(problem._replace(budget=problem.budget * 4 // 5), 0)
+    portfolio = Portfolio(replace(problem, budget=problem.budget * 4 // 5), 0)
     portfolio.run(MOVES)
     assert portfolio.incumbent is not None
     return portfolio.incumbent

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem, working_set_bytes
@@ -41,7 +43,7 @@ def test_plain_training_misses_the_ram_where_it_needs_most() -> None:
     for depth in range(4, 20):
         problem = build_problem(chain(depth), 0, None)
         size = 4 * rng.integers(1, 9, len(problem.size))
-        problem = problem._replace(size=size, budget=int(size.sum()))
+        problem = replace(problem, size=size, budget=int(size.sum()))
         path = longest_path(problem)
         assert len(path) == len(problem.node_time)
         work = new_workspace(problem, np.ones(1, dtype=np.uint64))
@@ -51,15 +53,15 @@ def test_plain_training_misses_the_ram_where_it_needs_most() -> None:
         point = as_point(problem, relaxed, path)
         between = {node: ram for node, ram in memory.items() if node not in relaxed.columns.event_points}
         most = max(between.values())
-        assert most_overflowing(problem._replace(budget=most), path, relaxed.columns, point) is None
-        node = most_overflowing(problem._replace(budget=most - 4), path, relaxed.columns, point)
+        assert most_overflowing(replace(problem, budget=most), path, relaxed.columns, point) is None
+        node = most_overflowing(replace(problem, budget=most - 4), path, relaxed.columns, point)
         assert node is not None and between[node] == most
 
 
 def test_of_neighbours_that_need_much_the_minimal_event_points_are_those_that_need_most() -> None:
     problem = build_problem(chain(4), 0, None)
     path = longest_path(problem)
-    problem = problem._replace(size=np.array([4, 4, 40, 4, 4, 4, 4, 4]))
+    problem = replace(problem, size=np.array([4, 4, 40, 4, 4, 4, 4, 4]))
     few, first = minimal_event_points(problem, path), bottleneck_event_points(problem, path)
     need = working_set_bytes(problem)
     assert first.sum() > few.sum() > 0 and not (few & ~first).any()

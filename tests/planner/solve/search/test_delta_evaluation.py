@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -186,7 +187,7 @@ def test_room_for_a_page_in_is_where_keeping_the_value_takes_no_byte_too_many() 
 @pytest.mark.parametrize("dma", [False, True])
 def test_what_is_accepted_has_the_figures_of_the_full_evaluation(dma: bool) -> None:
     graph, plain = paper_graph("resnet18_cifar.m4")
-    problem = build_problem(graph, int(0.4 * plain.peak_bytes), 1.5 * plain.time_s)._replace(dma=dma)
+    problem = replace(build_problem(graph, int(0.4 * plain.peak_bytes), 1.5 * plain.time_s), dma=dma)
     n = len(problem.node_time)
     random_state = np.array([5], dtype=np.uint64)
     w, other, whole = (new_workspace(problem, random_state, 24) for _ in range(3))

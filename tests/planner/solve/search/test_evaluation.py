@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from poet_planner.solve.instance import Ints, build_problem
@@ -35,7 +37,7 @@ def test_a_sequence_of_more_events_than_a_search_keeps_is_measured_all_the_same(
     assert found is not None
     assert (len(found.events), found.energy, found.peak) == (needed, needed, 12)
     assert len(overflowing(problem, np.arange(2 * depth), events)) == 0
-    assert len(overflowing(problem._replace(budget=8), np.arange(2 * depth), events)) > 0
+    assert len(overflowing(replace(problem, budget=8), np.arange(2 * depth), events)) > 0
     assert not Annealer(problem, 0).adopt(events)
 
 

@@ -42,7 +42,7 @@ def without_storage(graph: Graph) -> Graph:
 
 def peak_anywhere(problem: Problem, events: np.ndarray) -> int:
     """In how much RAM there is room for ``events``."""
-    best = evaluated(problem._replace(budget=10**9), events)
+    best = evaluated(replace(problem, budget=10**9), events)
     assert best is not None, "not a schedule"
     return best.peak
 
@@ -164,4 +164,4 @@ def test_bert_in_one_hidden_state_more_than_its_largest_working_set() -> None:
     assert best is not None and best.peak <= problem.budget and best.time <= problem.deadline
     assert bound_j >= best.energy * (1 - 1e-3)
     assert not clearly_late(problem, UNLIMITED)
-    assert clearly_late(problem._replace(budget=33_030_140), UNLIMITED)
+    assert clearly_late(replace(problem, budget=33_030_140), UNLIMITED)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small libraries in C: built by this computer's compiler once for a state of their sources, and kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from poet_profiles.cache import cache_folder
+
+FLAGS = ("-std=c99", "-O2", "-fPIC", "-shared")
+
+
+class NativeError(Exception):
+    """A library is not there and cannot be built; in one line."""
+
+
+def state_of(sources: Iterable[Path], flags: Sequence[str] = FLAGS) -> str:
+    """A hash of the sources' contents and of the flags."""
+    parts = [f"{source.name}\0".encode() + source.read_bytes() for source in sorted(sources)]
+    return hashlib.sha256(b"\0".join([*parts, *(flag.encode() for flag in flags)])).hexdigest()[:16]
+
+
+def shared_library(name: str, sources: Sequence[Path], flags: Sequence[str] = FLAGS) -> Path:
+    """The library of ``sources``, C files and headers: built where the cache has none of this state.
+
+    ``CC`` names the compiler, with arguments if need be.
+
+    Raises
+    ------
+    NativeError
+        If there is no C compiler, or it fails.
+    """
+    compiler = _compiler()
+    binary = Path(compiler[0]).resolve()
+    made = binary.stat()
+    key = hashlib.sha256(repr((compiler, str(binary), made.st_size, made.st_mtime_ns, platform.machine())).encode())
+    library = cache_folder() / f"{name}-{state_of(sources, flags)}-{key.hexdigest()[:8]}.so"
+    if not library.exists():
+        build(library, sources, flags)
+    return library
+
+
+def build(library: Path, sources: Sequence[Path], flags: Sequence[str] = FLAGS) -> None:
+    """Build a library. Whoever uses an earlier one of that name goes on with it.
+
+    Raises
+    ------
+    NativeError
+        As in `shared_library`.
+    """
+    compiler = _compiler()
+    # Another process may build it at this moment: each does so in a folder of its own.
+    with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
+        built = Path(scratch) / library.name
+        files = [str(source) for source in sources if source.suffix == ".c"]
+        ran = subprocess.run(
+            [*compiler, *flags, "-o", str(built), *files, "-lm"], capture_output=True, text=True, errors="replace"
+        )
+        if ran.returncode != 0:
+            lines = [line for line in ran.stderr.splitlines() if "error" in line.lower()] or ran.stderr.splitlines()
+            raise NativeError(f"{shlex.join(compiler)} failed: {' '.join([*lines, 'without a word'][0].split())}")
+        built.replace(library)
+
+
+def _compiler() -> list[str]:
+    """The compiler and its arguments.
+
+    Raises
+    ------
+    NativeError
+        If there is none.
+    """
+    wanted = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    found = shutil.which(wanted[0])
+    if found is None:
+        cure = "apt-get install gcc" if sys.platform == "linux" else "install one"
+        raise NativeError(f"there is no C compiler ({wanted[0]}; CC names another): {cure}")
+    return [found, *wanted[1:]]
