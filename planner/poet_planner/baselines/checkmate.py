@@ -84,7 +84,7 @@ def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget
     import pyomo.environ as pyo
 
     without_paging = np.zeros_like(problem.pageable)
-    timed = problem._replace(node_energy=problem.node_time, pageable=without_paging)
+    timed = replace(problem, node_energy=problem.node_time, pageable=without_paging)
     model = algorithm_1(timed, budget, "Checkmate's LP", time_left)
     for variable in model.component_data_objects(pyo.Var):
         variable.domain = pyo.UnitInterval

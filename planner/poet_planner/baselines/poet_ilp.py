@@ -229,7 +229,7 @@ def schedule(
         raise UserError("--objective time: Algorithm 1 plans for energy alone; leave one of the two out")
     refuse_too_many(graph, name)
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
-    stated = problem._replace(node_energy=problem.node_time) if by_time else problem
+    stated = replace(problem, node_energy=problem.node_time) if by_time else problem
     store_all_j = float(problem.node_energy.sum())
     started_s = options.clock()
     limit = TimeBudget(options.time_limit_s, options.clock)

@@ -91,7 +91,7 @@ class Function:
     def _call(self) -> Callable[..., Any]:
         called = getattr(library(), self._name)
         called.argtypes, called.restype = self._arguments, self._returns
-        return called  # type: ignore[no-any-return]
+        return called
 
     def __call__(self, *arguments: object) -> Any:
         return self._call(*arguments)
