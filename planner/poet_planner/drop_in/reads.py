@@ -7,6 +7,7 @@ step, as an argument, in a container, or as what an attribute or a global holds.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import weakref
@@ -119,9 +120,15 @@ def reads_of(
 
 @contextmanager
 def _watching(reads: Reads, parts: Sequence[object]) -> Iterator[None]:
-    """Within, what the code of this thread reads is noted; classes and the profiler are put back behind it."""
+    """Within, what the code of this thread reads is noted; classes and the profiler are put back behind it.
+
+    Nothing is collected meanwhile: what the garbage collector calls, `gc.callbacks` and finalizers, is no part of the
+    step, and would be noted as if it were.
+    """
     watch = _Watch(reads)
     before = sys.getprofile()
+    collects = gc.isenabled()
+    gc.disable()
     try:
         watch.patch(nn.Module)
         watch.meet([*parts])
@@ -133,6 +140,8 @@ def _watching(reads: Reads, parts: Sequence[object]) -> Iterator[None]:
         if before is not None and not callable(before):
             before.enable()  # It is cProfile's.
         watch.end()
+        if collects:
+            gc.enable()
 
 
 class _Watch:

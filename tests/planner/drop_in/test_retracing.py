@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import cProfile
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -134,6 +135,48 @@ def test_a_container_that_makes_what_it_is_asked_for_has_not_changed() -> None:
         dict.__setitem__(kinds, "gelu", nn.Tanh)
         alike(step, module, given)
         assert step.report.retraced == 1
+
+
+COLLECTIONS = 0
+
+
+def count_collections(phase: str, info: dict[str, int]) -> None:
+    """As libraries do that watch the garbage collector, hypothesis and Dask among them."""
+    global COLLECTIONS
+    COLLECTIONS += phase == "stop"
+
+
+class Littered(Cnn):
+    """Makes so many objects that the garbage collector runs meanwhile."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * float(len([[] for _ in range(10_000)])))
+
+
+def test_what_the_garbage_collector_calls_is_not_read_by_the_step() -> None:
+    module, given = Littered(), batch()
+    gc.callbacks.append(count_collections)
+    try:
+        before = COLLECTIONS
+        module(given[0])
+        assert before < COLLECTIONS
+        with compiled(module, given, quiet=True, on_change="refuse") as step:
+            for _ in range(3):
+                gc.collect()
+                alike(step, module, given)
+    finally:
+        gc.callbacks.remove(count_collections)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(enabled: bool) -> None:
+    if not enabled:
+        gc.disable()
+    try:
+        compiled(Cnn(), batch(), quiet=True).close()
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
 
 
 def test_a_state_that_comes_back_finds_its_plan() -> None:
