@@ -28,7 +28,7 @@ from torch.nn.modules import module as every_module
 
 from poet_planner.drop_in.bytecode import STORE, Item, chains, closed_over, imports
 from poet_planner.drop_in.origin import Origin, function_of, has_state, origin_of, origin_of_class, origin_of_code
-from poet_planner.drop_in.reads import ALL, MOST, Reads, counts_in_part, dictionary, names_of
+from poet_planner.drop_in.reads import ALL, MOST, Ran, Reads, counts_in_part, dictionary, names_of
 from poet_planner.tracing.snapshot import held_in, is_a
 
 PLAIN = (
@@ -103,7 +103,7 @@ class Places:
         self._keyed: set[int] = set()
         self._kept: list[object] = []
         self._pending: deque[tuple[str, Any, Callable[[], Any]]] = deque()
-        self._codes: set[CodeType] = set()
+        self._reached: set[Ran] = set()
         for path, root in roots.items():
             self._pending.append((path, root, partial(_itself, root)))
         for mapping, key, path in slots:
@@ -114,8 +114,8 @@ class Places:
         # What PyTorch's own layers call is the one part of its code that people replace.
         called = [name for name, value in vars(nn.functional).items() if callable(value)]
         self._fact(partial(_getter(called), vars(nn.functional)), partial(_told_function, called))
-        for code, ran in reads.ran.items():
-            self._globals(code, ran.names)
+        for ran in reads.ran.values():
+            self._globals(ran.code, ran.names)
         self._walk()
         for function in self._other_functions():
             self._pending.append((function.__qualname__, function, partial(_itself, function)))
@@ -251,7 +251,6 @@ class Places:
 
     def _function(self, path: str, function: FunctionType) -> None:
         code = function.__code__
-        self._codes.add(code)
         if origin_of_code(code, function.__globals__) is not Origin.USER:
             inner = (value for cell in function.__closure__ or () for value in _cell(cell))
             self._follow(path, *(value for value in inner if isinstance(value, FunctionType)))
@@ -259,8 +258,10 @@ class Places:
         own = vars(function)
         self._keys(path, own)
         self._place(own, [*own], [_joined(path, name) for name in own])
-        if code not in self._reads.ran:
+        ran = self._reads.ran_of(code, function.__globals__)
+        if ran is None:
             return
+        self._reached.add(ran)
         self._add(_of_function, function, [f"the code of {path}", f"a default of {path}", f"a default of {path}"])
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._variable(f"{name} of {path}", cell, closed_over(code).get(name, ()))
@@ -277,16 +278,17 @@ class Places:
     def _other_functions(self) -> list[FunctionType]:
         """Functions of the user's that ran, and that nothing has led to yet: they have defaults and closures, too."""
         wanted = {
-            code: ran.closed_over
-            for code, ran in self._reads.ran.items()
-            if code not in self._codes
-            and origin_of_code(code, ran.names) is Origin.USER
-            and (code.co_name == "<lambda>" or code.co_name[0] != "<")
+            ran
+            for ran in self._reads.ran.values()
+            if ran not in self._reached
+            and origin_of_code(ran.code, ran.names) is Origin.USER
+            and (ran.code.co_name == "<lambda>" or ran.code.co_name[0] != "<")
         }
         if not wanted:
             return []
-        found = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__ in wanted]
-        return [one for one in found if _has_closed_over(one, wanted[one.__code__])]
+        functions = [one for one in gc.get_objects() if type(one) is FunctionType]
+        found = [(one, self._reads.ran_of(one.__code__, one.__globals__)) for one in functions]
+        return [one for one, ran in found if ran in wanted and _has_closed_over(one, ran.closed_over)]
 
     def _globals(self, code: CodeType, names: dict[str, Any]) -> None:
         users = origin_of_code(code, names) is Origin.USER
@@ -400,7 +402,7 @@ class Places:
         value, origin = base.__dict__[name], origin_of_class(base)
         function = function_of(value)
         if function is not None:
-            ran = function.__code__ in self._reads.ran and origin is Origin.USER
+            ran = self._reads.ran_of(function.__code__, function.__globals__) is not None and origin is Origin.USER
             return ran or (name == "forward" and name in read)
         kind: Any = type(value)
         described = hasattr(kind, "__get__") and not has_state(kind)

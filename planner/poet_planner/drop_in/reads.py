@@ -49,10 +49,11 @@ class Names:
     written: set[str] = field(default_factory=set)
 
 
-@dataclass
+@dataclass(eq=False)
 class Ran:
-    """Of code that ran: its globals, and the variables that it had closed over, each time others."""
+    """Code that ran: with which globals, and the variables that it had closed over, each time others."""
 
+    code: CodeType
     names: dict[str, Any]
     closed_over: list[dict[str, object]] = field(default_factory=list)
 
@@ -66,14 +67,18 @@ class Reads:
     names : dict
         By the identity of an object.
     ran : dict
-        By code; that of PyTorch, Python and poet is left out.
+        By the identities of code and globals, for copies of one file are equal; without PyTorch's, Python's and poet's.
     watched : set of type
         The classes whose objects' reads are known. Of others, all counts.
     """
 
     names: dict[int, Names] = field(default_factory=dict)
-    ran: dict[CodeType, Ran] = field(default_factory=dict)
+    ran: dict[tuple[int, int], Ran] = field(default_factory=dict)
     watched: set[type] = field(default_factory=set)
+
+    def ran_of(self, code: CodeType, names: Mapping[str, Any]) -> Ran | None:
+        """What is known of code with these globals, if it ran."""
+        return self.ran.get((id(code), id(names)))
 
 
 def reads_of(
@@ -152,7 +157,7 @@ class _Watch:
         self._met: set[type] = set()
         self._holding: set[type] = set()
         self._seen: dict[int, object] = {}
-        self._others: set[CodeType] = set()
+        self._others: dict[int, CodeType] = {}
 
     def meet(self, thing: Any) -> None:
         """Watch the class of an object, and those of all that hangs on it."""
@@ -211,15 +216,15 @@ class _Watch:
     def called(self, frame: FrameType, event: str, _: Any) -> None:
         """The profiler: note the code, and meet its arguments and what its globals hold."""
         code = frame.f_code
-        if event != "call" or code in self._others:
+        if event != "call" or id(code) in self._others:
             return
         if origin_of_code(code, frame.f_globals) is Origin.PLATFORM:
-            self._others.add(code)
+            self._others[id(code)] = code
             return
         held = frame.f_locals
-        ran = self._reads.ran.get(code)
+        ran = self._reads.ran_of(code, frame.f_globals)
         if ran is None:
-            ran = self._reads.ran[code] = Ran(frame.f_globals)
+            ran = self._reads.ran[id(code), id(frame.f_globals)] = Ran(code, frame.f_globals)
             for chain in chains(code):
                 for value in _along(ran.names, chain):
                     self.meet(value)

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import colorsys
 import copy
 import cProfile
 import gc
+import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import poet_planner as poet
@@ -135,6 +138,42 @@ def test_a_container_that_makes_what_it_is_asked_for_has_not_changed() -> None:
         dict.__setitem__(kinds, "gelu", nn.Tanh)
         alike(step, module, given)
         assert step.report.retraced == 1
+
+
+def executed(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Coloured(Cnn):
+    def __init__(self, files: list[Any]) -> None:
+        super().__init__()
+        self.colours = [file.hls_to_rgb for file in files]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        for colour in self.colours:
+            y = y * colour(0.5, 0.3, 0.2)[0]
+        return y
+
+
+def test_copies_of_one_file_are_read_each_for_itself(tmp_path: Path) -> None:
+    """Their code is equal. Python's own, which nobody changes, runs first."""
+    files = [colorsys]
+    for name in ("one", "other"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(Path(colorsys.__file__).read_text())
+        files.append(executed(name, path))
+    assert len({file.hls_to_rgb.__code__ for file in files}) == 1
+    module, given = Coloured(files), batch()
+    with compiled(module, given, quiet=True) as step:
+        for number, file in enumerate(files[1:]):
+            file.ONE_THIRD = 0.0
+            alike(step, module, given)
+            assert step.report.retraced == number + 1
 
 
 COLLECTIONS = 0
