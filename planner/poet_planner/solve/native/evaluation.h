@@ -49,6 +49,26 @@ struct evaluation {
     double overflow;
 };
 
+/* Seconds over the deadline. */
+static inline double late(const struct problem *problem, double time)
+{
+    const double over = time - problem->deadline;
+    return over > 0.0 ? over : 0.0;
+}
+
+/* Energy and penalties, in joules. */
+static inline double cost_of(const struct problem *problem, struct evaluation found, double per_byte, double per_second)
+{
+    return found.energy + per_byte * found.overflow + per_second * late(problem, found.time);
+}
+
+/* Whether two energies are equal, up to the order in which they were summed; as `same` in search/incumbent.py. */
+static inline bool same(double energy, double other)
+{
+    const double difference = energy > other ? energy - other : other - energy;
+    return difference <= 1e-12 * other;
+}
+
 struct evaluation evaluate(const struct problem *problem, const int64_t *events, int64_t length,
                            struct workspace *work);
 bool index_touches(const struct problem *problem, struct workspace *work, int64_t length);

@@ -35,7 +35,6 @@ from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
-from poet_planner.solve.search.moves import MOST_RESTORED
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -93,8 +92,8 @@ class Annealer:
         self._context = context or Context()
         self._params = self._context.params.annealing
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
-        self._work = new_workspace(problem, random, MOST_RESTORED)
-        self._other = new_workspace(problem, random, MOST_RESTORED)
+        self._work = new_workspace(problem, random)
+        self._other = new_workspace(problem, random)
         self._delta = new_delta_evaluation(problem)
         self._spare = new_delta_evaluation(problem)
         self._store_all_j = float(problem.node_energy.sum())

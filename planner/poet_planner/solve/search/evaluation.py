@@ -36,7 +36,7 @@ class Workspace(Struct):
     touch_start, touch_place, touch_live : value v's touches are ``touch_place[touch_start[v]:touch_start[v + 1]]``;
         whether it is in RAM just after each; filled by `index_touches`
     first : (n,) place of each node's first compute; filled by `index_touches`
-    inserted : the events that a move puts in, the last one first
+    inserted : the events that a restore puts in, the last one first; it puts in no more than there is room for
     last_use : (m,) place of the next use, seen from the backward pass; -1 if there is none
     total, seen : (n,) number of computes of each node, and how many of them the backward pass has met
     source : (n,) 1 once the backward pass has met a page-in of a value of the node
@@ -79,6 +79,8 @@ class Workspace(Struct):
 # Stands for the RAM at an event where the RAM is not limited.
 UNCOUNTED = -(1 << 50)
 
+MOST_RESTORED = 48  # events that one restore puts in
+
 # Entries of Workspace.counters.
 EXTRAS, LIVES, STAMP = 0, 1, 2
 
@@ -92,17 +94,13 @@ class Evaluation(NamedTuple):
     overflow: float
 
 
-def new_workspace(
-    problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], most_inserted: int = 0, events: int = 0
-) -> Workspace:
+def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], events: int = 0) -> Workspace:
     """A workspace for sequences of up to `capacity` events, or ``events`` if that is more.
 
     Parameters
     ----------
     random : (1,)
         State of the random number generator, which the workspace shares.
-    most_inserted : int
-        Most events that a move puts in.
     """
     n, m = len(problem.node_time), len(problem.size)
     events = max(events, capacity(problem))
@@ -131,7 +129,7 @@ def new_workspace(
         paged=zeros(m),
         stamp=zeros(m),
         first=zeros(n),
-        inserted=zeros(most_inserted + width),
+        inserted=zeros(MOST_RESTORED),
         ending=zeros(events),
         next_ending=zeros(events * width),
         leaving=zeros(m + 1),
@@ -147,11 +145,13 @@ def capacity(problem: Problem) -> int:
     return 24 * len(problem.node_time) + 256
 
 
-class _Evaluation(ctypes.Structure):
+class CEvaluation(ctypes.Structure):
+    """`Evaluation`, as C has it."""
+
     _fields_ = (("length", Int), ("energy", Float), ("time", Float), ("overflow", Float))
 
 
-_evaluate = Function("evaluate", Ref, Ref, Int, Ref, returns=_Evaluation)
+_evaluate = Function("evaluate", Ref, Ref, Int, Ref, returns=CEvaluation)
 _index_touches = Function("index_touches", Ref, Ref, Int, returns=Flag)
 
 

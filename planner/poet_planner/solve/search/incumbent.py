@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem
-from poet_planner.solve.jit import compiled
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.statistics import Part
 
@@ -58,7 +57,6 @@ def ranked(found: Iterable[Incumbent | None]) -> list[Incumbent]:
     return sorted(different.values(), key=lambda one: one.energy)[:MOST_RANKED]
 
 
-@compiled
 def same(energy: float, other: float) -> bool:
-    """Whether two energies are equal, up to the order in which they were summed."""
+    """Whether two energies are equal, up to the order in which they were summed; as in `native/evaluation.h`."""
     return abs(energy - other) <= SAME * other

@@ -24,7 +24,6 @@ from poet_planner.solve.search.annealing import (
 from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import new_workspace
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
-from poet_planner.solve.search.moves import MOST_RESTORED
 
 from tests.support.graphs.paper_graphs import paper_graph
 
@@ -40,7 +39,7 @@ def problem(request: pytest.FixtureRequest) -> Problem:
 
 def energies(problem: Problem, known: Incumbent, energy_cap: float) -> tuple[State, list[float]]:
     """After each of many moves from ``known``, so hot that energy hardly counts."""
-    work, other = (new_workspace(problem, np.array([7], dtype=np.uint64), MOST_RESTORED) for _ in range(2))
+    work, other = (new_workspace(problem, np.array([7], dtype=np.uint64)) for _ in range(2))
     delta, spare = new_delta_evaluation(problem), new_delta_evaluation(problem)
     state = new_state(len(work.candidate))
     assert start_from(problem, work, state, known.events, len(known.events))

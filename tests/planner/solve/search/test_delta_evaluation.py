@@ -22,27 +22,26 @@ from poet_planner.solve.search.annealing import (
     new_state,
     start_from,
 )
-from poet_planner.solve.search.delta_evaluation import (
+from poet_planner.solve.search.delta_evaluation import DeltaEvaluation, new_delta_evaluation
+from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index_touches, new_workspace
+
+from tests.support.engine.edits import (
     CHANGES,
     DROPPED,
     EDITS,
     LAST,
     LEFT_OUT,
     PER_PLACE,
-    DeltaEvaluation,
     clear_edits,
     evaluate_edits,
     leave_out,
     live_before,
-    new_delta_evaluation,
     next_use,
     put_in,
     room_for,
     take_back,
     write_edited,
 )
-from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index_touches, new_workspace
-
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import random_graph
 from tests.support.graphs.taking_over import with_random_taking_over
@@ -140,11 +139,11 @@ def test_figures_ram_and_lifetimes_are_those_of_the_full_evaluation(seed: int) -
     for _ in range(EDITED_SEQUENCES):
         clear_edits(w, t, result.length)
         edit_at_random(problem, w, result.length, t, rng)
-        tried = evaluate_edits(problem, w, result.length, result.energy, result.time, result.overflow, t)
-        length = write_edited(w, t, result.length, whole.candidate)
-        expected = evaluate(problem, whole.candidate, length, whole)
+        tried = evaluate_edits(problem, w, result, t)
+        length = write_edited(w, t, result.length)
+        expected = evaluate(problem, w.candidate, length, whole)
         if expected.length < 0:
-            assert tried.length < 0 or lacks_a_compute(problem, whole.candidate[:length].tolist())
+            assert tried.length < 0 or lacks_a_compute(problem, w.candidate[:length].tolist())
             continue
         compared += 1
         assert tried.length == 1
@@ -190,7 +189,7 @@ def test_what_is_accepted_has_the_figures_of_the_full_evaluation(dma: bool) -> N
     problem = replace(build_problem(graph, int(0.4 * plain.peak_bytes), 1.5 * plain.time_s), dma=dma)
     n = len(problem.node_time)
     random_state = np.array([5], dtype=np.uint64)
-    w, other, whole = (new_workspace(problem, random_state, 24) for _ in range(3))
+    w, other, whole = (new_workspace(problem, random_state) for _ in range(3))
     state = new_state(len(w.candidate))
     state.figures[:ENERGY_CAP] = 1
     state.figures[TEMPERATURE] = 1e-3 * problem.node_energy.sum()
