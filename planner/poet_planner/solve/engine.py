@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine: the compiled inner loops of the optimiser (`native/`), and the structs that it shares with Python.
 
-A `Struct` is a dataclass of arrays and numbers that C reads, and writes, in place. C has the same fields, and says so:
-a field that was added on one side alone is an error when the struct is first used. A C function is declared once, as
-`Function`, and takes structs, arrays and numbers:
+A `Struct` is a dataclass of arrays, numbers and other structs, which C reads, and writes, in place. C has the same
+fields, and says so: a field that was added on one side alone is an error when the struct is first used. A C function is
+declared once, as `Function`, and takes structs, arrays and numbers:
 
     _evaluate = Function("evaluate", Ref, Ref, Int, Ref, returns=_Evaluation)
 """
@@ -59,7 +59,7 @@ class Struct:
         for field, (shape, c_type) in kinds.items():
             value = getattr(self, field)
             if shape == "scalar":
-                setattr(made, field, value)
+                setattr(made, field, getattr(value, "_as_parameter_", value))
                 continue
             setattr(made, field, _address(value, _DTYPES[c_type], f"{name}.{field}"))
             for suffix, extent in zip(_SHAPES[shape], value.shape, strict=True):
@@ -122,13 +122,16 @@ def _address(array: npt.NDArray[Any], dtype: type[np.generic], what: str) -> int
 def _layout(name: str) -> tuple[type[ctypes.Structure], dict[str, tuple[str, str]]]:
     """A struct as ctypes has it; and shape and type of each field, as C says them."""
     text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library(), f"{name}_fields"))).decode()
-    lines = [line.replace("const ", "").split() for line in text.splitlines()]
+    kinds: dict[str, tuple[str, str]] = {}
     laid: list[tuple[str, type[Any]]] = []
-    for shape, c_type, field in lines:
-        laid.append((field, _TYPES[c_type] if shape == "scalar" else Ref))
+    for line in text.splitlines():
+        shape, *words, field = line.replace("const ", "").split()
+        c_type = " ".join(words)
+        kinds[field] = shape, c_type
+        is_address = shape != "scalar" or c_type.endswith("*")
+        laid.append((field, Ref if is_address else _TYPES[c_type]))
         laid += [(field + suffix, Int) for suffix in _SHAPES[shape]]
-    layout = type(name, (ctypes.Structure,), {"_fields_": laid})
-    return layout, {field: (shape, c_type) for shape, c_type, field in lines}
+    return type(name, (ctypes.Structure,), {"_fields_": laid}), kinds
 
 
 @cache

@@ -8,16 +8,17 @@ look like it (pattern databases, Culberson and Schaeffer 1998). See docs/optimis
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
+from poet_planner.solve.engine import Struct, struct
 from poet_planner.solve.instance import Flags, Ints, Problem, working_set_bytes
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.aggregation import aggregated_problem
 
 
-class Abstraction(NamedTuple):
+@struct
+class Abstraction(Struct):
     """A problem in which some values are irrelevant: they take RAM only while a node needs or makes them.
 
     Attributes

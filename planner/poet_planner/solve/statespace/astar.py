@@ -10,34 +10,22 @@ See docs/optimiser/state_space.md for the moves and the proofs.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
-from functools import partial
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
+from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, flags, floats, ints, struct
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem
-from poet_planner.solve.jit import allocating, compiled
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
-from poet_planner.solve.statespace.bitset import copy, empty_slots, has, put, slot_of, slots_of, words_of
-from poet_planner.solve.statespace.memory_state import (
-    bytes_held,
-    can_leave,
-    dominating_state,
-    fits,
-    force_moves,
-    is_goal,
-    is_output_held,
-    keeps_taken,
-    swapped_bytes,
-    uncompute,
-)
+from poet_planner.solve.statespace.bitset import has, put, slots_of, words_of
+from poet_planner.solve.statespace.path_search import PathSearch, new_search, no_open_states
 from poet_planner.solve.time_budget import TimeBudget, interruptible
 
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
-FIRST, AGAIN, PAGE = 0, 1, 2  # moves: first compute, recomputation, page-in
+FIRST, AGAIN, PAGE = 0, 1, 2  # kinds of moves: first compute, recomputation, page-in
 
 
 class MemoryStates(NamedTuple):
@@ -53,7 +41,8 @@ class MemoryStates(NamedTuple):
     to_go: Floats
 
 
-class PatternDatabase(NamedTuple):
+@struct
+class PatternDatabase(Struct):
     """The states of an abstraction and the costs that remain from them.
 
     They are grouped by the part of N that is relevant to the abstraction.
@@ -86,19 +75,20 @@ class PathResult(NamedTuple):
         Whether the search ended by itself.
     lower_bound : float
         Joules above E0. If complete, the cost of a cheapest path, or the limit if none costs less.
-    goal : int64
+    goal : int
         The state in which a cheapest path ends; -1 if there is none, or if all states were asked for.
     states : MemoryStates
         With the lower bounds known when they were met.
     opened : (states,) whether the state was expanded
-    parent, arrived_by : (states,) the state before on the cheapest path, and the move from there (see `_code`)
+    parent, arrived_by : (states,) the state before on the cheapest path, and the move from there: three times its
+        node or value, and ``FIRST``, ``AGAIN`` or ``PAGE``
     edges : (edges, 2) pairs of states
     edge_energy : (edges,) joules
     """
 
     complete: bool
     lower_bound: float
-    goal: np.int64
+    goal: int
     states: MemoryStates
     opened: Flags
     parent: Ints
@@ -210,6 +200,41 @@ def _search_hierarchy(
     return _HierarchyResult(bound, None, states)
 
 
+@struct
+class _Exploration(Struct):
+    """The search of one abstraction: what it is given, and the room that it has.
+
+    Attributes
+    ----------
+    abstraction : Abstraction
+    coarser, database : Abstraction, PatternDatabase
+        For the lower bounds.
+    search : PathSearch
+    limit, first_goal : as of `_explore`
+    edges, edge_energy : as of `PathResult`; none are kept if ``first_goal``
+    key, nodes : (words,), (words of nodes,) scratch
+    """
+
+    abstraction: Abstraction
+    coarser: Abstraction
+    database: PatternDatabase
+    search: PathSearch
+    limit: float
+    first_goal: bool
+    edges: Ints
+    edge_energy: Floats
+    key: Ints
+    nodes: Ints
+
+
+class _Explored(ctypes.Structure):
+    _fields_ = (("complete", Flag), ("lower_bound", Float), ("goal", Int), ("edges", Int))
+
+
+_explore_states = Function("explore_states", Ref, Ref, returns=_Explored)
+_settle_to_go = Function("settle_to_go", Ref, Ref, Ref, Ref, Int, Float, Ref)
+
+
 def _explore(
     abstraction: Abstraction,
     database: tuple[Abstraction, PatternDatabase],
@@ -219,8 +244,45 @@ def _explore(
     budget: TimeBudget,
 ) -> PathResult:
     """Explore all states of paths that may cost less than ``limit``, or those up to the first goal."""
-    work = partial(_astar, abstraction, *database, limit, most_states, first_goal)
-    return PathResult(*interruptible(work, budget))
+    node_words, value_words = words_of(len(abstraction.problem.node_time)), words_of(len(abstraction.problem.size))
+    search = new_search(most_states, node_words + 2 * value_words)
+    most_edges = 0 if first_goal else EDGES_PER_STATE * most_states
+    exploration = _Exploration(
+        abstraction,
+        *database,
+        search,
+        limit,
+        first_goal,
+        edges=np.empty((most_edges, 2), dtype=np.int64),
+        edge_energy=np.empty(most_edges),
+        key=np.zeros(node_words + 2 * value_words, dtype=np.int64),
+        nodes=np.zeros(node_words, dtype=np.int64),
+    )
+    ended = interruptible(lambda stop: _explore_states(exploration, flags(stop)), budget)
+    met = slice(int(search.count[0]))
+    return PathResult(
+        ended.complete,
+        ended.lower_bound,
+        ended.goal,
+        MemoryStates(search.rows[met], search.to_go[met]),
+        np.isfinite(search.closed[met]),
+        search.parent[met],
+        search.arrived_by[met],
+        exploration.edges[: ended.edges],
+        exploration.edge_energy[: ended.edges],
+    )
+
+
+def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
+    """The cost that remains from each state at least. It is exact if no path from it leads beyond the limit."""
+    unopened = np.where(found.opened, limit, np.minimum(limit, found.states.to_go))
+    to_go = np.where(found.states.rows[:, :node_words].any(axis=1), unopened, 0.0)
+    first = np.append(0, np.cumsum(np.bincount(found.edges[:, 1], minlength=len(to_go))))
+    arriving = np.argsort(found.edges[:, 1], kind="stable")
+    earlier, energy = found.edges[arriving, 0], found.edge_energy[arriving]
+    room = no_open_states(len(to_go) + len(energy))
+    _settle_to_go(ints(first), ints(earlier), floats(energy), floats(to_go), len(to_go), limit, room)
+    return to_go
 
 
 def _empty_database(problem: Problem) -> tuple[Abstraction, PatternDatabase]:
@@ -233,7 +295,7 @@ def _database(abstraction: Abstraction, states: MemoryStates) -> PatternDatabase
     problem = abstraction.problem
     relevant = np.zeros(words_of(len(problem.node_time)), dtype=np.int64)
     for j in problem.producer[problem.size > 0]:
-        put(relevant, j, True)
+        put(relevant, j)
     nodes = states.rows[:, : len(relevant)] & relevant
     order = np.lexsort((-states.to_go, *nodes.T))
     rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
@@ -249,260 +311,10 @@ def _events_of(problem: Problem, abstraction: Abstraction, found: PathResult) ->
     state = int(found.goal)
     while state != 0:
         parent = int(found.parent[state])
-        what, kind = _decoded(int(found.arrived_by[state]))
+        what, kind = divmod(int(found.arrived_by[state]), 3)
         gone = [j for j in range(n) if has(found.states.rows[parent], j) and not has(found.states.rows[state], j)]
         events += [j for j in gone if j != what or kind != FIRST]
         events.append(n + what if kind == PAGE else what)
         state = parent
     events += [j for j in range(n) if not has(found.states.rows[0], j)]
     return np.array(events, dtype=np.int64)
-
-
-@compiled
-def _code(what: int, kind: int) -> int:
-    """A move as one number: its node or value, and ``FIRST``, ``AGAIN`` or ``PAGE``."""
-    return what * 3 + kind
-
-
-@compiled
-def _decoded(code: int) -> tuple[int, int]:
-    return code // 3, code % 3
-
-
-@compiled
-def _abstracted(abstraction: Abstraction, row: Ints, into: Ints) -> None:
-    """Write the state of ``abstraction`` that a state looks like."""
-    p = abstraction.problem
-    values_at = words_of(p.node_time.size)
-    paid = values_at + words_of(p.size.size)
-    copy(row, into)
-    for v in range(p.size.size):
-        first = abstraction.representative[v]
-        if p.size[v] == 0 and has(row[values_at:], v):
-            put(into[values_at:], v, False)
-            if p.size[first] > 0:
-                put(into[values_at:], first, True)
-        if not abstraction.counts_page_out[v] and has(row[paid:], v):
-            put(into[paid:], v, False)
-            if abstraction.counts_page_out[first]:
-                put(into[paid:], first, True)
-    force_moves(p, abstraction.users, abstraction.deferrable, into, values_at)
-
-
-@compiled
-def _lower_bound(
-    abstraction: Abstraction,
-    database: PatternDatabase,
-    row: Ints,
-    key: Ints,
-    nodes: Ints,
-    best: float,
-    enough: float,
-) -> float:
-    """A lower bound on the cost that remains from a state, by a coarser abstraction; ``best`` if that is larger.
-
-    If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the dearest first, until
-    one gives ``enough``. ``key`` and ``nodes`` are scratch.
-    """
-    if database.to_go.size == 0:
-        return best
-    p = abstraction.problem
-    node_words = database.relevant.size
-    paid = node_words + words_of(p.size.size)
-    _abstracted(abstraction, row, key)
-    state = database.slots[slot_of(database.slots, database.rows, key)]
-    if state >= 0:
-        best = max(best, database.to_go[state])
-        return best
-    for word in range(node_words):
-        nodes[word] = key[word] & database.relevant[word]
-    group = database.node_slots[slot_of(database.node_slots, database.nodes, nodes)]
-    if group < 0:
-        return best
-    for state in range(database.group_start[group], database.group_start[group + 1]):
-        least = database.to_go[state]
-        if least <= best or best >= enough:
-            break
-        within = True
-        for word in range(key.size):
-            if database.rows[state, word] & ~key[word] != 0:
-                within = False
-                break
-        if within:
-            for v in range(p.size.size):
-                if has(key[paid:], v) and not has(database.rows[state, paid:], v):
-                    least -= p.out_energy[v]
-            best = max(best, least)
-    return best
-
-
-@allocating
-def _astar(
-    abstraction: Abstraction,
-    coarser: Abstraction,
-    database: PatternDatabase,
-    limit: float,
-    most_states: int,
-    first_goal: bool,
-    stop: Flags,
-) -> tuple[bool, float, np.int64, MemoryStates, Flags, Ints, Ints, Ints, Floats]:
-    """A* over all states of paths that cost less than ``limit``, or up to the first goal: the fields of `PathResult`.
-
-    ``stop[0]`` ends the search; another thread may set it.
-    """
-    p = abstraction.problem
-    n, m = p.node_time.size, p.size.size
-    values_at = words_of(n)
-    paid = values_at + words_of(m)
-    width = paid + words_of(m)
-    table = empty_slots(most_states)
-    rows = np.zeros((most_states, width), dtype=np.int64)
-    energy = np.full(most_states, np.inf)
-    closed = np.full(most_states, np.inf)
-    to_go = np.zeros(most_states)
-    opened = np.zeros(most_states, dtype=np.bool_)
-    parent = np.full(most_states, -1, dtype=np.int64)
-    arrived_by = np.zeros(most_states, dtype=np.int64)
-    most_edges = 1 if first_goal else EDGES_PER_STATE * most_states
-    edges = np.empty((most_edges, 2), dtype=np.int64)
-    edge_energy = np.empty(most_edges)
-    edge_count = 0
-    key = np.zeros(width, dtype=np.int64)
-    nodes = np.zeros(values_at, dtype=np.int64)
-    complete = True
-    lower_bound = 0.0
-    cheapest = limit
-    goal = np.int64(-1)
-    for j in range(n):
-        put(rows[0], j, True)
-    force_moves(p, abstraction.users, abstraction.deferrable, rows[0], values_at)
-    table[slot_of(table, rows, rows[0])] = 0
-    energy[0] = 0.0
-    to_go[0] = _lower_bound(coarser, database, rows[0], key, nodes, 0.0, limit)
-    count = 1
-    open_states = [(to_go[0], 0.0, np.int64(0))]
-    while len(open_states) > 0 and complete and goal < 0:
-        if stop[0]:
-            complete = False
-            break
-        least, _, at = heappop(open_states)
-        if energy[at] >= closed[at]:
-            continue
-        lower_bound = max(lower_bound, least)
-        closed[at] = energy[at]
-        new = not opened[at]
-        opened[at] = True
-        if is_goal(rows[at], values_at):
-            cheapest = min(cheapest, energy[at])
-            if first_goal:
-                goal = at
-            continue
-        held = bytes_held(p, rows[at], values_at)
-        for move in range(2 * n + m):
-            what, kind = (move % n, move // n) if move < 2 * n else (move - 2 * n, PAGE)
-            row = rows[at]
-            if kind == PAGE:
-                may = p.pageable[what] and has(row[values_at:], what)
-            elif kind == FIRST:
-                may = has(row, what) and can_leave(abstraction.users, row, what)
-            else:
-                may = has(row, what) and p.recomputable[what] and is_output_held(p.output_start, row[values_at:], what)
-            if may and kind != PAGE:
-                added, freed = swapped_bytes(p, row, values_at, what)
-                may = fits(p, held + added - freed, what) and not keeps_taken(p, row, values_at, what)
-            if not may:
-                continue
-            if count == most_states or (edge_count == most_edges and not first_goal) or stop[0]:
-                complete = False
-                break
-            cost = _apply_move(abstraction, rows[at], rows[count], what, kind)
-            if cost >= limit:
-                continue
-            slot = slot_of(table, rows, rows[count])
-            to = np.int64(table[slot])
-            if to < 0:
-                to = dominating_state(p, table, rows, energy, rows[count], energy[at] + cost)
-            if to < 0:
-                enough = limit - energy[at] - cost
-                least = _lower_bound(coarser, database, rows[count], key, nodes, max(0.0, to_go[at] - cost), enough)
-                if first_goal and energy[at] + cost + least >= limit:
-                    continue
-                to = np.int64(count)
-                count += 1
-                table[slot] = to
-                to_go[to] = least
-            if new and not first_goal:
-                edges[edge_count, 0], edges[edge_count, 1] = at, to
-                edge_energy[edge_count] = cost
-                edge_count += 1
-            if energy[at] + cost < energy[to]:
-                energy[to] = energy[at] + cost
-                parent[to] = at
-                arrived_by[to] = _code(what, kind)
-                if energy[to] + to_go[to] < limit:
-                    heappush(open_states, (energy[to] + to_go[to], -energy[to], to))
-    lower_bound = cheapest if complete else min(lower_bound, cheapest)
-    met = MemoryStates(rows[:count], to_go[:count])
-    links = edges[:edge_count], edge_energy[:edge_count]
-    return complete, lower_bound, goal, met, opened[:count], parent[:count], arrived_by[:count], links[0], links[1]
-
-
-@compiled
-def _apply_move(abstraction: Abstraction, row: Ints, into: Ints, what: int, kind: int) -> float:
-    """Write the state before a move; returns its cost in joules above E0."""
-    p = abstraction.problem
-    values_at = words_of(p.node_time.size)
-    copy(row, into)
-    cost = 0.0
-    if kind == PAGE:
-        paid = values_at + words_of(p.size.size)
-        cost = p.in_energy[what]
-        if abstraction.counts_page_out[what] and not has(into[paid:], what):
-            cost += p.out_energy[what]
-            put(into[paid:], what, True)
-        put(into[values_at:], what, False)
-    else:
-        uncompute(p, into, values_at, what)
-        if kind == FIRST:
-            put(into, what, False)
-        else:
-            cost = p.node_energy[what]
-    force_moves(p, abstraction.users, abstraction.deferrable, into, values_at)
-    return cost
-
-
-@allocating
-def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
-    """The cost that remains from each state at least. It is exact if no path from it leads beyond the limit."""
-    edges, edge_energy = found.edges, found.edge_energy
-    count = found.opened.size
-    first = np.zeros(count + 1, dtype=np.int64)
-    for k in range(edge_energy.size):
-        first[edges[k, 1] + 1] += 1
-    for state in range(count):
-        first[state + 1] += first[state]
-    free = first[:-1].copy()
-    arriving = np.empty(edge_energy.size, dtype=np.int64)
-    for k in range(edge_energy.size):
-        arriving[free[edges[k, 1]]] = k
-        free[edges[k, 1]] += 1
-    to_go = np.full(count, limit)
-    open_states = [(0.0, np.int64(0))]
-    open_states.pop()
-    for state in range(count):
-        if is_goal(found.states.rows[state], node_words):
-            to_go[state] = 0.0
-        elif not found.opened[state]:
-            to_go[state] = min(limit, found.states.to_go[state])
-        if to_go[state] < limit:
-            heappush(open_states, (to_go[state], np.int64(state)))
-    while len(open_states) > 0:
-        least, at = heappop(open_states)
-        if least > to_go[at]:
-            continue
-        for k in range(first[at], first[at + 1]):
-            earlier = edges[arriving[k], 0]
-            if least + edge_energy[arriving[k]] < to_go[earlier]:
-                to_go[earlier] = least + edge_energy[arriving[k]]
-                heappush(open_states, (to_go[earlier], earlier))
-    return to_go

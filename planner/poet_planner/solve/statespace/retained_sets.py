@@ -11,7 +11,7 @@ See docs/optimiser/state_space.md, "Retained sets", for the proofs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -23,8 +23,15 @@ from poet_planner.solve.statespace.abstraction import Abstraction, whole_abstrac
 from poet_planner.solve.statespace.aggregation import disaggregated, representatives
 from poet_planner.solve.statespace.astar import StateSpaceResult
 from poet_planner.solve.statespace.bitset import bits_of, put, words_of
-from poet_planner.solve.statespace.segment import NOWHERE, Segment, cheapest_path, keep_until_middle, lower_bounds
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
+from poet_planner.solve.statespace.segment import (
+    NOWHERE,
+    Segment,
+    SegmentStarts,
+    cheapest_path,
+    lower_bounds,
+    segment_starts,
+)
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import ancestors, longest_path, producers
 
 # Working set of a bottleneck node, as a fraction of the largest on the path.
@@ -37,17 +44,15 @@ class SegmentEdges(NamedTuple):
 
     Attributes
     ----------
-    segment : Segment
+    starts : SegmentStarts
+        The segment, and the sets at the start.
     ends : (sets at the end, words of N and W) states right before the last node
-    at_start, until_middle : (sets at the start, words), as of `lower_bound`
     length : (sets at the end, sets at the start) lower bounds on the cost of the segment, in joules above E0
     attempts : of the same shape, how many entries of ``segment_states`` were not enough; `EXACT`: ``length`` is exact
     """
 
-    segment: Segment
+    starts: SegmentStarts
     ends: Ints
-    at_start: Ints
-    until_middle: Ints
     length: Floats
     attempts: Ints
 
@@ -145,7 +150,7 @@ def _retained_sets(problem: Problem, node: int, before: Flags) -> Iterator[Ints]
         for number in range(next_one, len(candidates)):
             if problem.size[candidates[number]] <= left:
                 larger = chosen.copy()
-                put(larger, candidates[number], True)
+                put(larger, candidates[number])
                 waiting.append((larger, number + 1, left - int(problem.size[candidates[number]])))
 
 
@@ -153,17 +158,12 @@ def _edges(
     whole: Segment, before: Flags, start: int, end: int, retained: Ints, retained_after: Ints, budget: TimeBudget
 ) -> SegmentEdges:
     segment = _segment(whole, before, start, end)
-    at_start = retained | segment.start_values
-    until_middle = np.empty_like(at_start)
-    need, counted = np.empty_like(segment.start_values), np.empty(words_of(len(before)), dtype=np.int64)
-    for k in range(len(at_start)):
-        keep_until_middle(segment, at_start[k], until_middle[k], need, counted)
-    inputs = segment.needed[end] if end != NOWHERE else np.zeros_like(need)
+    starts = segment_starts(segment, retained | segment.start_values)
+    inputs = segment.needed[end] if end != NOWHERE else np.zeros_like(segment.start_values)
     nodes = np.repeat(bits_of(segment.inside[np.newaxis]), len(retained_after), axis=0)
     ends = np.hstack([nodes, retained_after | inputs])
-    length = np.zeros((len(ends), len(at_start)))
-    interruptible(partial(lower_bounds, segment, ends, at_start, until_middle, need, counted, length), budget)
-    return SegmentEdges(segment, ends, at_start, until_middle, length, np.zeros(length.shape, dtype=np.int64))
+    length = lower_bounds(starts, ends, budget)
+    return SegmentEdges(starts, ends, length, np.zeros(length.shape, dtype=np.int64))
 
 
 def bottleneck_nodes(problem: Problem) -> Ints:
@@ -220,15 +220,16 @@ def _segment(whole: Segment, before: Flags, start: int, end: int) -> Segment:
     deferrable = inside.copy()
     deferrable[problem.producer[problem.input_value[elsewhere[reader]]]] = False
     energy = np.where(older | inside, whole.energy, 0.0)
-    segment = whole._replace(inside=inside, deferrable=deferrable, energy=energy)
+    segment = replace(whole, inside=inside, deferrable=deferrable, energy=energy)
     if start == NOWHERE:
         return segment
-    segment = segment._replace(start=start, start_values=whole.made[start] | whole.needed[start])
+    segment = replace(segment, start=start, start_values=whole.made[start] | whole.needed[start])
     if not inside.any():
         return segment
     middle = int(np.where(inside, whole.need, -1).argmax())
     fits = (problem.size <= problem.budget - whole.need[middle]) | ~older[problem.producer]
-    return segment._replace(
+    return replace(
+        segment,
         middle=middle,
         before_middle=inside & before[:, middle],
         after_middle=inside & before[middle],
@@ -260,7 +261,8 @@ def _lazy_shortest_path(
         if bound >= limit or states_left <= 0 or budget.expired:
             return _ShortestPath(min(bound, limit), None)
         if not inexact:
-            nodes = [[those.segment.start] if those.segment.start != NOWHERE else [] for those in edges]
+            first = [those.starts.segment.start for those in edges]
+            nodes = [[start] if start != NOWHERE else [] for start in first]
             return _ShortestPath(bound, [j for t, i, k in path for j in (*nodes[t], *events[t, i, k])])
         t, i, k = inexact[0]
         those = edges[t]
@@ -268,9 +270,7 @@ def _lazy_shortest_path(
             return _ShortestPath(bound, None)
         most = params.segment_states[those.attempts[i, k]]
         left = limit - distance[t][k]
-        found = cheapest_path(
-            those.segment, those.ends[i], those.at_start[k], those.until_middle[k], left, most, budget
-        )
+        found = cheapest_path(those.starts, k, those.ends[i], left, most, budget)
         length = found.least if found.events is not None or not found.complete else np.inf
         those.length[i, k] = max(those.length[i, k], length)
         those.attempts[i, k] = EXACT if found.complete else those.attempts[i, k] + 1

@@ -91,7 +91,8 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
             raised += found.bound_j > store_all_j(problem) * (1 + 1e-9)
             exact += math.isclose(found.bound_j, least.bound_j, rel_tol=1e-9)
         edges = retained_sets.segment_edges(whole_abstraction(problem, separate), ancestors(problem))
-        lost += sum(bool((those.at_start != those.until_middle).any()) for those in edges or ())
+        starts = [those.starts for those in edges or ()]
+        lost += sum(bool((those.at_start != those.until_middle).any()) for those in starts)
     assert raised > 0
     assert exact > 0
     assert lost > 0, "no start is like a layer's gradient, beside which no other layer is computed"
