@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from poet_planner.solve.engine import Struct, struct
 from poet_planner.solve.instance import Ints
 
 
-class Columns(NamedTuple):
+@struct
+class Columns(Struct):
     """Column numbers of the MILP; -1 where there is no such column.
 
     Attributes
