@@ -176,6 +176,15 @@ struct expanded {
     bool keeps_edges;
 };
 
+/* Keep an edge of a number: in the list of those that arrive at a state. */
+static void keep_edge(const struct exploration *task, int64_t number, int64_t from, int64_t to, double cost)
+{
+    task->edges[2 * number] = from;
+    task->edges[2 * number + 1] = task->arriving[to];
+    task->edge_energy[number] = cost;
+    task->arriving[to] = number;
+}
+
 /* Make a move from a state. */
 static void follow(const struct exploration *task, struct expanded from, struct move move, int64_t *edges)
 {
@@ -199,9 +208,7 @@ static void follow(const struct exploration *task, struct expanded from, struct 
         to = add_state(search, to_go);
     }
     if (from.keeps_edges) {
-        task->edges[2 * *edges] = from.state;
-        task->edges[2 * *edges + 1] = to;
-        task->edge_energy[*edges] = cost;
+        keep_edge(task, *edges, from.state, to, cost);
         (*edges)++;
     }
     reach(search, to, spent, from.state, 3 * move.what + move.kind, task->limit);
@@ -278,10 +285,9 @@ struct explored explore_states(const struct exploration *task, const volatile bo
 
 /* Lower the costs that remain from states at least to what they are by way of others (Dijkstra).
  *
- * `to_go` has the costs that are known, and the limit elsewhere. The edges that arrive at a state are
- * `first[state]:first[state + 1]`, each from an `earlier` one. */
-void settle_to_go(const int64_t *first, const int64_t *earlier, const double *energy, double *to_go, int64_t states,
-                  double limit, struct open_states *open)
+ * `to_go` has the costs that are known, and the limit elsewhere. */
+void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, double *to_go,
+                  int64_t states, double limit, struct open_states *open)
 {
     for (int64_t state = 0; state < states; state++) {
         if (to_go[state] < limit) {
@@ -293,11 +299,12 @@ void settle_to_go(const int64_t *first, const int64_t *earlier, const double *en
         if (next.least > to_go[next.state]) {
             continue;
         }
-        for (int64_t k = first[next.state]; k < first[next.state + 1]; k++) {
-            const double least = next.least + energy[k];
-            if (least < to_go[earlier[k]]) {
-                to_go[earlier[k]] = least;
-                push_open(open, (struct open_state){least, 0.0, earlier[k]});
+        for (int64_t k = arriving[next.state]; k >= 0; k = edges[2 * k + 1]) {
+            const int64_t earlier = edges[2 * k];
+            const double least = next.least + edge_energy[k];
+            if (least < to_go[earlier]) {
+                to_go[earlier] = least;
+                push_open(open, (struct open_state){least, 0.0, earlier});
             }
         }
     }

@@ -32,6 +32,7 @@ STRUCT(pattern_database, PATTERN_DATABASE);
     SCALAR(struct path_search *, search)              \
     SCALAR(double, limit)                             \
     SCALAR(bool, first_goal)                          \
+    ARRAY(int64_t, arriving)                          \
     TABLE(int64_t, edges)                             \
     ARRAY(double, edge_energy)                        \
     ARRAY(int64_t, key)                               \
@@ -48,7 +49,7 @@ struct explored {
 };
 
 struct explored explore_states(const struct exploration *task, const volatile bool *stop);
-void settle_to_go(const int64_t *first, const int64_t *earlier, const double *energy, double *to_go, int64_t states,
-                  double limit, struct open_states *open);
+void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, double *to_go,
+                  int64_t states, double limit, struct open_states *open);
 
 #endif

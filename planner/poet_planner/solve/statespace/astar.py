@@ -82,7 +82,8 @@ class PathResult(NamedTuple):
     opened : (states,) whether the state was expanded
     parent, arrived_by : (states,) the state before on the cheapest path, and the move from there: three times its
         node or value, and ``FIRST``, ``AGAIN`` or ``PAGE``
-    edges : (edges, 2) pairs of states
+    arriving : (states,) the last edge that arrives at a state; -1: none
+    edges : (edges, 2) the state that an edge leads from, and the edge before that arrives at the same state; -1: none
     edge_energy : (edges,) joules
     """
 
@@ -93,6 +94,7 @@ class PathResult(NamedTuple):
     opened: Flags
     parent: Ints
     arrived_by: Ints
+    arriving: Ints
     edges: Ints
     edge_energy: Floats
 
@@ -211,7 +213,7 @@ class _Exploration(Struct):
         For the lower bounds.
     search : PathSearch
     limit, first_goal : as of `_explore`
-    edges, edge_energy : as of `PathResult`; none are kept if ``first_goal``
+    arriving, edges, edge_energy : as of `PathResult`; none are kept if ``first_goal``
     key, nodes : (words,), (words of nodes,) scratch
     """
 
@@ -221,6 +223,7 @@ class _Exploration(Struct):
     search: PathSearch
     limit: float
     first_goal: bool
+    arriving: Ints
     edges: Ints
     edge_energy: Floats
     key: Ints
@@ -253,6 +256,7 @@ def _explore(
         search,
         limit,
         first_goal,
+        arriving=np.full(0 if first_goal else most_states, -1, dtype=np.int64),
         edges=np.empty((most_edges, 2), dtype=np.int64),
         edge_energy=np.empty(most_edges),
         key=np.zeros(node_words + 2 * value_words, dtype=np.int64),
@@ -268,6 +272,7 @@ def _explore(
         np.isfinite(search.closed[met]),
         search.parent[met],
         search.arrived_by[met],
+        exploration.arriving[met],
         exploration.edges[: ended.edges],
         exploration.edge_energy[: ended.edges],
     )
@@ -277,11 +282,9 @@ def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
     """The cost that remains from each state at least. It is exact if no path from it leads beyond the limit."""
     unopened = np.where(found.opened, limit, np.minimum(limit, found.states.to_go))
     to_go = np.where(found.states.rows[:, :node_words].any(axis=1), unopened, 0.0)
-    first = np.append(0, np.cumsum(np.bincount(found.edges[:, 1], minlength=len(to_go))))
-    arriving = np.argsort(found.edges[:, 1], kind="stable")
-    earlier, energy = found.edges[arriving, 0], found.edge_energy[arriving]
-    room = no_open_states(len(to_go) + len(energy))
-    _settle_to_go(ints(first), ints(earlier), floats(energy), floats(to_go), len(to_go), limit, room)
+    room = no_open_states(len(to_go) + len(found.edges))
+    edges, energy = ints(found.edges), floats(found.edge_energy)
+    _settle_to_go(ints(found.arriving), edges, energy, floats(to_go), len(to_go), limit, room)
     return to_go
 
 
