@@ -35,8 +35,8 @@ static const int64_t *needed_by(const struct segment *segment, int64_t j)
     return segment->needed + j * segment->needed_columns;
 }
 
-/* Turn what is needed after node j into what is needed before it. */
-static void step_before(const struct segment *segment, int64_t *need, int64_t j)
+/* Turn what is needed after node j into what is needed before it. As the next one, inline: a bound does little else. */
+static inline void step_before(const struct segment *segment, int64_t *need, int64_t j)
 {
     const int64_t words = value_words(segment);
     const int64_t *const made = segment->made + j * words;
@@ -47,7 +47,7 @@ static void step_before(const struct segment *segment, int64_t *need, int64_t j)
 }
 
 /* Whether node j makes a value that is needed and not in RAM. */
-static bool is_missing(const struct segment *segment, int64_t j, const int64_t *need, const int64_t *in_ram)
+static inline bool is_missing(const struct segment *segment, int64_t j, const int64_t *need, const int64_t *in_ram)
 {
     const struct problem *const problem = segment->problem;
     for (int64_t v = problem->output_start[j]; v < problem->output_start[j + 1]; v++) {
