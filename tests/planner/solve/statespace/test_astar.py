@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.incumbent import evaluated
+from poet_planner.solve.statespace import path_search
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import StateSpaceResult, search_memory_states
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -70,6 +71,22 @@ def test_work_that_is_cut_short_leaves_a_bound(tens: int) -> None:
         bounds_j.append(found_below(problem, seed, 1.5 * least, budget=TimeBudget(0.0)).bound_j)
         assert max(bounds_j) <= least * (1 + 1e-9), seed
         assert min(bounds_j) >= store_all_j(problem), seed
+
+
+@pytest.mark.parametrize("room", FEW)
+def test_a_heap_that_is_full_leaves_a_bound(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = path_search.no_open_states
+    cut_short = 0
+    for seed in range(40):
+        problem, least = solved_problem(seed)
+        if math.isinf(least):
+            continue
+        with monkeypatch.context() as narrow:
+            narrow.setattr(path_search, "no_open_states", lambda _room: whole(room))
+            found = found_below(problem, seed, 1.5 * least)
+        assert store_all_j(problem) <= found.bound_j <= least * (1 + 1e-9), seed
+        cut_short += found.events is None
+    assert room > 5 or cut_short > 0
 
 
 def test_the_best_schedule_is_proven_where_it_is_known() -> None:
