@@ -18,6 +18,7 @@ from poet_planner.solve.engine import Struct, struct
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Bits = npt.NDArray[np.uint64]
 
 WORD = 4  # bytes
 MOST_RAM_BYTES = 2**62  # a larger RAM counts as this one

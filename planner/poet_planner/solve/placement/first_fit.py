@@ -17,13 +17,15 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Step
 
+from poet_planner.solve.engine import Flag, Function, Int, Ref, ints
 from poet_planner.solve.instance import Ints
-from poet_planner.solve.jit import allocating
 from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement.canonical import Answer, search
-from poet_planner.solve.placement.ejection import eject, insert
+from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+
+_in_order = Function("first_fit", Int, Ref, Ref, Ref, Ref, Flag, Ref, Ref, returns=Int)
 
 
 class Life(NamedTuple):
@@ -190,34 +192,14 @@ def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: Ti
     return best, int(lowest)
 
 
-@allocating
 def _first_fit(order: Ints, start: Ints, end: Ints, size: Ints, offsets: Ints, by_start: bool = False) -> int:
     """Place blocks in ``order``, each at the lowest offset that is free during its life; returns the height.
 
     ``by_start``: whether ``order`` is that of the starts, so that blocks that have ended need not be compared any more.
     """
-    placed = np.empty(order.size, dtype=np.int64)  # the placed blocks, by their offsets
-    count = 0
-    height = 0
-    for block in order:
-        if by_start:
-            alive = 0
-            for at in range(count):
-                placed[alive] = placed[at]
-                alive += end[placed[at]] > start[block]
-            count = alive
-        offset = 0
-        for at in range(count):
-            other = placed[at]
-            if offset + size[block] <= offsets[other]:
-                break
-            if start[other] < end[block] and start[block] < end[other]:
-                offset = max(offset, offsets[other] + size[other])
-        offsets[block] = offset
-        insert(placed, count, block, offsets)
-        count += 1
-        height = max(height, offset + size[block])
-    return height
+    placed = np.empty_like(order)
+    blocks = ints(order), ints(start), ints(end), ints(size)
+    return int(_in_order(len(order), *blocks, by_start, ints(offsets), ints(placed)))
 
 
 def _least_arena(
