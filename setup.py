@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts board descriptions, profiles and the firmware's sources inside the wheel; all else stands in pyproject.toml."""
+"""Puts boards, profiles, the firmware's sources and the optimiser's engine into the wheel; the rest: pyproject.toml.
 
+The engine knows nothing of Python: one wheel for each platform serves all versions of it. With `POET_NO_ENGINE=1` the
+wheel is for all platforms, and the engine is compiled where the wheel is used.
+"""
+
+import os
+import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
+
+sys.path.insert(0, "profiles")
+from poet_profiles.native import NativeError, build, file_name
 
 # Folder in the wheel, folder here, and what goes from one into the other.
 SHIPPED = (
     ("poet_profiles/shipped", "profiles", ("*.csv", "boards/*.toml", "cells/*.toml")),
     ("poet_harness/project", ".", ("platformio.ini", "firmware/**/*", "profiles/boards/*.toml")),
 )
+ENGINE = Path("poet_planner/solve/native")
+WITH_ENGINE = os.environ.get("POET_NO_ENGINE") != "1"
 
 
 class BuildWithShipped(build_py):
@@ -24,6 +36,29 @@ class BuildWithShipped(build_py):
                     target = Path(self.build_lib, folder, source.relative_to(here))
                     self.mkpath(str(target.parent))
                     self.copy_file(str(source), str(target))
+        self._build_engine()
+
+    def _build_engine(self) -> None:
+        """Build the engine, and remove those that an earlier build left."""
+        sources = sorted(Path("planner", ENGINE).glob("*.[ch]"))
+        wanted = Path(self.build_lib, ENGINE, file_name("engine", sources)).resolve()
+        for earlier in wanted.parent.glob("*.so"):
+            earlier.unlink()
+        if WITH_ENGINE:
+            try:
+                build(wanted, sources)
+            except NativeError as error:
+                sys.exit(f"error: the optimiser's engine: {error}, or set POET_NO_ENGINE=1 for a wheel without it")
 
 
-setup(cmdclass={"build_py": BuildWithShipped})
+class WithEngine(Distribution):
+    def has_ext_modules(self) -> bool:
+        return WITH_ENGINE
+
+
+class WheelForAllVersions(bdist_wheel):
+    def get_tag(self) -> tuple[str, str, str]:
+        return ("py3", "none", super().get_tag()[2])
+
+
+setup(distclass=WithEngine, cmdclass={"build_py": BuildWithShipped, "bdist_wheel": WheelForAllVersions})

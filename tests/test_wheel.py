@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,18 +20,34 @@ from poet_profiles.profile import read_profile
 from tests.support import ROOT
 
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles", "harness", "planner", "firmware")
+ENGINE = Path("poet_planner/solve/native")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a wheel of this source tree installs, in a folder of its own."""
-    sources = tmp_path_factory.mktemp("sources")
+def built(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A wheel of this source tree is built in a folder, in ``wheels/``."""
+    sources = folder / "sources"
+    sources.mkdir()
     for name in (*NEEDED, "platformio.ini"):
         (sources / name).symlink_to(ROOT / name)
     build = [sys.executable, "-c", "from setuptools import setup; import runpy; runpy.run_path('setup.py')"]
-    options = ["egg_info", "--egg-base", str(tmp_path_factory.mktemp("egg")), "bdist_wheel", "-d", "wheels"]
-    subprocess.run([*build, "-q", *options], cwd=sources, check=True, capture_output=True)
-    [wheel] = (sources / "wheels").glob("*.whl")
+    options = ["egg_info", "--egg-base", str(folder), "bdist_wheel", "-d", str(folder / "wheels")]
+    return subprocess.run(
+        [*build, "-q", *options], cwd=sources, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    done = built(folder)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (folder / "wheels").iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel installs, in a folder of its own."""
     installed = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
@@ -67,11 +84,50 @@ def test_type_checkers_find_the_types(site: Path) -> None:
         assert (site / package / "py.typed").is_file()
 
 
+def test_its_engine_is_for_the_platform_and_any_python(wheel: Path, site: Path, tmp_path: Path) -> None:
+    """It is taken as it is: no compiler is needed, and nothing comes into the cache."""
+    assert re.fullmatch(r"poet_edge-[^-]+-py3-none-(?!any)\w+\.whl", wheel.name)
+    code = "import os; os.environ['CC'] = 'nothing'; from poet_planner.solve.engine import *; print(library()._name)"
+    [engine] = (site / ENGINE).glob("*.so")
+    assert call(site, tmp_path, code).split() == [str(engine)]
+    assert not list((tmp_path / "cache").rglob("*.so"))
+
+
+def test_sources_of_the_engine_are_inside(site: Path) -> None:
+    for source in (ROOT / "planner" / ENGINE).glob("*.[ch]"):
+        assert (site / ENGINE / source.name).read_bytes() == source.read_bytes()
+
+
+def test_an_engine_of_other_sources_is_not_taken(site: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "site"
+    shutil.copytree(site, changed)
+    (changed / ENGINE / "engine.h").open("a").write("/* changed */\n")
+    code = "from poet_planner.solve.engine import *; print(library()._name)"
+    assert call(changed, tmp_path, code).startswith(str(tmp_path / "cache"))
+
+
+def test_a_wheel_without_an_engine_is_for_all_platforms(tmp_path: Path) -> None:
+    assert built(tmp_path, POET_NO_ENGINE="1", CC="nothing").returncode == 0
+    [wheel] = (tmp_path / "wheels").iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert f"{ENGINE}/engine.h" in names
+    assert not [name for name in names if name.endswith(".so")]
+
+
+def test_no_wheel_is_built_without_a_compiler_by_mistake(tmp_path: Path) -> None:
+    done = built(tmp_path, CC="nothing")
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: .*no C compiler \(nothing.*POET_NO_ENGINE=1.*", done.stderr.strip().splitlines()[-1])
+    assert "Traceback" not in done.stderr
+
+
 ALONE = """
 import importlib.abc, runpy
 class Nothing(importlib.abc.MetaPathFinder):
     needed = {"numpy", "torch", "poet_profiles", "poet_runtime"}
-    others = {"pydantic", "pandas", "serial", "typer", "rich", "numba", "pyomo", "matplotlib", "platformdirs",
+    others = {"pydantic", "pandas", "serial", "typer", "rich", "pyomo", "matplotlib", "platformdirs",
               "safetensors", "joblib", "highspy", "poet_harness", "poet_planner"}
     def find_spec(self, name, path, target=None):
         if name.split(".")[0] in self.others:

@@ -14,22 +14,22 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from poet_profiles.cache import cache_folder
-
-FLAGS = ("-std=c99", "-O2", "-fPIC", "-shared")
+# A multiplication and an addition are not joined, which rounds once in place of twice: equal results on all processors.
+FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared")
 
 
 class NativeError(Exception):
     """A library is not there and cannot be built; in one line."""
 
 
-def state_of(sources: Iterable[Path], flags: Sequence[str] = FLAGS) -> str:
-    """A hash of the sources' contents and of the flags."""
+def file_name(name: str, sources: Iterable[Path]) -> str:
+    """The file of a library in a wheel: another for each state of the sources and flags."""
     parts = [f"{source.name}\0".encode() + source.read_bytes() for source in sorted(sources)]
-    return hashlib.sha256(b"\0".join([*parts, *(flag.encode() for flag in flags)])).hexdigest()[:16]
+    state = hashlib.sha256(b"\0".join([*parts, *(flag.encode() for flag in FLAGS)]))
+    return f"{name}-{state.hexdigest()[:16]}.so"
 
 
-def shared_library(name: str, sources: Sequence[Path], flags: Sequence[str] = FLAGS) -> Path:
+def shared_library(name: str, sources: Sequence[Path]) -> Path:
     """The library of ``sources``, C files and headers: built where the cache has none of this state.
 
     ``CC`` names the compiler, with arguments if need be.
@@ -39,17 +39,19 @@ def shared_library(name: str, sources: Sequence[Path], flags: Sequence[str] = FL
     NativeError
         If there is no C compiler, or it fails.
     """
-    compiler = _compiler()
-    binary = Path(compiler[0]).resolve()
+    from poet_profiles.cache import cache_folder  # where a wheel is built, what it needs may not be installed
+
+    command = compiler()
+    binary = Path(command[0]).resolve()
     made = binary.stat()
-    key = hashlib.sha256(repr((compiler, str(binary), made.st_size, made.st_mtime_ns, platform.machine())).encode())
-    library = cache_folder() / f"{name}-{state_of(sources, flags)}-{key.hexdigest()[:8]}.so"
+    key = hashlib.sha256(repr((command, str(binary), made.st_size, made.st_mtime_ns, platform.machine())).encode())
+    library = cache_folder() / file_name(f"{name}-{key.hexdigest()[:8]}", sources)
     if not library.exists():
-        build(library, sources, flags)
+        build(library, sources)
     return library
 
 
-def build(library: Path, sources: Sequence[Path], flags: Sequence[str] = FLAGS) -> None:
+def build(library: Path, sources: Sequence[Path]) -> None:
     """Build a library. Whoever uses an earlier one of that name goes on with it.
 
     Raises
@@ -57,21 +59,21 @@ def build(library: Path, sources: Sequence[Path], flags: Sequence[str] = FLAGS) 
     NativeError
         As in `shared_library`.
     """
-    compiler = _compiler()
+    command = compiler()
     # Another process may build it at this moment: each does so in a folder of its own.
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
         built = Path(scratch) / library.name
         files = [str(source) for source in sources if source.suffix == ".c"]
         ran = subprocess.run(
-            [*compiler, *flags, "-o", str(built), *files, "-lm"], capture_output=True, text=True, errors="replace"
+            [*command, *FLAGS, "-o", str(built), *files, "-lm"], capture_output=True, text=True, errors="replace"
         )
         if ran.returncode != 0:
             lines = [line for line in ran.stderr.splitlines() if "error" in line.lower()] or ran.stderr.splitlines()
-            raise NativeError(f"{shlex.join(compiler)} failed: {' '.join([*lines, 'without a word'][0].split())}")
+            raise NativeError(f"{shlex.join(command)} failed: {' '.join([*lines, 'without a word'][0].split())}")
         built.replace(library)
 
 
-def _compiler() -> list[str]:
+def compiler() -> list[str]:
     """The compiler and its arguments.
 
     Raises

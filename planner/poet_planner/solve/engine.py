@@ -21,12 +21,10 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 import numpy.typing as npt
 from poet_profiles.errors import UserError
-from poet_profiles.native import FLAGS, NativeError, shared_library, state_of
+from poet_profiles.native import NativeError, file_name, shared_library
 
 NATIVE = Path(__file__).with_name("native")
 SOURCES = sorted(NATIVE.glob("*.[ch]"))
-# Without joining a multiplication and an addition, which rounds once in place of twice: equal plans on all processors.
-ENGINE_FLAGS = (*FLAGS, "-ffp-contract=off")
 
 Int, Float, Flag, Ref = ctypes.c_int64, ctypes.c_double, ctypes.c_bool, ctypes.c_void_p
 
@@ -144,16 +142,11 @@ def library() -> ctypes.CDLL:
         If there is none and it cannot be built.
     """
     try:
-        shipped = NATIVE / shipped_name()
-        return ctypes.CDLL(str(shipped if shipped.exists() else shared_library("engine", SOURCES, ENGINE_FLAGS)))
+        shipped = NATIVE / file_name("engine", SOURCES)
+        return ctypes.CDLL(str(shipped if shipped.exists() else shared_library("engine", SOURCES)))
     except NativeError as error:
         raise UserError(
             f"the optimiser is not compiled here, and cannot be: {error}; or take poet's wheel for this platform"
         ) from None
     except OSError as error:
         raise UserError(f"the optimiser's library cannot be loaded: {error}") from None
-
-
-def shipped_name() -> str:
-    """The file in a wheel."""
-    return f"engine-{state_of(SOURCES, ENGINE_FLAGS)}.so"
