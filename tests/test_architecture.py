@@ -45,7 +45,7 @@ PLANNER = (
     *("models", "graph"),
 )
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.
-GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "params", "time_budget", "jit")
+GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "params", "time_budget", "engine")
 SOLVE = {
     "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
     "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},
@@ -57,7 +57,7 @@ SOLVE = {
     "statespace": set(),
     "milp": set(),
 }
-HEAVY = ("torch", "pyomo", "numba", "matplotlib", "unicorn", "pandas")
+HEAVY = ("torch", "pyomo", "matplotlib", "unicorn", "pandas")
 
 
 def imported(source: Path) -> Iterator[str]:

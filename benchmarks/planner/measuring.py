@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
-from numba.core.event import install_recorder
 from poet_planner.planning.methods import method_named
 from poet_planner.report.placement import placement_report
 from poet_planner.schedule.verify import verify
@@ -26,8 +25,6 @@ from benchmarks.planner.instances import Instance, Loaded, load
 WARM_UP = Instance("prototypes", "vgg16_cifar.m4", "55%", "1.5x", True)
 MOMENTS_S = (2.0, 10.0, 60.0)
 ALL_PARTS = Parts()
-# So often an instance is planned again because something was compiled meanwhile.
-MOST_COMPILATIONS = 5
 CLOCKS = {"wall": work_clock, "cpu": WorkClock(time.process_time)}
 METHODS = {"best": "optimal", "paper": "poet_ilp"}
 
@@ -118,21 +115,13 @@ class _Listener:
 
 
 def measure(instance: Instance, run: Run, ram_bytes: int | None = None, parts: Parts = ALL_PARTS) -> Measurement:
-    """Plan one instance, in that RAM if it is given. A fault of the planner's is a row like any other.
-
-    If numba compiles while it is planned, it is planned again: compiling takes more time than most limits allow.
-    """
+    """Plan one instance, in that RAM if it is given. A fault of the planner's is a row like any other."""
     warm_up()
     loaded = load(instance)
     in_more_ram = instance.ram == "smallest" and ram_bytes is None
     if ram_bytes is not None:
         loaded = replace(loaded, ram_bytes=ram_bytes)
-    for _ in range(MOST_COMPILATIONS):
-        with install_recorder("numba:compile") as compilations:
-            row = _planned(instance, run, loaded, parts, in_more_ram)
-        if not compilations.buffer:
-            break
-    return row
+    return _planned(instance, run, loaded, parts, in_more_ram)
 
 
 def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts, in_more_ram: bool) -> Measurement:
@@ -151,7 +140,7 @@ def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts, in_more
 
 @cache
 def warm_up() -> None:
-    """Bring in everything that is compiled or imported once a process, by a plan that needs search, LP and MILP."""
+    """Bring in everything that is imported once a process, by a plan that needs search, LP and MILP."""
     loaded = load(WARM_UP)
     optimise(loaded.graph, loaded.ram_bytes, loaded.deadline_s, OptimiseOptions(time_limit_s=5.0))
 

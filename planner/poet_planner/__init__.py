@@ -3,8 +3,8 @@
 
 `plan` goes from a model and a board's profile to a verified training schedule. `optimise` and `verify` work on any
 costed graph. `compile` makes a training step of a PyTorch module that stays within a budget of RAM
-(docs/pytorch.md). `place` gives offsets to any blocks in a memory of a given size. What a name needs (PyTorch, numba,
-Pyomo) is imported when the name is first used.
+(docs/pytorch.md). `place` gives offsets to any blocks in a memory of a given size. What a name needs (PyTorch, Pyomo)
+is imported when the name is first used.
 """
 
 from importlib import import_module

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import typer
-from numba.core.event import trigger_event
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.methods import OPTIMAL
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.options import Parts
@@ -72,22 +69,6 @@ def test_where_the_ram_is_given_no_larger_one_is_planned_in(monkeypatch: pytest.
     given, own = (measuring.measure(instance, RUN, ram_bytes) for ram_bytes in (4000, None))
     assert (given.status, given.ram_bytes, given.energy_j) == ("none", 4000, None)
     assert (own.verified, own.ram_bytes) == (True, 5000)
-
-
-def test_what_was_planned_while_numba_compiled_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits_s = []
-
-    def compiled_at_first(
-        graph: Graph, _ram_bytes: int, _deadline_s: float | None, options: OptimiseOptions
-    ) -> Schedule:
-        limits_s.append(options.time_limit_s)
-        with trigger_event("numba:compile") if len(limits_s) == 1 else nullcontext():
-            return replace(store_all_schedule(graph), energy_j=float(len(limits_s)))
-
-    monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=compiled_at_first))
-    row = measuring.measure(Instance("paper", "linear.m4", "50%", "2x", True), RUN)
-    assert limits_s == [2.0, 2.0]
-    assert row.energy_j == 2.0
 
 
 def test_parts_are_switched_off_by_name() -> None:

@@ -18,7 +18,7 @@ from poet_profiles.errors import UserError
 
 from tests.support import ROOT
 
-HEAVY = ("torch", "numba", "pyomo", "pandas", "matplotlib", "numpy")
+HEAVY = ("torch", "pyomo", "pandas", "matplotlib", "numpy")
 MISUSE = """
 import poet_planner
 from poet_planner import Graph, plan

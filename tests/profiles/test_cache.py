@@ -24,7 +24,7 @@ def test_without_a_home_it_is_among_the_temporary_files(
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: Path(home) / name)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    assert cache_folder("numba") == tmp_path / "temporary" / f"poet-{os.getuid()}" / "numba"
+    assert cache_folder("figures") == tmp_path / "temporary" / f"poet-{os.getuid()}" / "figures"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["temporary"]
 
 

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep on the workers of a Dask cluster.
-
-This module imports nothing that compiles: a worker imports it before it is told where to keep what is compiled.
-"""
+"""A sweep on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from poet_profiles.cache import cache_folder
 from poet_profiles.errors import UserError
 
 from poet_planner.planning.code_version import code_version
@@ -25,7 +19,7 @@ CONNECTING_S = 10
 def workers(scheduler: str | None) -> Iterator[None]:
     """Plan sweeps inside this block on the cluster of that scheduler; None: on this machine.
 
-    Each worker loads the optimiser first, or compiles it.
+    Each worker loads the optimiser first, and builds its engine where there is none.
 
     Raises
     ------
@@ -60,37 +54,24 @@ def _connected(scheduler: str) -> Iterator[Any]:
 
 
 def _prepare(client: Any, scheduler: str) -> None:
-    """Prepare one worker of each machine first, so that it alone compiles."""
-    hosts = {address: details["host"] for address, details in client.scheduler_info(n_workers=-1)["workers"].items()}
-    if not hosts:
+    addresses = list(client.scheduler_info(n_workers=-1)["workers"])
+    if not addresses:
         raise UserError(f"--scheduler {scheduler}: has no workers; start some with `dask worker {scheduler}`")
-    first = {host: address for address, host in hosts.items()}
-    _run(client, keep_own_cache, list(hosts), socket.gethostname())
-    for chosen in (list(first.values()), list(hosts)):
-        for address, version in _run(client, warmed_up, chosen).items():
-            if version != code_version():
-                raise UserError(
-                    f"--scheduler {scheduler}: worker {address} has poet {version}, and this is {code_version()}; "
-                    "install the same on both"
-                )
+    for address, version in _run(client, addresses).items():
+        if version != code_version():
+            raise UserError(
+                f"--scheduler {scheduler}: worker {address} has poet {version}, and this is {code_version()}; "
+                "install the same on both"
+            )
 
 
-def _run(client: Any, call: Callable[..., Any], addresses: list[str], *arguments: object) -> dict[str, Any]:
+def _run(client: Any, addresses: list[str]) -> dict[str, str]:
+    """What `warmed_up` says on each worker."""
     try:
-        results: dict[str, Any] = client.run(call, *arguments, workers=addresses)
+        results: dict[str, str] = client.run(warmed_up, workers=addresses)
     except ImportError as error:
         raise UserError(f"a worker of the cluster cannot import what poet needs ({error}); install it there") from None
     return results
-
-
-def keep_own_cache(client_host: str) -> None:
-    """On another machine than the client's, keep what numba compiles in a folder of the machine's own.
-
-    On a file system that machines share they would remove one another's.
-    """
-    host = socket.gethostname()
-    if host != client_host:
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder(f"numba/{host}/{code_version()}")))
 
 
 def warmed_up() -> str:

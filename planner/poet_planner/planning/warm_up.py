@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading the optimiser, or compiling it, before any plan's time limit begins."""
+"""Loading the optimiser before any plan's time limit begins."""
 
 from __future__ import annotations
 

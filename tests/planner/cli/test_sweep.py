@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -158,9 +156,6 @@ def test_a_sweep_on_a_dask_cluster_plans_what_it_plans_here(
         with distributed.Client(cluster) as client:
             loaded = client.run(lambda: warm_up.cache_info().currsize)
             assert list(loaded.values()) == [1, 1]
-            client.run(cluster_module.keep_own_cache, "another host")
-            folders = client.run(lambda: os.environ["NUMBA_CACHE_DIR"])
-            assert all(socket.gethostname() in folder for folder in folders.values())
     here, there = (pd.read_csv(tmp_path / name / "points.csv").drop(columns="seconds") for name in ("here", "there"))
     assert here.equals(there)
 
