@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class Check:
 
 PROGRAMS = (
     ("arm-none-eabi-gcc", "building the firmware", "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"),
-    ("gcc", "building for this computer; fast emulation", "apt install gcc libc6-dev"),
+    ("gcc", "building for this computer", "apt install gcc libc6-dev"),
     ("ssh", "boards behind ssh://", "apt install openssh-client"),
 )
 MODULES = (
@@ -47,6 +48,7 @@ def checks() -> Iterator[Check]:
     for name, needed_for, cure in PROGRAMS:
         path = shutil.which(name)
         yield Check(name, path is not None, needed_for, cure, path or "")
+    yield _c_compiler()
     yield _firmware()
     yield from _uploads()
     yield from _ports()
@@ -61,6 +63,17 @@ def _uploads() -> Iterator[Check]:
         if board.upload.tools:
             ways = ", ".join(f"{tool.name} ({place})" for tool, place in usable(board))
             yield Check(f"upload to {name}", bool(ways), f"flash --board {name}", what_is_missing(board), ways)
+
+
+def _c_compiler() -> Check:
+    from poet_profiles.native import NativeError, compiler
+
+    try:
+        found = shlex.join(compiler())
+    except NativeError:
+        found = ""
+    needed_for = "the optimiser's engine, unless poet's wheel brought it; fast emulation"
+    return Check("C compiler (cc, or what CC names)", bool(found), needed_for, "apt install gcc libc6-dev", found)
 
 
 def _firmware() -> Check:

@@ -11,6 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Objective, Schedule, Status
 
+from poet_planner.solve.engine import library
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
@@ -66,13 +67,14 @@ def optimise(
     NoScheduleError
         If there is none, or none was found in the time. It names the smallest RAM and the shortest time.
     UserError
-        If the graph is not sound, an option has no such value, or the solver is not installed.
+        If the graph is not sound, an option has no such value, the solver is not installed, or there is no engine.
     KeyboardInterrupt
         If it comes before there is any schedule, or any with offsets.
     """
     options = options or OptimiseOptions()
     if options.seed < 0:
         raise UserError(f"seed {options.seed}: give a whole number that is not negative")
+    library()  # built, where it is not, or refused before any time counts
     if options.objective is Objective.TIME:
         return by_time(graph, _optimised(at_one_watt(graph), ram_bytes, deadline_s, options))
     return _optimised(graph, ram_bytes, deadline_s, options)
