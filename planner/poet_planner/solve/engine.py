@@ -95,25 +95,27 @@ class Function:
         return self._call(*arguments)
 
 
-def ints(array: npt.NDArray[np.int64]) -> int:
-    """The address of whole numbers, for C; the array has to live as long as it is used there."""
+def ints(array: npt.NDArray[np.int64]) -> ctypes.c_void_p:
+    """The address of whole numbers, for a call of C: the array lives as long as its address."""
     return _address(array, np.int64, "an argument")
 
 
-def floats(array: npt.NDArray[np.float64]) -> int:
+def floats(array: npt.NDArray[np.float64]) -> ctypes.c_void_p:
     """As `ints`, of 64-bit floats."""
     return _address(array, np.float64, "an argument")
 
 
-def flags(array: npt.NDArray[np.bool_]) -> int:
+def flags(array: npt.NDArray[np.bool_]) -> ctypes.c_void_p:
     """As `ints`, of flags."""
     return _address(array, np.bool_, "an argument")
 
 
-def _address(array: npt.NDArray[Any], dtype: type[np.generic], what: str) -> int:
+def _address(array: npt.NDArray[Any], dtype: type[np.generic], what: str) -> ctypes.c_void_p:
     if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError(f"{what} has to be a contiguous array of {dtype.__name__}, and is one of {array.dtype}")
-    return array.ctypes.data
+    address = ctypes.c_void_p(array.ctypes.data)
+    address.array = array  # type: ignore[attr-defined]
+    return address
 
 
 @cache

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import fields, make_dataclass
 from pathlib import Path
@@ -75,10 +76,17 @@ def test_a_field_on_one_side_alone_is_named(names: list[str], odd: str) -> None:
 def test_an_array_that_c_would_misread_is_refused(wrong: np.ndarray[Any, Any]) -> None:
     problem = problem_with(NAMES, node_time=wrong)
     work = new_workspace(problem, np.ones(1, dtype=np.uint64))
-    with pytest.raises(
-        ctypes.ArgumentError, match=r"problem\.node_time has to be a contiguous array of float64"
-    ):
+    with pytest.raises(ctypes.ArgumentError, match=r"problem\.node_time has to be a contiguous array of float64"):
         evaluate(problem, np.arange(2), 2, work)
+
+
+def test_an_array_lives_as_long_as_its_address() -> None:
+    made = np.arange(5)
+    gone, address = weakref.ref(made), engine.ints(made)
+    del made
+    assert gone() is not None
+    del address
+    assert gone() is None
 
 
 @pytest.fixture

@@ -154,8 +154,7 @@ def search(
             by = length * _mean_weight(blocks) * np.exp(SLIGHT_DISTURBANCE * random.standard_normal(len(size)))
         else:
             by = plain[run // 3 % len(plain)] * np.exp(DISTURBANCE * random.standard_normal(len(size)))
-        tried, filled = np.argsort(-by, kind="stable"), np.empty_like(blocks.floor)
-        _canonical_fill(blocks, ints(tried), ints(filled))
+        _canonical_fill(blocks, ints(np.argsort(-by, kind="stable")), ints(np.empty_like(blocks.floor)))
         result = _run(blocks, limit, budget)
         while result == FULL:
             blocks = _roomier(blocks)

@@ -197,9 +197,8 @@ def _first_fit(order: Ints, start: Ints, end: Ints, size: Ints, offsets: Ints, b
 
     ``by_start``: whether ``order`` is that of the starts, so that blocks that have ended need not be compared any more.
     """
-    placed = np.empty_like(order)
     blocks = ints(order), ints(start), ints(end), ints(size)
-    return int(_in_order(len(order), *blocks, by_start, ints(offsets), ints(placed)))
+    return int(_in_order(len(order), *blocks, by_start, ints(offsets), ints(np.empty_like(order))))
 
 
 def _least_arena(
