@@ -105,7 +105,7 @@ static double lower_bound(const struct exploration *task, const int64_t *row, do
     abstract_state(task->coarser, row, words, key);
     const int64_t slot = slot_of(database->slots, database->slots_count, database->rows, key, words);
     if (database->slots[slot] >= 0) {
-        return larger(best, database->to_go[database->slots[slot]]);
+        return max_double(best, database->to_go[database->slots[slot]]);
     }
     const int64_t group = group_of(task);
     if (group < 0) {
@@ -120,7 +120,7 @@ static double lower_bound(const struct exploration *task, const int64_t *row, do
         }
         const int64_t *const other = database->rows + state * words;
         if (lies_within(other, key, words)) {
-            best = larger(best, without_page_outs(problem, key + paid, other + paid, least));
+            best = max_double(best, without_page_outs(problem, key + paid, other + paid, least));
         }
     }
     return best;
@@ -200,7 +200,7 @@ static void follow(const struct exploration *task, struct expanded from, struct 
     int64_t to = known_state(problem, search, spent);
     if (to < 0) {
         const double enough = task->limit - search->energy[from.state] - cost;
-        const double known = larger(0.0, search->to_go[from.state] - cost);
+        const double known = max_double(0.0, search->to_go[from.state] - cost);
         const double to_go = lower_bound(task, row, known, enough);
         if (task->first_goal && spent + to_go >= task->limit) {
             return;
@@ -266,11 +266,11 @@ struct explored explore_states(const struct exploration *task, const volatile bo
             break;
         }
         const int64_t at = next.state;
-        found.lower_bound = larger(found.lower_bound, next.least);
+        found.lower_bound = max_double(found.lower_bound, next.least);
         const bool is_new = isinf(search->closed[at]);
         search->closed[at] = search->energy[at];
         if (is_goal(problem, row_of(search, at))) {
-            cheapest = smaller(cheapest, search->energy[at]);
+            cheapest = min_double(cheapest, search->energy[at]);
             if (task->first_goal) {
                 found.goal = at;
             }
@@ -279,7 +279,7 @@ struct explored explore_states(const struct exploration *task, const volatile bo
         const struct expanded from = {at, is_new && !task->first_goal};
         found.complete = expand(task, from, &found.edges, stop);
     }
-    found.lower_bound = found.complete ? cheapest : smaller(found.lower_bound, cheapest);
+    found.lower_bound = found.complete ? cheapest : min_double(found.lower_bound, cheapest);
     return found;
 }
 

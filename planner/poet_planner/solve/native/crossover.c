@@ -13,9 +13,9 @@ static struct evaluation evaluate_offspring(const struct problem *problem, const
                                             const struct parent *other, int64_t node, struct workspace *work)
 {
     const int64_t room = work->candidate_count;
-    const int64_t head = smaller(room, one->places[node] + 1);
+    const int64_t head = min_int(room, one->places[node] + 1);
     const int64_t start = other->places[node] + 1;
-    const int64_t tail = smaller(room - head, other->events_count - start);
+    const int64_t tail = min_int(room - head, other->events_count - start);
     memcpy(work->candidate, one->events, (size_t)head * sizeof *work->candidate);
     memcpy(work->candidate + head, other->events + start, (size_t)tail * sizeof *work->candidate);
     return evaluate(problem, work->candidate, head + tail, work);

@@ -254,11 +254,11 @@ static int64_t next_key(const struct pass *pass)
     for (int64_t k = 0; k < pass->changed; k++) {
         const int64_t at = delta->touch[k];
         if (at >= work->touch_start[delta->changed[k]]) {
-            key = larger(key, key_at(work->touch_place[at]));
+            key = max_int(key, key_at(work->touch_place[at]));
         }
     }
     for (int64_t k = 0; k < pass->pending; k++) {
-        key = larger(key, delta->pending[k]);
+        key = max_int(key, delta->pending[k]);
     }
     return key;
 }
@@ -270,7 +270,7 @@ static int64_t add_memory(const struct problem *problem, int64_t *memory, int64_
     int64_t over = 0;
     for (int64_t k = begin; k < end; k++) {
         const int64_t now = memory[k] + more;
-        over += larger(now, budget) - larger(memory[k], budget);
+        over += max_int(now, budget) - max_int(memory[k], budget);
         memory[k] = now;
     }
     return over;

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "evaluation.h"
+#include "minmax.h"
 
 FIELDS(problem, PROBLEM)
 FIELDS(workspace, WORKSPACE)
 
 static const struct evaluation NO_SCHEDULE = {-1, 0.0, 0.0, 0.0};
-
-static double later(double one, double other)
-{
-    return other > one ? other : one;
-}
 
 /* Record a lifetime of v, from `place` to its last use; returns the number of lifetimes. */
 static int64_t record_life(struct workspace *work, int64_t lives, int64_t v, int64_t place)
@@ -68,7 +64,7 @@ static double let_go(const struct problem *problem, struct workspace *work, stru
         const int64_t v = work->leaving[at];
         const bool anew = event == nodes_of(problem) + v || event == problem->producer[v];
         if (anew || work->let_go[v] <= cpu || work->memory[k] + leaving->bytes > problem->budget) {
-            cpu = later(cpu, work->let_go[v]);
+            cpu = max_double(cpu, work->let_go[v]);
             leaving->bytes -= problem->size[v];
             leaving->count--;
             for (int64_t rest = at; rest < leaving->count; rest++) {
@@ -92,13 +88,13 @@ static struct clocks compute(const struct problem *problem, struct workspace *wo
 {
     for (int64_t k = problem->input_start[node]; k < problem->input_start[node + 1]; k++) {
         const int64_t v = problem->input_value[k];
-        now.cpu = later(now.cpu, problem->taken[v] ? work->let_go[v] : work->arrives[v]);
+        now.cpu = max_double(now.cpu, problem->taken[v] ? work->let_go[v] : work->arrives[v]);
     }
     if (!problem->uses_bus[node]) {
         now.cpu += problem->node_time[node];
         return now;
     }
-    now.cpu = later(now.cpu, now.bus);
+    now.cpu = max_double(now.cpu, now.bus);
     now.bus = now.cpu + problem->node_time[node];
     if (problem->uses_cpu[node]) {
         now.cpu = now.bus;
@@ -143,7 +139,7 @@ static double makespan(const struct problem *problem, struct workspace *work, in
         now.cpu = let_go(problem, work, &leaving, k, now.cpu);
         if (event >= n) {
             const int64_t v = event - n;
-            now.cpu = later(now.cpu, now.bus);
+            now.cpu = max_double(now.cpu, now.bus);
             now.bus = now.cpu + problem->in_time[v];
             work->arrives[v] = now.bus;
             work->let_go[v] = now.bus;
@@ -157,7 +153,7 @@ static double makespan(const struct problem *problem, struct workspace *work, in
             }
             for (int64_t v = problem->output_start[event]; v < problem->output_start[event + 1]; v++) {
                 if (work->paged[v] > 0 && work->first[event] < 0) {
-                    now.cpu = later(now.cpu, now.bus);
+                    now.cpu = max_double(now.cpu, now.bus);
                     now.bus = now.cpu + problem->out_time[v];
                     work->let_go[v] = now.bus;
                 }
@@ -174,7 +170,7 @@ static double makespan(const struct problem *problem, struct workspace *work, in
             }
         }
     }
-    return later(now.cpu, now.bus);
+    return max_double(now.cpu, now.bus);
 }
 
 /* What the backward pass has counted so far. */

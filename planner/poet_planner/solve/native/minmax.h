@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smaller and the larger of two whole numbers. */
+/* The smaller and the larger of two numbers; of equal ones, the first. */
 #ifndef POET_MINMAX_H
 #define POET_MINMAX_H
 
 #include <stdint.h>
 
-static inline int64_t smaller(int64_t one, int64_t other)
+static inline int64_t min_int(int64_t one, int64_t other)
 {
-    return one < other ? one : other;
+    return other < one ? other : one;
 }
 
-static inline int64_t larger(int64_t one, int64_t other)
+static inline int64_t max_int(int64_t one, int64_t other)
 {
-    return one > other ? one : other;
+    return other > one ? other : one;
+}
+
+static inline double min_double(double one, double other)
+{
+    return other < one ? other : one;
+}
+
+static inline double max_double(double one, double other)
+{
+    return other > one ? other : one;
 }
 
 #endif

@@ -316,7 +316,7 @@ static bool delete_extras(const struct move *move, int64_t most)
         return false;
     }
     const int64_t begin = below(work, extras);
-    const int64_t end = smaller(extras, begin + 1 + below(work, most));
+    const int64_t end = min_int(extras, begin + 1 + below(work, most));
     for (int64_t k = begin; k < end; k++) {
         (void)leave_out(move->delta, work->extra[k]);
     }
@@ -367,7 +367,7 @@ static bool unpage(const struct move *move)
 {
     const struct workspace *work = move->work;
     const int64_t n = nodes_of(move->problem);
-    const int64_t most = smaller(work->counters[EXTRAS], UNPAGE_TRIES);
+    const int64_t most = min_int(work->counters[EXTRAS], UNPAGE_TRIES);
     int64_t event = -1;
     for (int64_t tries = 0; tries < most && event < n; tries++) {
         event = work->kept[any_extra(move)];
@@ -396,12 +396,12 @@ static int64_t earliest(const struct move *move, int64_t begin, int64_t end, int
         const int64_t event = work->kept[k];
         if (event >= n) {
             const int64_t first = work->first[problem->producer[event - n]];
-            target = first < begin ? larger(target, first + 1) : target;
+            target = first < begin ? max_int(target, first + 1) : target;
             continue;
         }
         for (int64_t in = problem->input_start[event]; in < problem->input_start[event + 1]; in++) {
             const int64_t first = work->first[problem->producer[problem->input_value[in]]];
-            target = first < begin ? larger(target, first + 1) : target;
+            target = first < begin ? max_int(target, first + 1) : target;
         }
     }
     return target;
@@ -421,7 +421,7 @@ static int64_t latest(const struct move *move, int64_t begin, int64_t end, int64
         for (int64_t v = problem->output_start[event]; v < problem->output_start[event + 1]; v++) {
             for (int64_t at = work->touch_start[v]; at < work->touch_start[v + 1]; at++) {
                 if (work->touch_place[at] >= end) {
-                    target = smaller(target, work->touch_place[at]);
+                    target = min_int(target, work->touch_place[at]);
                     break;
                 }
             }
@@ -440,13 +440,13 @@ bool shift(const struct move *move)
     }
     int64_t begin = below(work, length - size + 1);
     if (uniform(work) < 0.5 && work->counters[EXTRAS] > 0) {
-        begin = smaller(any_extra(move), length - size);
+        begin = min_int(any_extra(move), length - size);
     }
     const int64_t distance = (int64_t)exp(uniform(work) * log((double)length));
     const int64_t end = begin + size;
     const bool is_earlier = uniform(work) < 0.5;
-    const int64_t target = is_earlier ? earliest(move, begin, end, larger(0, begin - distance))
-                                      : latest(move, begin, end, smaller(length, end + distance));
+    const int64_t target = is_earlier ? earliest(move, begin, end, max_int(0, begin - distance))
+                                      : latest(move, begin, end, min_int(length, end + distance));
     if (is_earlier ? target >= begin : target <= end) {
         return false;
     }

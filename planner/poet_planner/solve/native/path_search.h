@@ -4,6 +4,7 @@
 #ifndef POET_PATH_SEARCH_H
 #define POET_PATH_SEARCH_H
 
+#include "minmax.h"
 #include "problem.h"
 
 #define OPEN_STATES(ARRAY, TABLE, SCALAR) \
@@ -38,16 +39,6 @@ struct open_state {
 static inline int64_t *row_of(const struct path_search *search, int64_t state)
 {
     return search->rows + state * search->rows_columns;
-}
-
-static inline double larger(double one, double other)
-{
-    return other > one ? other : one;
-}
-
-static inline double smaller(double one, double other)
-{
-    return other < one ? other : one;
 }
 
 void push_open(struct open_states *open, struct open_state pushed);

@@ -20,7 +20,7 @@ static inline double uniform(struct workspace *work)
 /* A whole number from 0 to count - 1, uniform. */
 static inline int64_t below(struct workspace *work, int64_t count)
 {
-    return smaller(count - 1, (int64_t)(uniform(work) * (double)count));
+    return min_int(count - 1, (int64_t)(uniform(work) * (double)count));
 }
 
 #endif

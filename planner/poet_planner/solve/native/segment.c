@@ -236,7 +236,7 @@ static void follow(const struct from_start *from, struct path_search *search, st
     force_moves(problem, segment->users, segment->deferrable, row);
     int64_t to = known_state(problem, search, spent);
     if (to < 0) {
-        const double to_go = larger(state.least - spent, lower_bound(from, row));
+        const double to_go = max_double(state.least - spent, lower_bound(from, row));
         if (spent + to_go >= limit) {
             return;
         }
