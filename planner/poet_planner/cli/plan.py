@@ -144,8 +144,9 @@ def plan(
         float | None,
         typer.Option(
             min=0.1,
-            help="Seconds to optimise for, at most.",
-            show_default="7; down to 5 where tracing took long",
+            help="Optimise for so much work at most: seconds of one core of a usual computer. Processor time is "
+            "limited to as many seconds.",
+            show_default="work that takes one core some 7 s, however long that lasts",
         ),
     ] = None,
     seed: Seed = 0,
@@ -190,7 +191,7 @@ def plan(
     from poet_planner.planning.pipeline import prepare
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
-    from poet_planner.solve import OptimiseOptions, Statistics
+    from poet_planner.solve import DEFAULT_S, OptimiseOptions, Statistics
 
     if library is not None:
         check_name(library)
@@ -217,10 +218,11 @@ def plan(
     if library is not None:
         _refuse_without_library(prepared, library)
     method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
-    time_limit_s = time_limit or prepared.time_limit_s
+    time_limit_s = time_limit or DEFAULT_S
     asking_s = seconds_for(time_limit_s) if method == METHODS[Formulation.BEST] and prepared.is_short_of_ram else 0.0
     options = OptimiseOptions(
         time_limit_s=time_limit_s - asking_s,
+        capped=time_limit is not None,
         seed=seed,
         solver=solver,
         objective=objective,

@@ -54,7 +54,6 @@ from poet_planner.tracing import in_eagers_words, trace
 from poet_planner.tracing.capture import without_data
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
-TIME_LIMIT_S = 10.0
 RETRACE, REFUSE = "retrace", "refuse"
 
 
@@ -131,7 +130,7 @@ def compile(
     if on_change not in (RETRACE, REFUSE):
         raise UserError(f"on_change {on_change!r}: there are {RETRACE}, {REFUSE}")
     aim = Objective(objective or ("energy" if profile else "time"))
-    wanted = options or OptimiseOptions(time_limit_s=TIME_LIMIT_S)
+    wanted = options or OptimiseOptions(capped=False)
     device = _device(model, example)
     folder = _page_place(pages, device)
     if optimizer is not None and profile is not None:

@@ -60,4 +60,6 @@ def _schedule(graph: Graph, budget_bytes: int) -> Schedule:
     store_all = store_all_schedule(graph)
     if store_all.ram_budget_bytes <= budget_bytes:
         return replace(store_all, ram_budget_bytes=budget_bytes)
-    return method_named("optimal").schedule(graph, budget_bytes, None, OptimiseOptions(time_limit_s=SECONDS))
+    return method_named("optimal").schedule(
+        graph, budget_bytes, None, OptimiseOptions(time_limit_s=SECONDS, capped=False)
+    )

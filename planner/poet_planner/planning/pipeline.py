@@ -7,7 +7,6 @@ traces, costs and sets the limits; `Prepared.schedule` optimises; `Prepared.veri
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -54,11 +53,6 @@ if TYPE_CHECKING:
 
     from poet_planner.models import Model
     from poet_planner.solve import OptimiseOptions, Statistics
-
-# Unless told otherwise: until so long after the start, within these limits.
-SOON_SECONDS = 10.5
-MOST_SECONDS = 7.0
-LEAST_SECONDS = 5.0
 
 PROGRAM_FILE = "program.json"
 INFERENCE_FOLDER = "inference"
@@ -176,14 +170,11 @@ class Prepared:
         The store-all schedule.
     deadline_s : float or None
         None: no deadline.
-    time_limit_s : float
-        Seconds to optimise for, unless told otherwise.
     """
 
     residency: Residency
     store_all: Schedule
     deadline_s: float | None
-    time_limit_s: float
 
     @property
     def graph(self) -> Graph:
@@ -330,8 +321,8 @@ def plan(
     method : str
         ``"optimal"``, or a baseline of `poet_planner.planning.methods`: ``"store_all"``, ``"poet_ilp"``.
     options : OptimiseOptions, optional
-        Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and 7 s, or down to 5 s where
-        tracing took long.
+        Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and an amount of work that
+        takes one core some 7 s, whatever else the computer does.
 
     Returns
     -------
@@ -366,11 +357,11 @@ def plan(
         weights=weights,
         paging=paging,
     )
-    options = options or OptimiseOptions(time_limit_s=prepared.time_limit_s)
+    options = options or OptimiseOptions(capped=False)
     if objective is not None:
         options = replace(options, objective=objective_named(objective))
     if options.statistics is None:
-        options = replace(options, statistics=Statistics(options.clock))
+        options = replace(options, statistics=Statistics())
     return prepared.verified(prepared.schedule(method, options), options.statistics)
 
 
@@ -391,7 +382,6 @@ def prepare(
     paging: bool = True,
 ) -> Prepared:
     """Trace, cost, choose what is resident, and set the limits: see `plan`."""
-    started_s = time.monotonic()
     forms = forms_of(network, profile, board, batch, optimizer, paging, card_above, stream_above, weights)
     if ram is None:
         forms.refuse_too_large()
@@ -408,12 +398,7 @@ def prepare(
     store_all = store_all_schedule(residency.task.graph)
     refuse_beyond_flash(residency.task.graph, store_all, residency.task.board)
     limit_s = None if deadline is None else deadline_s(deadline, store_all.time_s)
-    return Prepared(residency, store_all, limit_s, default_seconds(time.monotonic() - started_s))
-
-
-def default_seconds(spent_s: float) -> float:
-    """Seconds to optimise for, so that a small network's plan comes soon on a slow machine, too."""
-    return min(MOST_SECONDS, max(LEAST_SECONDS, SOON_SECONDS - spent_s))
+    return Prepared(residency, store_all, limit_s)
 
 
 def forms_of(

@@ -7,7 +7,7 @@ below, and `proof` runs them until bound and schedule meet; `placement` gives a 
 """
 
 from poet_planner.solve.optimise import optimise
-from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.options import DEFAULT_S, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.params import (
     AnnealingParams,
     DownsetParams,
@@ -26,6 +26,7 @@ from poet_planner.solve.params import (
 from poet_planner.solve.statistics import Parts, Statistics
 
 __all__ = [
+    "DEFAULT_S",
     "AnnealingParams",
     "DownsetParams",
     "EffortParams",

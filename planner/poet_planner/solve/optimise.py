@@ -6,6 +6,8 @@ It divides the time between search, proof, placement and feasibility. See docs/o
 
 from __future__ import annotations
 
+import time
+
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
@@ -31,7 +33,7 @@ from poet_planner.solve.placement.assign import PlacedSchedule, Placer, Unplaced
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, keeps_limits
-from poet_planner.solve.search.portfolio import Portfolio
+from poet_planner.solve.search.portfolio import SEEDS, Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Context, Part, Statistics
 from poet_planner.solve.time_budget import TimeBudget
@@ -106,15 +108,18 @@ class _Run:
         self._graph = graph
         self._start = start
         self._effort = options.params.effort
-        self._context = Context(options.parts, options.params, options.statistics or Statistics(options.clock))
+        self._context = Context(options.parts, options.params, options.statistics or Statistics())
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
-        self._started_s = options.clock()
-        self._limit = TimeBudget(options.time_limit_s, options.clock)
+        self._started_s = time.monotonic()
         overtime_s = max(self._effort.overtime_s, self._effort.overtime_share * options.time_limit_s)
-        self._overtime = TimeBudget(options.time_limit_s + overtime_s, options.clock)
-        # The time until placement.
+        self._overtime = TimeBudget(options.time_limit_s + overtime_s)
+        self._limit = self._overtime.share(1.0, options.time_limit_s)
+        if options.capped:
+            self._overtime = self._overtime.capped(options.time_limit_s + overtime_s, options.clock)
+            self._limit = self._limit.capped(options.time_limit_s, options.clock)
+        # The work until placement.
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Portfolio(self._problem, options.seed, context=self._context)
@@ -188,7 +193,7 @@ class _Run:
 
     def _improve(self) -> None:
         """Search, then prove, then search on until the gap is reached or the time is up."""
-        most_s = self._effort.search_share * self._options.time_limit_s
+        most_s = self._effort.search_share * self._options.time_limit_s / SEEDS
         search_s = min(most_s, first_search_s(self._problem, self._effort))
         share = self._limit.share(self._effort.search_share)
         has_any = self._start is not None
@@ -202,7 +207,7 @@ class _Run:
         if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
             self._infeasible_bytes = self._problem.budget
             return
-        self._search.run(self._moves(search_s), early)
+        self._search.run(self._moves(search_s), self._budget, share)
         self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
@@ -241,7 +246,7 @@ class _Run:
         return int(seconds * moves_per_second(self._problem))
 
     def _seconds(self) -> float:
-        return self._options.clock() - self._started_s
+        return time.monotonic() - self._started_s
 
     def _placing_s(self) -> float:
         """Seconds kept for placement."""
@@ -254,7 +259,7 @@ class _Run:
         return (effort.lacking_share if poor else effort.placing_share) * limit_s
 
     def _tell(self, note: str = "") -> None:
-        incumbent = self._proof.best
+        incumbent = self._search.incumbent
         energy_j = None if incumbent is None else incumbent.energy
         if incumbent is not None:
             self._context.statistics.found(self._seconds(), incumbent.energy, incumbent.source)

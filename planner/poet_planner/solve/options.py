@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,7 +12,9 @@ from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.statistics import Parts, Statistics
-from poet_planner.solve.time_budget import work_clock
+
+# Work of a plan where nothing else is asked for: reference seconds. It takes one core some 7 s.
+DEFAULT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,13 @@ class OptimiseOptions:
     Attributes
     ----------
     time_limit_s : float
-        After this the best schedule so far is the answer.
+        After so much work the best schedule so far is the answer: in reference seconds, each what one core of a usual
+        computer does in a second.
+    capped : bool
+        Whether the run ends after so many seconds of processor time, too, of all its threads together. On a slow
+        computer these pass first, and then equal seeds may give different plans.
     seed : int
-        Equal seeds give equal plans where the work and not the clock ends the run.
+        Equal seeds give equal plans where the work and not the processor time ends the run.
     solver : str
         A name of `solvers`.
     paging : bool
@@ -63,11 +70,11 @@ class OptimiseOptions:
     progress : callable or None
         Called a few times a second.
     clock : callable
-        Whose seconds the time limit is in (see `WorkClock`). A MILP solver that is given a time limit goes by the
-        wall's.
+        The processor time, in seconds.
     """
 
-    time_limit_s: float = 60.0
+    time_limit_s: float = DEFAULT_S
+    capped: bool = True
     seed: int = 0
     solver: str = "highs"
     paging: bool = True
@@ -78,7 +85,7 @@ class OptimiseOptions:
     params: Params = DEFAULTS
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
-    clock: Callable[[], float] = work_clock
+    clock: Callable[[], float] = time.process_time
 
 
 class NoScheduleError(UserError):

@@ -7,10 +7,9 @@ beside both, and it also starts from their solutions. See docs/optimiser/overvie
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 
 import numpy as np
 
@@ -28,13 +27,11 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked
+from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked
 from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
-
-MOST_PROOFS = 1001  # more than there ever are; odd, so that the repair strategies of background annealers take turns
 
 
 class Proof:
@@ -74,20 +71,13 @@ class Proof:
         self._with_minimal_event_points = with_minimal_event_points
         self._path = longest_path(problem)
         self._proofs = 0
-        self._worker: BackgroundWorker | None = None
         self._background_found: list[Incumbent] = []
         self.bound_j = float(problem.node_energy.sum())
 
     @property
-    def best(self) -> Incumbent | None:
-        """The best schedule so far, including results of background annealers that are not accepted."""
-        in_background = self._worker.best if self._worker else None
-        return cheapest(self._search.incumbent, *self._background_found[:1], in_background)
-
-    @property
     def found(self) -> list[Incumbent]:
-        """Schedules that were found, the cheapest first. Once the gap is reached, only accepted ones."""
-        return self._search.found if self.complete else ranked([*self._search.found, *self._background_found])
+        """Schedules that were found, the cheapest first."""
+        return ranked([*self._search.found, *self._background_found])
 
     @property
     def complete(self) -> bool:
@@ -236,39 +226,38 @@ class Proof:
 
     @contextmanager
     def _background_search(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
-        """Anneal in the background, each annealer for the moves of ``seconds``.
+        """Anneal in the background for the moves of ``seconds``, or of half of what is left.
 
-        The result of the first annealer is accepted once all its moves are made, unless the gap is reached before. The
-        results of the others are not, so that equal seeds give equal plans. `best` covers all of them.
+        The result is accepted once all moves are made, unless the gap is reached before.
         """
-        if not self._context.has(Part.BACKGROUND_SEARCH):
+        if not self._context.has(Part.BACKGROUND_SEARCH) or budget.expired:
             yield
             return
-        worker = BackgroundWorker(
-            self._background_annealers(self._proofs), int(seconds * moves_per_second(self._problem))
-        )
-        self._worker = worker
+        seconds = min(seconds, budget.left() / 2)
+        annealer = self._background_annealer(self._proofs)
         self._proofs += 1
+        # What is done within comes out of what this leaves, and so does not depend on which thread is faster.
+        budget.spend(seconds)
+        worker = BackgroundWorker(annealer, int(seconds * moves_per_second(self._problem)))
         try:
             yield
-            if self.complete:
-                return
             worker.wait(budget)
         finally:
-            self._background_found = ranked([*self._background_found, *worker.stop()])
-        found = worker.first.incumbent if worker.first else None
-        if found is not None and found.energy < self._known().energy:
+            worker.stop()
+            if not self.complete:
+                self._background_found = ranked([*self._background_found, *annealer.found])
+        budget.spend(worker.work.done_s - seconds)
+        found = annealer.incumbent
+        if found is not None and not self.complete and found.energy < self._known().energy:
             self._search.adopt(found.events, found.source)
 
-    def _background_annealers(self, proof: int) -> Iterator[Annealer]:
-        """Annealers without end. Every third starts from the best schedule, the others from store-all schedules."""
-        for number in count(proof, MOST_PROOFS):
-            context = self._context.within(Part.BACKGROUND_SEARCH)
-            orders = self._search.orders(number)
-            search = Annealer(self._problem, SEEDS * (self._seed + 1) + number, orders, context)
-            if number % 3 == 0:
-                search.adopt(self._known().events, self._known().source)
-            yield search
+    def _background_annealer(self, number: int) -> Annealer:
+        """Every third starts from the best schedule, the others from store-all schedules."""
+        context = self._context.within(Part.BACKGROUND_SEARCH)
+        annealer = Annealer(self._problem, SEEDS * (self._seed + 1) + number, self._search.orders(number), context)
+        if number % 3 == 0:
+            annealer.adopt(self._known().events, self._known().source)
+        return annealer
 
     def _known(self) -> Incumbent:
         incumbent = self._search.incumbent

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from poet_planner.solve.params import DEFAULTS, Params
-from poet_planner.solve.time_budget import work_clock
 
 # Relative; a schedule that costs less by no more than this is no improvement: sums of the same energies in another
 # order differ as much.
@@ -175,7 +175,7 @@ class Statistics:
     Parameters
     ----------
     clock : callable
-        As in `OptimiseOptions`.
+        In seconds.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class Statistics:
         The schedule that would have been the answer if it had offsets.
     """
 
-    def __init__(self, clock: Callable[[], float] = work_clock) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.improvements: list[Improvement] = []
         self.source: Part | None = None

@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long work may go on: a budget of seconds, handed on whole or in shares.
+"""How long work may go on: a budget of work, handed on whole or in shares.
 
     budget = TimeBudget(60.0)
     while not budget.expired:
-        look_further(budget.share(0.1))
+        budget.spend(look_further(budget.share(0.1)))
 
-Whatever works for long asks its budget a few times a second, and ends once that has expired. Some parts report how far
-they are besides, by an `OnProgress`.
+Work is counted in *reference seconds*: what one core of a usual computer of 2026 does in a second. Whatever works for
+long counts what it does in steps whose cost is known, and spends as much of its budget. So equal work is done on a
+quiet computer and on a busy one, and equal seeds give equal plans. It asks its budget a few times a second, and ends
+once that has expired. Some parts report how far they are besides, by an `OnProgress`.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from functools import cache
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from numba.core import event
 
-Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
-_LOG = logging.getLogger(__name__)
-
 WAIT_S = 0.02
+MOST_STEPS = 2**62
+# What cannot be told how much to do is given up when it takes so much longer than its work should, or seconds more.
+PATIENCE = 20.0
+PATIENCE_S = 60.0
 
 # Told a lower bound and the best that is known, both in the unit of what is minimised; infinite where there is none.
 OnProgress = Callable[[float, float], None]
@@ -39,68 +39,31 @@ def ignore_progress(_bound: float, _incumbent: float) -> None:
     """The `OnProgress` of whoever does not want to hear."""
 
 
-class WorkClock(event.Listener):
-    """Seconds of work; only differences mean anything.
+class Work:
+    """The work that has been done, in reference seconds: a clock that only work moves."""
 
-    It stands still while numba compiles, once a machine: so a time limit buys the first plan as much search as every
-    later one, and equal seeds give equal plans.
-
-    Parameters
-    ----------
-    now : callable
-        The clock below, in seconds.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._depth = 0
-        self._began_s = 0.0
-        self._compiled_s = 0.0
-        event.register("numba:compile", self)  # type: ignore[no-untyped-call]
-
-    def __reduce__(self) -> tuple[type[WorkClock], tuple[Callable[[], float]]]:
-        """In another process it is a new one, which hears the compiler there."""
-        return WorkClock, (self._now,)
+    def __init__(self) -> None:
+        self.done_s = 0.0
 
     def __call__(self) -> float:
-        now_s = self._now()
-        return (self._began_s if self._depth else now_s) - self._compiled_s
-
-    def on_start(self, _event: event.Event) -> None:
-        """One compilation sets off others inside itself."""
-        _announce()
-        if self._depth == 0:
-            self._began_s = self._now()
-        self._depth += 1
-
-    def on_end(self, _event: event.Event) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._compiled_s += self._now() - self._began_s
-
-
-@cache
-def _announce() -> None:
-    _LOG.warning("compiling the optimiser, once on this machine: a minute or two, beyond any time limit")
-
-
-work_clock = WorkClock(time.monotonic)
+        return self.done_s
 
 
 class TimeBudget:
-    """Seconds of work that are left.
+    """Seconds that are left.
 
     Parameters
     ----------
     seconds : float
         From now on; infinite: there is no end but that of `end`.
-    clock : callable
-        In seconds.
+    clock : callable or None
+        In seconds. None: of work, which `spend` counts.
     """
 
-    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = work_clock) -> None:
-        self._clock = clock
-        self._end_s = clock() + seconds
+    def __init__(self, seconds: float = math.inf, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or Work()
+        self._end_s = self._clock() + seconds
+        self._is_ended = False
 
     def left(self) -> float:
         """Seconds; none or less than none once it has expired."""
@@ -110,9 +73,32 @@ class TimeBudget:
     def expired(self) -> bool:
         return self.left() <= 0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has expired for a reason other than that its seconds are spent."""
+        return self._is_ended
+
+    def spend(self, seconds: float) -> None:
+        """So much work has been done. A budget by another clock than that of work takes no notice."""
+        if isinstance(self._clock, Work):
+            self._clock.done_s += seconds
+
+    def most_steps(self, step_s: float) -> int:
+        """The steps of so many seconds that are left; by another clock than that of work, as many as one likes."""
+        left_s = self.left()
+        if left_s <= 0:
+            return 0
+        return int(min(MOST_STEPS, left_s / step_s)) if isinstance(self._clock, Work) else MOST_STEPS
+
+    def wall_s(self) -> float:
+        """A limit for a solver, by the wall's clock: that of work is what should end it long before."""
+        left_s = max(0.0, self.left())
+        return PATIENCE * left_s + PATIENCE_S if isinstance(self._clock, Work) else left_s
+
     def end(self) -> None:
         """Let it expire now, and with it all that was made of it."""
         self._end_s = self._clock()
+        self._is_ended = True
 
     def share(self, fraction: float, most_s: float = math.inf) -> TimeBudget:
         """A fraction of what is left now, and no more than ``most_s`` seconds."""
@@ -129,6 +115,11 @@ class TimeBudget:
     def noting(self, note: Callable[[], object]) -> TimeBudget:
         """The same, but that ``note`` is called whenever it is asked: a few times a second, by whoever is at work."""
         return _Part(self, note=note)
+
+    def capped(self, seconds: float, clock: Callable[[], float]) -> TimeBudget:
+        """The same, but that it has expired after so many seconds of another clock, too."""
+        end_s = clock() + seconds
+        return self.until(lambda: clock() >= end_s)
 
 
 UNLIMITED = TimeBudget()
@@ -155,21 +146,31 @@ class _Part(TimeBudget):
         self._note()
         return 0.0 if self._done() else min(super().left(), self._whole.left() - self._kept_s())
 
+    @property
+    def is_cut(self) -> bool:
+        self._note()
+        return super().is_cut or self._done() or self._whole.is_cut
 
-def interruptible(work: Callable[[Flags], Result], budget: TimeBudget) -> Result:
-    """What ``work`` comes to: compiled, in a thread of its own, for it cannot ask a budget.
+
+def in_steps(work: Callable[[Ints], Result], budget: TimeBudget, step_s: float) -> Result:
+    """What compiled ``work`` comes to, in a thread of its own; the budget is spent by its steps.
 
     Parameters
     ----------
     work : callable
-        Ends soon once its argument, a flag (1,), is set. That is so when the budget has expired, even at the beginning.
+        Counts its steps in its argument, a tally (2,): the steps so far, and the most. It ends soon once there are as
+        many: these are the steps that the budget has left, or none any more once it has expired for another reason.
+    step_s : float
+        What a step takes: reference seconds.
     """
-    stop = np.array([budget.expired])
+    tally = np.array([0, budget.most_steps(step_s)], dtype=np.int64)
     with ThreadPoolExecutor(1) as thread:
-        working = thread.submit(work, stop)
+        working = thread.submit(work, tally)
         try:
             while not wait_for([working], WAIT_S).done and not budget.expired:
                 pass
         finally:
-            stop[0] = True
-        return working.result()
+            tally[1] = 0
+        result = working.result()
+    budget.spend(float(tally[0]) * step_s)
+    return result

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,8 +19,12 @@ from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progre
 if TYPE_CHECKING:
     import pyomo.environ as pyo
 
-REPORT_EVERY_S = 0.2  # between two reports of progress
+REPORT_EVERY_S = 0.05  # between two reports of progress: reference seconds
 LEAST_S = 0.01  # least time limit that a solver is given
+# HiGHS looks about as often as it solves an LP. What passes from one look to the next, and what each coefficient of
+# the model adds: reference seconds.
+LOOK_S = 5e-4
+LOOK_S_PER_ENTRY = 1e-7
 
 
 class SolverStatus(Enum):
@@ -67,7 +72,7 @@ class Limits:
 
     @property
     def time_s(self) -> float:
-        """The time limit, which is never 0: to some solvers that means none."""
+        """The time limit, by the wall's clock, which is never 0: to some solvers that means none."""
         return max(self.budget.left(), LEAST_S)
 
 
@@ -82,7 +87,8 @@ class Solver(ABC):
     note : str
         What must be installed to use it.
     reports_progress : bool
-        Whether it reports its bound while it works, and can be interrupted.
+        Whether it reports its bound while it works, counts that work, and can be interrupted. Others go by the wall's
+        clock: what they come to in a time limit depends on what else the computer does.
     """
 
     name: str
@@ -118,8 +124,11 @@ class Solver(ABC):
         UserError
             If the solver cannot work: its licence does not allow a model of this size, or memory is too small.
         """
+        began_s = time.monotonic()
         try:
             result = self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
+            if not self.reports_progress:
+                budget.spend(time.monotonic() - began_s)
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
@@ -233,12 +242,12 @@ class Highs(Solver):
             for symbol in (highs.getColName(column)[1] for column in range(highs.getNumCol()))
         ]
         highs.setOptionValue("threads", 1)
-        highs.setOptionValue("time_limit", limits.time_s)
+        highs.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))
         highs.setOptionValue("mip_rel_gap", 0.0)
         highs.setOptionValue("mip_abs_gap", limits.absolute_gap)
         highs.setOptionValue("objective_bound", limits.cutoff)
         result = SolverResult()
-        listener = _Listener(limits, names, result)
+        listener = _Listener(limits, names, result, LOOK_S + LOOK_S_PER_ENTRY * highs.getNumNz())
         highs.cbMipInterrupt.subscribe(listener.interrupt)
         highs.cbMipImprovingSolution.subscribe(listener.improved)
         highs.run()
@@ -266,19 +275,21 @@ class Highs(Solver):
 class _Listener:
     """HiGHS's callbacks."""
 
-    def __init__(self, limits: Limits, names: list[str], result: SolverResult) -> None:
+    def __init__(self, limits: Limits, names: list[str], result: SolverResult, look_s: float) -> None:
         self._limits = limits
         self._names = names
         self._result = result
-        self._reported_s = -np.inf
+        self._look_s = look_s
+        self._looks = 0
+        self._looks_a_report = max(1, int(REPORT_EVERY_S / look_s))
 
     def interrupt(self, event: Any) -> None:
-        if event.data_out.running_time < self._reported_s + REPORT_EVERY_S:
-            return
-        self._reported_s = event.data_out.running_time
-        self._limits.on_progress(event.data_out.mip_dual_bound, event.data_out.mip_primal_bound)
-        if self._limits.budget.expired:
-            event.interrupt()
+        self._limits.budget.spend(self._look_s)
+        self._looks += 1
+        if self._looks % self._looks_a_report == 0:
+            self._limits.on_progress(event.data_out.mip_dual_bound, event.data_out.mip_primal_bound)
+            if self._limits.budget.expired:
+                event.interrupt()
 
     def improved(self, event: Any) -> None:
         self.keep(event.data_out.mip_solution)

@@ -214,8 +214,8 @@ static void follow(const struct exploration *task, struct expanded from, struct 
     reach(search, to, spent, from.state, 3 * move.what + move.kind, task->limit);
 }
 
-/* Make all moves from a state; false if there is no room for them, or no time. */
-static bool expand(const struct exploration *task, struct expanded from, int64_t *edges, const volatile bool *stop)
+/* Make all moves from a state; false if there is no room for them, or no step is left. */
+static bool expand(const struct exploration *task, struct expanded from, int64_t *edges, volatile int64_t *tally)
 {
     const struct problem *const problem = task->abstraction->problem;
     const int64_t *const row = row_of(task->search, from.state);
@@ -227,9 +227,10 @@ static bool expand(const struct exploration *task, struct expanded from, int64_t
             continue;
         }
         const bool edges_full = !task->first_goal && *edges == task->edges_rows;
-        if (is_full(task->search) || edges_full || *stop) {
+        if (is_full(task->search) || edges_full || is_used_up(tally)) {
             return false;
         }
+        count_steps(tally, 1);
         follow(task, from, move, edges);
     }
     return true;
@@ -251,8 +252,8 @@ static void begin(const struct exploration *task)
 
 /* A* over all states of paths that cost less than the limit, or up to the first goal.
  *
- * `stop` ends the search; another thread may set it. */
-struct explored explore_states(const struct exploration *task, const volatile bool *stop)
+ * A step of the tally is a state that is expanded, or a move that is tried from one. */
+struct explored explore_states(const struct exploration *task, volatile int64_t *tally)
 {
     struct path_search *const search = task->search;
     const struct problem *const problem = task->abstraction->problem;
@@ -261,10 +262,11 @@ struct explored explore_states(const struct exploration *task, const volatile bo
     begin(task);
     struct open_state next;
     while (found.complete && found.goal < 0 && next_state(search, &next)) {
-        if (*stop) {
+        if (is_used_up(tally)) {
             found.complete = false;
             break;
         }
+        count_steps(tally, 1);
         const int64_t at = next.state;
         found.lower_bound = max_double(found.lower_bound, next.least);
         const bool is_new = isinf(search->closed[at]);
@@ -277,7 +279,7 @@ struct explored explore_states(const struct exploration *task, const volatile bo
             continue;
         }
         const struct expanded from = {at, is_new && !task->first_goal};
-        found.complete = expand(task, from, &found.edges, stop);
+        found.complete = expand(task, from, &found.edges, tally);
     }
     found.lower_bound = found.complete ? cheapest : min_double(found.lower_bound, cheapest);
     return found;

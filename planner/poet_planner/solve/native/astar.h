@@ -4,6 +4,7 @@
 #define POET_ASTAR_H
 
 #include "path_search.h"
+#include "tally.h"
 
 #define ABSTRACTION(ARRAY, TABLE, SCALAR)   \
     SCALAR(const struct problem *, problem) \
@@ -48,7 +49,7 @@ struct explored {
     int64_t edges;
 };
 
-struct explored explore_states(const struct exploration *task, const volatile bool *stop);
+struct explored explore_states(const struct exploration *task, volatile int64_t *tally);
 void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, double *to_go,
                   int64_t states, double limit, struct open_states *open);
 

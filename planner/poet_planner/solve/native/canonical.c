@@ -665,8 +665,8 @@ static void reset(struct canonical_search *search)
     search->full = false;
 }
 
-/* Search from the start, with at most `limit` decisions. */
-enum outcome canonical_run(struct canonical_search *search, int64_t limit, const volatile bool *stop)
+/* Search from the start, with at most `limit` decisions, which are the tally's steps. */
+enum outcome canonical_run(struct canonical_search *search, int64_t limit, volatile int64_t *tally)
 {
     reset(search);
     int64_t tried = 0;
@@ -678,10 +678,11 @@ enum outcome canonical_run(struct canonical_search *search, int64_t limit, const
         if (result == FAILS && !jump_back(search)) {
             return FAILS;
         }
-        if (tried >= limit || *stop) {
+        if (tried >= limit || is_used_up(tally)) {
             return CUT_OFF;
         }
         tried++;
+        count_steps(tally, 1);
         result = try_next(search);
         if (result == OPEN) {
             result = descend(search);

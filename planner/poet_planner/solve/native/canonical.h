@@ -4,6 +4,7 @@
 #define POET_CANONICAL_H
 
 #include "engine.h"
+#include "tally.h"
 
 #define CANONICAL_SEARCH(ARRAY, TABLE, SCALAR) \
     SCALAR(int64_t, capacity)                  \
@@ -39,6 +40,6 @@ STRUCT(canonical_search, CANONICAL_SEARCH);
 enum outcome { FITS, FAILS, OPEN, CUT_OFF, FULL };
 
 void canonical_fill(struct canonical_search *search, const int64_t *order, int64_t *filled);
-enum outcome canonical_run(struct canonical_search *search, int64_t limit, const volatile bool *stop);
+enum outcome canonical_run(struct canonical_search *search, int64_t limit, volatile int64_t *tally);
 
 #endif

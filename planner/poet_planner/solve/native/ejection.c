@@ -171,8 +171,9 @@ static void gain(struct ejection *search, int64_t block)
     }
 }
 
-/* Whether all blocks are placed after at most `moves` moves. `offsets` are where it starts and what it comes to. */
-bool eject(struct ejection *search, int64_t moves, const volatile bool *stop)
+/* Whether all blocks are placed after at most `moves` moves, which are the tally's steps. `offsets` are where it starts
+ * and what it comes to. */
+bool eject(struct ejection *search, int64_t moves, volatile int64_t *tally)
 {
     struct counts counts = begin(search);
     int64_t fewest = INT64_MAX;
@@ -181,9 +182,10 @@ bool eject(struct ejection *search, int64_t moves, const volatile bool *stop)
         if (counts.waiting == 0) {
             return true;
         }
-        if (*stop) {
+        if (is_used_up(tally)) {
             break;
         }
+        count_steps(tally, 1);
         const int64_t pick = draw(search->random, counts.waiting);
         const int64_t block = search->waiting[pick];
         counts.waiting--;

@@ -4,6 +4,7 @@
 #define POET_EJECTION_H
 
 #include "engine.h"
+#include "tally.h"
 
 #define EJECTION(ARRAY, TABLE, SCALAR) \
     ARRAY(const int64_t, start)        \
@@ -24,6 +25,6 @@
 
 STRUCT(ejection, EJECTION);
 
-bool eject(struct ejection *search, int64_t moves, const volatile bool *stop);
+bool eject(struct ejection *search, int64_t moves, volatile int64_t *tally);
 
 #endif

@@ -12,6 +12,7 @@ FIELDS(eviction, EVICTION)
 struct pass {
     const struct problem *problem;
     struct eviction *eviction;
+    volatile int64_t *tally;
     int64_t now;    /* position of the node that is computed for the first time */
     int64_t depth;  /* number of nodes on the stack: that one, and those computed again for it */
     int64_t used;   /* bytes */
@@ -102,6 +103,7 @@ static void let_out(struct pass *pass, int64_t v)
 static bool make_room(struct pass *pass, int64_t wanted)
 {
     while (pass->used + wanted > pass->problem->budget) {
+        count_steps(pass->tally, 1);
         find_prospects(pass->problem, pass->eviction);
         const int64_t v = cheapest(pass);
         if (v < 0) {
@@ -179,6 +181,7 @@ static bool step(struct pass *pass)
         eviction->gathered[top]++;
         return true;
     }
+    count_steps(pass->tally, 1);
     find_prospects(problem, eviction);
     if (!problem->pageable[v] || eviction->cost[v] < page_energy(problem, eviction, v)) {
         if (!problem->recomputable[problem->producer[v]]) {
@@ -195,13 +198,13 @@ static bool step(struct pass *pass)
     return true;
 }
 
-int64_t eviction_pass(const struct problem *problem, struct eviction *eviction, volatile const bool *stop)
+int64_t eviction_pass(const struct problem *problem, struct eviction *eviction, volatile int64_t *tally)
 {
-    struct pass pass = {problem, eviction, 0, 0, 0, 0};
+    struct pass pass = {problem, eviction, tally, 0, 0, 0, 0};
     for (pass.now = 0; pass.now < nodes_of(problem); pass.now++) {
         push(&pass, eviction->order[pass.now]);
         while (pass.depth > 0) {
-            if (*stop || !step(&pass)) {
+            if (is_used_up(tally) || !step(&pass)) {
                 return -1;
             }
         }

@@ -4,6 +4,7 @@
 #define POET_EVICTION_H
 
 #include "problem.h"
+#include "tally.h"
 
 #define EVICTION(ARRAY, TABLE, SCALAR) \
     ARRAY(const int64_t, order)        \
@@ -22,7 +23,8 @@
 
 STRUCT(eviction, EVICTION);
 
-/* Write eviction->events; returns their number, or -1 if the pass fails or another thread sets `stop`. */
-int64_t eviction_pass(const struct problem *problem, struct eviction *eviction, volatile const bool *stop);
+/* Write eviction->events; returns their number, or -1 if the pass fails or the tally is used up: a step of it looks at
+ * all values once. */
+int64_t eviction_pass(const struct problem *problem, struct eviction *eviction, volatile int64_t *tally);
 
 #endif

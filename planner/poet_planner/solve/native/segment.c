@@ -135,13 +135,14 @@ static double lower_bound(const struct from_start *from, const int64_t *row)
     return paid;
 }
 
-/* Write a lower bound for each end and each start into `least`, until `stop` is set. */
+/* Write a lower bound for each end and each start into `least`, until the tally, of such bounds, is used up. */
 void lower_bounds(const struct segment_starts *starts, const int64_t *ends, int64_t end_count, double *least,
-                  const volatile bool *stop)
+                  volatile int64_t *tally)
 {
     const int64_t count = starts->at_start_rows;
     const int64_t words = values_at(starts->segment->problem) + value_words(starts->segment);
-    for (int64_t i = 0; i < end_count && !*stop; i++) {
+    for (int64_t i = 0; i < end_count && !is_used_up(tally); i++) {
+        count_steps(tally, count);
         for (int64_t k = 0; k < count; k++) {
             const struct from_start from = from_start(starts, k);
             least[i * count + k] = lower_bound(&from, ends + i * words);
@@ -245,10 +246,11 @@ static void follow(const struct from_start *from, struct path_search *search, st
     reach(search, to, spent, state.state, again ? nodes_of(problem) + j : j, limit);
 }
 
-/* Compute each node right before a state, if that is possible; false if there is no room for more states, or no time.
+/* Compute each node right before a state, if that is possible; false if there is no room for more states, or no step is
+ * left.
  */
 static bool expand(const struct from_start *from, struct path_search *search, struct open_state state, double limit,
-                   const volatile bool *stop)
+                   volatile int64_t *tally)
 {
     const struct problem *const problem = from->segment->problem;
     const int64_t *const row = row_of(search, state.state);
@@ -259,9 +261,10 @@ static bool expand(const struct from_start *from, struct path_search *search, st
         if (!is_possible(from->segment, row, bytes, j, again)) {
             continue;
         }
-        if (is_full(search) || *stop) {
+        if (is_full(search) || is_used_up(tally)) {
             return false;
         }
+        count_steps(tally, 1);
         follow(from, search, state, j, again, limit);
     }
     return true;
@@ -269,10 +272,10 @@ static bool expand(const struct from_start *from, struct path_search *search, st
 
 /* A* from `end`, the state right before the next bottleneck node, to the start.
  *
- * A move is the number of a node for a first compute, and n more for a recomputation. `stop` ends the search; another
- * thread may set it. */
+ * A move is the number of a node for a first compute, and n more for a recomputation. A step of the tally is a move
+ * that is tried. */
 struct segment_path search_segment(const struct segment_starts *starts, int64_t start, const int64_t *end, double limit,
-                                   struct path_search *search, const volatile bool *stop)
+                                   struct path_search *search, volatile int64_t *tally)
 {
     const struct segment *const segment = starts->segment;
     const struct from_start from = from_start(starts, start);
@@ -286,7 +289,7 @@ struct segment_path search_segment(const struct segment_starts *starts, int64_t 
         if (is_at_start(&from, row_of(search, next.state))) {
             return (struct segment_path){true, next.least, next.state};
         }
-        if (!expand(&from, search, next, limit, stop)) {
+        if (!expand(&from, search, next, limit, tally)) {
             return (struct segment_path){false, next.least, -1};
         }
     }

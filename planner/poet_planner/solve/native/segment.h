@@ -4,6 +4,7 @@
 #define POET_SEGMENT_H
 
 #include "path_search.h"
+#include "tally.h"
 
 #define SEGMENT(ARRAY, TABLE, SCALAR)       \
     SCALAR(const struct problem *, problem) \
@@ -38,8 +39,8 @@ struct segment_path {
 
 void keep_until_middle(const struct segment_starts *starts);
 void lower_bounds(const struct segment_starts *starts, const int64_t *ends, int64_t end_count, double *least,
-                  const volatile bool *stop);
+                  volatile int64_t *tally);
 struct segment_path search_segment(const struct segment_starts *starts, int64_t start, const int64_t *end, double limit,
-                                   struct path_search *search, const volatile bool *stop);
+                                   struct path_search *search, volatile int64_t *tally);
 
 #endif

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from graphlib import TopologicalSorter
 from itertools import count, islice
 
@@ -26,10 +25,11 @@ from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Context, Part, Unplaced
-from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.time_budget import TimeBudget, Work
 from poet_planner.solve.topology import producers
 
 THREADS = 2  # schedules that are tried at a time
+STEP_S = 3e-5  # decoding a schedule, for each of its steps: reference seconds
 
 
 class UnplacedError(Exception):
@@ -89,7 +89,7 @@ class Placer:
         self._least_s = self._params.attempt_share * time_limit_s
         self._budget = budget
         self._overtime = overtime
-        # What it took last to decode a schedule: long for thousands of events, and nothing interrupts it.
+        # What it took last to decode a schedule: much for thousands of events.
         self._decoding_s = 0.0
         self._on_note = on_note
         self._tries = count()
@@ -177,12 +177,23 @@ class Placer:
         """The first that can be placed and is better than the best one placed so far."""
         promising = filter(self._promises, schedules)
         while budget.left() > self._decoding_s and (some := list(islice(promising, THREADS))):
-            each = partial(self._decode_and_place, planned=self._problem, budget=self._share(1.0, self._params.other_s))
-            tries = [delayed(each)(one, seed=next(self._tries)) for one in some]
-            fitting = filter(self._fits, map(self._keep, Parallel(THREADS, backend="threading")(tries)))
+            made = self._side_by_side(some, self._share(1.0, self._params.other_s))
+            fitting = filter(self._fits, map(self._keep, made))
             if (first := next(fitting, None)) is not None:
                 return first
         return None
+
+    def _side_by_side(self, some: list[Incumbent], share: TimeBudget) -> list[PlacedSchedule]:
+        """Place some schedules at once. Each counts its own work, so that none depends on how fast another is."""
+        spent = [Work() for _ in some]
+        budgets = [TimeBudget(share.left(), work).until(lambda: share.is_cut) for work in spent]
+        tries = [
+            delayed(self._decode_and_place)(one, self._problem, budget, next(self._tries))
+            for one, budget in zip(some, budgets, strict=True)
+        ]
+        made: list[PlacedSchedule] = Parallel(THREADS, backend="threading")(tries)
+        share.spend(sum(work.done_s for work in spent))
+        return made
 
     def _reordered(self, best: Incumbent, budget: TimeBudget) -> Iterator[Incumbent]:
         """``best`` in other orders, each made from the one before."""
@@ -247,7 +258,8 @@ class Placer:
             search = Portfolio(planned, self._seed + attempt, [_random_order(planned, attempt)], within)
             if not np.array_equal(reserve, before):
                 search.adopt_all(newest.incumbent.events, newest.incumbent.source)
-            search.run(self._moves, self._within(search))
+            some_s = max(self._budget.left() / 2.5, self._least_s)
+            search.run(self._moves, self._overtime, self._overtime.share(1.0, some_s))
             again = ranked(evaluated(problem, one.events, one.source) for one in search.found)
             if not again:
                 reserve = _half(reserve)
@@ -290,10 +302,9 @@ class Placer:
         self, incumbent: Incumbent, planned: Problem, budget: TimeBudget, seed: int
     ) -> PlacedSchedule:
         """Decode and place a schedule; another ``seed`` gives another search for offsets."""
-        before_s = self._overtime.left()
         decoded = decode(self._graph, planned, incumbent.events)
         decoded = replace(decoded, peak=int(alive_bytes(self._graph, decoded.steps).max(initial=0)))
-        self._decoding_s = before_s - self._overtime.left()
+        budget.spend(STEP_S * len(decoded.steps))
         placement = place(
             self._graph, decoded.steps, self._problem.budget, budget, lowest=False, seed=seed, context=self._context
         )
@@ -304,6 +315,7 @@ class Placer:
 
     def _keep(self, one: PlacedSchedule) -> PlacedSchedule:
         """Make a schedule the answer, if it fits and is better than the one before."""
+        self._decoding_s = STEP_S * len(one.decoded.steps)
         if not self._fits(one):
             proven = one.placement.impossible or self._is_impossible(one.incumbent)
             self._failed[one.incumbent.events.tobytes()] = one.incumbent.energy, proven
@@ -334,11 +346,6 @@ class Placer:
         """Whether the overhead of ``one`` exceeds that of ``best`` by at most such a fraction."""
         more = share * (best.energy - float(self._problem.node_energy.sum()))
         return one.energy <= best.energy + more or same(one.energy, best.energy)
-
-    def _within(self, search: Portfolio) -> TimeBudget:
-        """A share of the time left, or until the search has found a schedule."""
-        some = self._overtime.share(1.0, max(self._budget.left() / 2.5, self._least_s))
-        return self._overtime.until(lambda: search.incumbent is not None and some.expired)
 
 
 def _is_less(energy: float, other: float) -> bool:

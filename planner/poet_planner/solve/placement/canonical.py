@@ -27,10 +27,10 @@ from itertools import count
 
 import numpy as np
 
-from poet_planner.solve.engine import Function, Int, Ref, Struct, flags, ints, struct
+from poet_planner.solve.engine import Function, Int, Ref, Struct, ints, struct
 from poet_planner.solve.instance import Bits, Flags, Floats, Ints
 from poet_planner.solve.statespace.bitset import words_of
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 
 DECISIONS = 700  # of the first runs at least
 DECISIONS_PER_BLOCK = 2  # the same: a run without any failure has about one for each block
@@ -38,6 +38,9 @@ ROUND = 64  # runs with as many decisions; then there are twice as many
 DISTURBANCE = 0.2  # of an order from the second time on: standard deviation of the logarithm of what it goes by
 SLIGHT_DISTURBANCE = 0.1  # the same of the order by failures, which changes of itself
 REMEMBERED = 2**18  # failed states
+# A decision, and what each block adds: reference seconds.
+DECISION_S = 1e-6
+DECISION_S_PER_BLOCK = 2e-8
 
 # What a run comes to.
 FITS, FAILS, OPEN, CUT_OFF, FULL = range(5)
@@ -147,6 +150,7 @@ def search(
     random = np.random.default_rng(seed)
     limit = max(DECISIONS, DECISIONS_PER_BLOCK * len(size))
     plain = (1.0 * length * blocks.size, length, blocks.size, last - first)
+    decision_s = DECISION_S + DECISION_S_PER_BLOCK * len(size)
     for run in count():
         if run < len(plain):
             by = plain[run]
@@ -155,10 +159,10 @@ def search(
         else:
             by = plain[run // 3 % len(plain)] * np.exp(DISTURBANCE * random.standard_normal(len(size)))
         _canonical_fill(blocks, ints(np.argsort(-by, kind="stable")), ints(np.empty_like(blocks.floor)))
-        result = _run(blocks, limit, budget)
+        result = _run(blocks, limit, budget, decision_s)
         while result == FULL:
             blocks = _roomier(blocks)
-            result = _run(blocks, limit, budget)
+            result = _run(blocks, limit, budget, decision_s)
         if result != CUT_OFF or budget.expired or run + 1 == most_runs:
             offsets[order] = blocks.offset
             return Answer(result), offsets
@@ -244,6 +248,6 @@ def _roomier(blocks: _CanonicalSearch) -> _CanonicalSearch:
     )
 
 
-def _run(blocks: _CanonicalSearch, limit: int, budget: TimeBudget) -> int:
+def _run(blocks: _CanonicalSearch, limit: int, budget: TimeBudget, decision_s: float) -> int:
     """Search from the start, with at most ``limit`` decisions."""
-    return interruptible(lambda stop: int(_canonical_run(blocks, limit, flags(stop))), budget)
+    return in_steps(lambda tally: int(_canonical_run(blocks, limit, ints(tally))), budget, decision_s)

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.engine import Flag, Function, Int, Ref, Struct, flags, struct
+from poet_planner.solve.engine import Flag, Function, Int, Ref, Struct, ints, struct
 from poet_planner.solve.instance import Bits, Ints
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 
 MEAN_WEIGHT = 1000  # of the blocks at first
+
+# A move, and what each block adds: reference seconds.
+MOVE_S = 5e-7
+MOVE_S_PER_BLOCK = 3e-9
 
 
 @struct
@@ -98,4 +102,6 @@ def eject(
         above=np.empty_like(size),
         waiting=np.empty_like(size),
     )
-    return interruptible(lambda stop: bool(_eject(search, moves, flags(stop))), budget)
+    return in_steps(
+        lambda tally: bool(_eject(search, moves, ints(tally))), budget, MOVE_S + MOVE_S_PER_BLOCK * len(size)
+    )

@@ -185,6 +185,7 @@ def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: Ti
             continue
         offsets = np.zeros_like(size)
         height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start)
+        budget.spend(_seconds_to_fit(len(size)))
         if height < lowest:
             best, lowest = offsets, height
         if lowest <= capacity:
@@ -276,6 +277,7 @@ def within(
         # Rounds from the best of several orders hardly ever succeed, nor do several rounds from the same order.
         offsets = _largest_first(start, end, size, params.disturbance if number > 0 else 0.0, round_seed)
         growth = params.growths[number % len(params.growths)]
+        budget.spend(_seconds_to_fit(len(size)))
         if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, round_seed, budget):
             return offsets
         unplaced = int(size[offsets < 0].sum())

@@ -20,7 +20,11 @@ from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
-LEAST_S = 0.01  # time limit of an LP at least: seconds
+# An iteration of the simplex method, and what each coefficient of the LP adds: reference seconds.
+ITERATION_S = 1e-5
+ITERATION_S_PER_ENTRY = 2e-9
+ENTRY_S = 1e-6  # what comes before the first iteration and after the last, for each coefficient: reference seconds
+MOST_ITERATIONS = 2**30
 
 
 class LpRelaxation:
@@ -108,9 +112,7 @@ class LpRelaxation:
             return False
         columns = np.arange(len(self.lower), dtype=np.int32)
         self._highs.changeColsBounds(len(columns), columns, self.lower, self.upper)
-        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(budget.left(), LEAST_S))
-        self._highs.run()
-        status = self._highs.getModelStatus()
+        status = run_lp(self._highs, budget)
         if status == highspy.HighsModelStatus.kInfeasible:
             self.bound = max(self.bound, cutoff())
             return True
@@ -178,6 +180,17 @@ class LpRelaxation:
         if len(old):
             self._highs.deleteRows(len(old), (self._first_cut + old).astype(np.int32))
             self._idle = np.delete(self._idle, old)
+
+
+def run_lp(highs: Any, budget: TimeBudget) -> Any:
+    """Solve the LP that HiGHS holds within as many iterations as the budget has left; the status of the model."""
+    entries = highs.getNumNz()
+    iteration_s = ITERATION_S + ITERATION_S_PER_ENTRY * entries
+    highs.setOptionValue("simplex_iteration_limit", min(MOST_ITERATIONS, max(1, budget.most_steps(iteration_s))))
+    highs.setOptionValue("time_limit", highs.getRunTime() + budget.wall_s())
+    highs.run()
+    budget.spend(ENTRY_S * entries + iteration_s * max(0, highs.getInfo().simplex_iteration_count))
+    return highs.getModelStatus()
 
 
 def lp_of(model: LinearModel) -> Any:

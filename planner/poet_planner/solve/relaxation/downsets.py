@@ -18,7 +18,7 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Problem, inputs_of, outside_working_set, working_set_bytes
 from poet_planner.solve.milp.linear_model import LP_SAFETY, SCALE, LinearModel, Rows
 from poet_planner.solve.params import DEFAULTS, DownsetParams
-from poet_planner.solve.relaxation.cutting_planes import LEAST_S, lp_of
+from poet_planner.solve.relaxation.cutting_planes import lp_of, run_lp
 from poet_planner.solve.relaxation.model import about_entries, seconds_to_state_lp
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
@@ -38,8 +38,10 @@ def search_downsets(
         Energy of the best schedule above E0, in joules. It takes no part in the proof.
     """
     store_all_j = float(problem.node_energy.sum())
-    if budget.left() < seconds_to_state_lp(about_entries(problem, event_points=1)):
+    stating_s = seconds_to_state_lp(about_entries(problem, event_points=1))
+    if budget.left() < stating_s:
         return store_all_j
+    budget.spend(stating_s)
     moment = LastNode(problem)
     step_j = params.step * overhead_j
     downset = np.ones(len(problem.node_time), dtype=np.bool_)
@@ -125,9 +127,7 @@ class LastNode:
         self._highs.changeColsBounds(len(self._columns), self._columns, lower, upper)
         room = (problem.budget - int(problem.workspace[node])) / self._unit_bytes
         self._highs.changeRowBounds(self._capacity_row, -np.inf, room)
-        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(budget.left(), LEAST_S))
-        self._highs.run()
-        status = self._highs.getModelStatus()
+        status = run_lp(self._highs, budget)
         if status == highspy.HighsModelStatus.kInfeasible:
             return math.inf
         if status != highspy.HighsModelStatus.kOptimal:

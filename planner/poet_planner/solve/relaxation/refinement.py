@@ -142,6 +142,7 @@ class RefinementStep:
     def _solved_lp(self, budget: TimeBudget) -> LpRelaxation:
         """The LP relaxation below the cutoff, with cuts."""
         relaxed = build_relaxation(self._problem, self._event_points, self.relaxation_optimum_j)
+        budget.spend(seconds_to_state_lp(len(relaxed.model.columns)))
         self._scale = relaxed.scale
         lp = LpRelaxation(self._problem, relaxed, self._context)
         self._add_cuts(lp, budget)
@@ -163,6 +164,7 @@ class RefinementStep:
         def on_progress(bound: float, _incumbent: float) -> None:
             self._raise(bound, Part.MILP)
 
+        budget.spend(seconds_to_state(entries))
         answer = self._milp(model, budget, on_progress)
         for point in answer.solutions[-1:]:
             self._adopt(events_of(self._problem, lp.relaxation, point))

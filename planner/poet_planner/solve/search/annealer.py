@@ -87,7 +87,8 @@ class Annealer:
         self, problem: Problem, seed: int, orders: Sequence[Ints] = (), context: Context | None = None
     ) -> None:
         self._problem = problem
-        self._chunk = max(1, min(CHUNK_MOVES, int(CHUNK_S * moves_per_second(problem))))
+        self._move_s = 1 / moves_per_second(problem)
+        self._chunk = max(1, min(CHUNK_MOVES, int(CHUNK_S / self._move_s)))
         self._seed = seed
         self._context = context or Context()
         self._params = self._context.params.annealing
@@ -187,6 +188,7 @@ class Annealer:
         while moves > 0 and not budget.expired:
             chunk = min(moves, self._chunk)
             annealing.reorder(self._problem, self._work, self._other, self._delta, self._state, chunk)
+            budget.spend(chunk * self._move_s)
             moves -= chunk
         now = self._state.current[: self._state.lengths[CURRENT_LENGTH]]
         return evaluated(self._problem, now, self._start_source)
@@ -431,6 +433,7 @@ class Annealer:
             while moves > 0 and go_on:
                 chunk = min(moves, self._chunk)
                 annealing.anneal(self._problem, self._work, self._other, self._delta, self._spare, self._state, chunk)
+                budget.spend(chunk * self._move_s)
                 self._note_best()
                 moves -= chunk
                 go_on = not budget.expired and not self._is_least(float(figures[BEST]))

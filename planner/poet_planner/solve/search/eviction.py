@@ -12,12 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from poet_planner.solve.engine import Function, Int, Ref, Struct, flags, struct
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem
+from poet_planner.solve.engine import Function, Int, Ref, Struct, ints, struct
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
 from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, interruptible
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
+
+STEP_S_PER_SIZE = 4e-9  # looking at all values once, for each node, value and edge: reference seconds
 
 
 @struct
@@ -105,5 +107,7 @@ def evict_once(
         stack=np.zeros(n, dtype=np.int64),
         gathered=np.zeros(n, dtype=np.int64),
     )
-    length: int = interruptible(lambda stop: _eviction_pass(problem, eviction, flags(stop)), budget)
+    length: int = in_steps(
+        lambda tally: _eviction_pass(problem, eviction, ints(tally)), budget, STEP_S_PER_SIZE * graph_size(problem)
+    )
     return None if length < 0 else eviction.events[:length]

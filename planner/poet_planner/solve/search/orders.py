@@ -14,10 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.engine import Float, Function, Ref, floats, ints
-from poet_planner.solve.instance import Ints, Problem
+from poet_planner.solve.instance import Ints, Problem, graph_size
 from poet_planner.solve.params import DEFAULTS, OrderParams
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+
+# A pass, and what each node, value and edge adds: reference seconds.
+PASS_S = 3e-5
+PASS_S_PER_SIZE = 3e-7
 
 _list_schedule = Function("list_schedule", Ref, Ref, Float, Ref, Ref, Ref, Ref)
 
@@ -51,6 +55,7 @@ def frugal_order(
         order = np.zeros(n, dtype=np.int64)
         _list_schedule(problem, floats(tried), weight, ints(order), *map(ints, scratch))
         overflow = evaluate(problem, order, n, work).overflow
+        budget.spend(PASS_S + PASS_S_PER_SIZE * graph_size(problem))
         if overflow <= climbed:
             climbed, keys, transient = overflow, tried, weight
         if overflow < least:

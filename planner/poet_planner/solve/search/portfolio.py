@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from functools import partial
+from math import inf
 
 import numpy as np
 
@@ -14,59 +17,49 @@ from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, keeps_limits, ranked
 from poet_planner.solve.search.orders import frugal_order
 from poet_planner.solve.statistics import Context, Part
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
 SEEDS = 2  # annealers side by side
-WAIT_S = 0.02  # seconds between two checks of the time budget
 
 
 class BackgroundWorker:
-    """Runs annealers in a thread of its own, one after the other, each for ``moves`` moves.
+    """Lets an annealer run in a thread of its own.
+
+    Parameters
+    ----------
+    most_s, enough_s : float
+        As of `own_budget`.
 
     Attributes
     ----------
-    first : Annealer or None
-        The first annealer.
-    best : Incumbent or None
-        The best schedule of all annealers so far.
+    work : Work
+        What it has done: it is known once the run has ended.
     """
 
-    def __init__(self, annealers: Iterable[Annealer], moves: int) -> None:
-        self.first: Annealer | None = None
-        self.best: Incumbent | None = None
-        self._found: list[Incumbent] = []
-        self._first_ended = threading.Event()
+    def __init__(self, annealer: Annealer, moves: int, most_s: float = inf, enough_s: float = inf) -> None:
+        self.work = Work()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(annealers, moves), daemon=True)
-        self._thread.start()
+        budget = own_budget(annealer, self.work, most_s, enough_s).until(self._stop.is_set)
+        self._thread = ThreadPoolExecutor(1)
+        self._running = self._thread.submit(annealer.run, moves, budget)
 
     def wait(self, budget: TimeBudget = UNLIMITED) -> None:
-        """Wait until the first annealer has made all its moves, or the budget has expired; then stop."""
-        while not self._first_ended.wait(WAIT_S) and not budget.expired:
+        """Wait until the run has ended, or the budget is cut."""
+        while not wait_for([self._running], WAIT_S).done and not budget.is_cut:
             pass
-        self.stop()
 
-    def stop(self) -> list[Incumbent]:
-        """Stop; returns what all annealers have found, the cheapest first."""
+    def stop(self) -> None:
+        """End the run, if it has not ended."""
         self._stop.set()
-        self._thread.join()
-        return self._found
+        self._thread.shutdown()
+        self._running.result()
 
-    def _work(self, annealers: Iterable[Annealer], moves: int) -> None:
-        try:
-            for annealer in annealers:
-                self.first = self.first or annealer
-                annealer.run(moves, UNLIMITED.until(self._stop.is_set).noting(partial(self._note, annealer)))
-                self._note(annealer)
-                self._found = ranked([*self._found, *annealer.found])
-                self._first_ended.set()
-                if self._stop.is_set():
-                    return
-        finally:
-            self._first_ended.set()
 
-    def _note(self, annealer: Annealer) -> None:
-        self.best = cheapest(self.best, annealer.incumbent)
+def own_budget(annealer: Annealer, work: Work, most_s: float, enough_s: float) -> TimeBudget:
+    """For one annealer of several side by side: ``most_s`` of its own work, or ``enough_s`` once it has a schedule."""
+    budget = TimeBudget(most_s, work)
+    enough = budget.share(1.0, enough_s)
+    return budget.until(lambda: enough.expired and annealer.incumbent is not None)
 
 
 class Portfolio:
@@ -75,7 +68,7 @@ class Portfolio:
     Parameters
     ----------
     seed : int
-        Equal seeds and equal calls give equal schedules, unless a budget ends a call early.
+        Equal seeds and equal calls give equal schedules.
     orders : sequence of (n,)
         As in `Annealer`.
     context : Context or None
@@ -90,6 +83,8 @@ class Portfolio:
         self._seed = seed
         self._orders = orders
         self._annealers = self._new_annealers()
+        # Whether only the results of the first annealer count: the others are at work, or were stopped midway.
+        self._is_alone = False
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -152,23 +147,37 @@ class Portfolio:
             if self.incumbent is not None:
                 return
 
-    def run(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
-        """Run each annealer for ``moves`` moves. The budget is checked in this thread.
+    def run(self, moves: int, budget: TimeBudget = UNLIMITED, enough: TimeBudget = UNLIMITED) -> None:
+        """Run each annealer for ``moves`` moves. The budget is checked in this thread, and shared equally.
 
         If the first annealer finds a schedule that costs no more than the store-all schedule, the run ends. If another
         does, only that one ends. So the result does not depend on which thread is faster.
+
+        Parameters
+        ----------
+        enough : TimeBudget
+            Once its equal share of this has expired, an annealer ends that has found a schedule.
         """
-        if self._annealers[0].has_least:
+        first, *others = self._annealers
+        if first.has_least:
             return
         self._share_best()
-        workers = [BackgroundWorker([annealer], moves) for annealer in self._annealers[1:]]
+        shares = budget.left() / SEEDS, enough.left() / SEEDS
+        work = Work()
+        was_alone, self._is_alone, is_over = self._is_alone, True, False
+        workers = [BackgroundWorker(annealer, moves, *shares) for annealer in others]
+        ended = budget.until(lambda: first.has_least)
         try:
-            self._annealers[0].run(moves, budget)
+            first.run(moves, own_budget(first, work, *shares).until(lambda: budget.expired))
             for worker in workers:
-                worker.wait(budget.until(lambda: self._annealers[0].has_least))
+                worker.wait(ended)
+            is_over = ended.is_cut and first.incumbent is not None
         finally:
             for worker in workers:
                 worker.stop()
+            self._is_alone = was_alone or is_over
+        others_s = [work.done_s if self._is_alone else worker.work.done_s for worker in workers]
+        budget.spend(work.done_s + sum(others_s))
 
     def _new_annealers(self) -> list[Annealer]:
         return [Annealer(self._problem, SEEDS * self._seed + k, self.orders(k), self._context) for k in range(SEEDS)]
@@ -178,8 +187,8 @@ class Portfolio:
 
     @property
     def _accepted(self) -> list[Annealer]:
-        """The annealers whose results count: only the first, if it ended the run and stopped the others midway."""
-        return self._annealers[:1] if self._annealers[0].has_least else self._annealers
+        """The annealers whose results count."""
+        return self._annealers[:1] if self._is_alone else self._annealers
 
     def _share_best(self) -> None:
         incumbent = self.incumbent

@@ -16,15 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, flags, floats, ints, struct
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem
+from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, floats, ints, struct
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
 from poet_planner.solve.statespace.bitset import has, put, slots_of, words_of
 from poet_planner.solve.statespace.path_search import PathSearch, new_search, no_open_states
-from poet_planner.solve.time_budget import TimeBudget, interruptible
+from poet_planner.solve.time_budget import TimeBudget, in_steps
 
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
+# A step, and what each node, value and edge of the graph adds: reference seconds.
+STEP_S = 5e-7
+STEP_S_PER_SIZE = 4e-9
 FIRST, AGAIN, PAGE = 0, 1, 2  # kinds of moves: first compute, recomputation, page-in
 
 
@@ -262,7 +265,11 @@ def _explore(
         key=np.zeros(node_words + 2 * value_words, dtype=np.int64),
         nodes=np.zeros(node_words, dtype=np.int64),
     )
-    ended = interruptible(lambda stop: _explore_states(exploration, flags(stop)), budget)
+    ended = in_steps(
+        lambda tally: _explore_states(exploration, ints(tally)),
+        budget,
+        STEP_S + STEP_S_PER_SIZE * graph_size(abstraction.problem),
+    )
     met = slice(int(search.count[0]))
     return PathResult(
         ended.complete,

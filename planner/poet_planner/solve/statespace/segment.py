@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, flags, floats, ints, struct
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem
+from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, floats, ints, struct
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
 from poet_planner.solve.statespace.bitset import has, words_of
 from poet_planner.solve.statespace.path_search import new_search
-from poet_planner.solve.time_budget import TimeBudget, interruptible
+from poet_planner.solve.time_budget import TimeBudget, in_steps
 
 NOWHERE = -1
+STEP_S_PER_SIZE = 5e-9  # a state, or a lower bound, for each node, value and edge of the graph: reference seconds
 
 
 @struct
@@ -120,6 +121,11 @@ def segment_starts(segment: Segment, at_start: Ints) -> SegmentStarts:
     return starts
 
 
+def _step_s(segment: Segment) -> float:
+    """What a step of a search of the segment takes, or a lower bound: reference seconds."""
+    return STEP_S_PER_SIZE * graph_size(segment.problem)
+
+
 def lower_bounds(starts: SegmentStarts, ends: Ints, budget: TimeBudget) -> Floats:
     """A lower bound on the cost between each end and each start, in joules above E0. (ends, starts)
 
@@ -130,7 +136,11 @@ def lower_bounds(starts: SegmentStarts, ends: Ints, budget: TimeBudget) -> Float
     ends : (ends, words) bits of N, then of W
     """
     least = np.zeros((len(ends), len(starts.at_start)))
-    interruptible(lambda stop: _lower_bounds(starts, ints(ends), len(ends), floats(least), flags(stop)), budget)
+    in_steps(
+        lambda tally: _lower_bounds(starts, ints(ends), len(ends), floats(least), ints(tally)),
+        budget,
+        _step_s(starts.segment),
+    )
     return least
 
 
@@ -150,7 +160,11 @@ def cheapest_path(
         The search ends if there are more.
     """
     search = new_search(most_states, len(end))
-    path = interruptible(lambda stop: _search_segment(starts, start, ints(end), limit, search, flags(stop)), budget)
+    path = in_steps(
+        lambda tally: _search_segment(starts, start, ints(end), limit, search, ints(tally)),
+        budget,
+        _step_s(starts.segment),
+    )
     rows, states = search.rows, int(search.count[0])
     if path.goal < 0:
         return SegmentPath(path.complete, path.least, None, states)
