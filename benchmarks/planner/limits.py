@@ -57,7 +57,7 @@ def limited(nodes: int, width: int, ram: Ram, paging: bool, limit_s: float, cloc
     ram_bytes = {Ram.MOST: int(0.6 * plain.peak_bytes), Ram.TIGHT: smallest, Ram.NONE: smallest - 4}[ram]
     began_s = CLOCKS[clock]()
     try:
-        options = OptimiseOptions(time_limit_s=limit_s, paging=paging, clock=CLOCKS[clock])
+        options = OptimiseOptions(time_limit_s=limit_s, paging=paging)
         schedule = optimise(graph, ram_bytes, None, options)
         sound = "" if verify(graph, schedule).sound else ", NOT SOUND"
         answer = f"overhead {schedule.energy_j / plain.energy_j - 1:.2%}, gap {schedule.gap:.2%}{sound}"

@@ -134,7 +134,7 @@ def layered(nodes: int, width: int, seed: int, moves: int) -> Blocks:
 
 
 def _by_complete_search(blocks: Blocks, seconds: float, seed: int) -> tuple[Verdict, Ints]:
-    budget = TimeBudget(seconds)
+    budget = TimeBudget(seconds, time.monotonic)
     answer, offsets = canonical.search(blocks.start, blocks.end, blocks.size, blocks.capacity, seed, budget)
     return VERDICTS[answer], offsets
 
@@ -146,7 +146,7 @@ def _by_ejection(blocks: Blocks, seconds: float, seed: int) -> tuple[Verdict, In
         blocks.size,
         blocks.capacity,
         MOST_ROUNDS,
-        TimeBudget(seconds),
+        TimeBudget(seconds, time.monotonic),
         seed,
         PlacementParams(),
     )

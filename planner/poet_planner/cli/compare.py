@@ -35,7 +35,7 @@ def compare(
         Parameters, typer.Option(help="Where parameters lie: see `poet-plan --help`.")
     ] = Parameters.AUTO,
     methods: Methods = "all",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method, at most.")] = 10.0,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="For each method, at most: as of `poet-plan`; others than poet's go by processor time.")] = 10.0,
     seed: Seed = 0,
     solver: SolverName = "highs",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),

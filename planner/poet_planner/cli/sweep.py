@@ -67,7 +67,7 @@ def sweep(
         ),
     ] = Gradients.AUTO,
     methods: Methods = "optimal",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds for each method at a point, at most.")] = 8.0,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="For each method at a point, at most: as of `poet-plan`.")] = 8.0,
     seed: Seed = 0,
     solver: SolverName = "highs",
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def place(
     capacity : int
         Bytes.
     time_limit_s : float
-        For the searches, in seconds. Compiling them, once on a machine, takes a minute more.
+        For the searches, in seconds by the wall's clock.
     seed : int
         Another seed gives another search.
 
@@ -89,7 +90,8 @@ def place(
     full = bytes_ > 0
     offsets = np.zeros_like(bytes_)
     if full.any():
-        verdict, offsets[full] = _placed(start[full], end[full], bytes_[full], capacity, TimeBudget(time_limit_s), seed)
+        budget = TimeBudget(time_limit_s, time.monotonic)
+        verdict, offsets[full] = _placed(start[full], end[full], bytes_[full], capacity, budget, seed)
         if verdict is not Verdict.PLACED:
             return Places(verdict)
     placed = tuple(offsets.tolist())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tuned numbers of the optimiser, a class for each part.
 
-Efforts in seconds stand for as many moves as a usual core makes in that time, so that equal seeds give equal plans. A
+Seconds are reference seconds (`time_budget`): they stand for as many moves as a usual core makes in that time. A
 *move a node* is as many moves as the graph has nodes. The *overhead* is energy above the store-all schedule's, of the
 best schedule known. The *bound's gap* is what the bound lacks to the best schedule's energy.
 """
@@ -66,9 +66,9 @@ class EffortParams(Checked):
     search_s: Amount = 1.0  # least effort of a plan made again; a search after the proof has twice as much: seconds
     search_s_per_node: Amount = 0.015  # effort of the first search: seconds a node
     most_search_s: Amount = 20.0  # the same at most: seconds
-    orders_share: Share = 0.1  # for orders at most: fraction of the time left
+    orders_share: Share = 0.1  # for orders at most: fraction of the work left
     search_share: Share = 0.3  # the first search ends here if it has found a schedule: fraction of the time limit
-    finding_share: Share = 0.5  # for finding any schedule where the first search has none: fraction of the time left
+    finding_share: Share = 0.5  # for finding any schedule where the first search has none: fraction of the work left
     placing_share: Share = 0.25  # kept for offsets: fraction of the time limit
     most_placing_s: Amount = 8.0  # the same at most, where the first schedule had offsets: seconds
     lacking_share: Share = 0.5  # kept for offsets where it had none, and the bound is poor: fraction of the time limit
@@ -173,8 +173,8 @@ class StateSpaceParams(Checked):
     few_states: Positive = 1e7  # first search: states of an abstraction times nodes, values and edges of the graph
     many_states: Positive = 2e8  # search again, if the graph is small and the bound close: the same
     most_states: Count = 500_000  # states of an abstraction in either
-    few_share: Share = 0.1  # first search: fraction of the time left
-    many_share: Share = 0.6  # search again: fraction of the time left
+    few_share: Share = 0.1  # first search: fraction of the work left
+    many_share: Share = 0.6  # search again: fraction of the work left
     small: Count = 600  # a graph is small up to as many nodes, values and edges
     close: Share = 0.6  # a bound is close that has closed more than this: fraction of the overhead
     cheap: Share = 0.005  # values of a node up to this energy may be aggregated: fraction of the overhead
@@ -203,9 +203,9 @@ class RelaxationParams(Checked):
 
     first_need: Share = 0.6  # nodes on the path that need as much are event points first: fraction of the largest need
     search_s: Amount = 0.5  # effort of its own search: seconds
-    search_share: Share = 0.1  # the same at most: fraction of the time left
+    search_share: Share = 0.1  # the same at most: fraction of the work left
     refine_s: Amount = 0.3  # effort of the search from an LP solution: seconds
-    lp_share: Share = 0.6  # LP with cuts: fraction of the time left
+    lp_share: Share = 0.6  # LP with cuts: fraction of the work left
     patience: Count = 6  # LPs in a row that may raise the bound by little
     stall: Share = 0.02  # an increase over all these LPs is little below this fraction of the bound's gap
     most_idle: Count = 4  # LPs in a row in which a cut may be slack before it is dropped
@@ -218,7 +218,7 @@ class DownsetParams(Checked):
 
     large: Count = 600  # a graph is large that has more nodes, values and edges
     step: Share = 0.05  # another downset is looked for that proves so much more: fraction of the overhead
-    share: Share = 0.3  # fraction of the time left
+    share: Share = 0.3  # fraction of the work left
     search_s_per_node: Amount = 0.003  # effort of a search beside it: seconds a node
 
 
@@ -230,7 +230,7 @@ class ProofParams(Checked):
     first_background_s: Amount = 3.0  # the same beside the first, quick steps: seconds
     refine_s: Amount = 0.3  # effort of the search from where a step points: seconds
     between_s: Amount = 1.0  # effort of the search between two relaxations: seconds
-    between_share: Share = 0.1  # the same at most: fraction of the time left
+    between_share: Share = 0.1  # the same at most: fraction of the work left
 
 
 @dataclass(frozen=True)
@@ -243,14 +243,14 @@ class PlacementParams(Checked):
     orders: Number = 64  # orders of the best schedule that are tried
     shifts: Count = 16  # moves between two of them: moves a node
     other_s: Amount = 0.3  # for the ejection search of each of the others, and of each order: seconds
-    others_share: Share = 0.6  # for the others: fraction of the time left
-    orders_share: Share = 0.2  # for the orders: fraction of the time left
-    early_share: Share = 0.05  # the same for each of both, before the proof: fraction of the time left
+    others_share: Share = 0.6  # for the others: fraction of the work left
+    orders_share: Share = 0.2  # for the orders: fraction of the work left
+    early_share: Share = 0.05  # the same for each of both, before the proof: fraction of the work left
     most_attempts: Count = 12  # plans with RAM in reserve at most, the first plan included
     attempt_share: Share = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
     late_s: Amount = 0.2  # for the ejection search of a schedule where the time is up: seconds
     many_nodes: Count = 500  # from so many nodes on, any schedule with offsets is looked for before the proof
-    securing_share: Share = 0.3  # for that: fraction of the time left
+    securing_share: Share = 0.3  # for that: fraction of the work left
     securing_passes: Count = 2  # passes of eviction in each budget that is tried for it
     reserve: Share = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
     canonical_runs: Count = 128  # of the complete search
@@ -267,7 +267,7 @@ class FeasibilityParams(Checked):
     """Whether a schedule exists, and in how little RAM."""
 
     search_s: Amount = 0.5  # effort of a search for a schedule in time: seconds
-    question_share: Share = 0.5  # for one RAM: fraction of the time left
+    question_share: Share = 0.5  # for one RAM: fraction of the work left
     longest: Positive = 1000.0  # without a deadline, the latest schedule that is looked for: in T0
 
 

@@ -14,7 +14,6 @@ import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
 from poet_planner.planning.memory_policy import Forms, Gradients, Parameters, choose_residents
-from poet_planner.planning.pipeline import LEAST_SECONDS, MOST_SECONDS, default_seconds
 from poet_planner.planning.task import Task
 from poet_planner.report import pictures
 from poet_planner.report.cautions import cautions
@@ -54,12 +53,6 @@ def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.json"
     write_graph(Graph("mirror", tuple(nodes), resident_bytes=64), path)
     return path
-
-
-def test_a_plan_after_slow_tracing_takes_less_time_but_enough() -> None:
-    assert default_seconds(0.0) == MOST_SECONDS
-    assert LEAST_SECONDS < default_seconds(5.0) < MOST_SECONDS
-    assert default_seconds(60.0) == LEAST_SECONDS
 
 
 def test_plan_is_written_verified_and_summed_up(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import process_time
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
@@ -21,7 +20,7 @@ from poet_profiles.schedule import Objective, Schedule
 from tests.support.graphs.brute_force import least_energy
 
 PAGE = PageCost(0.1, 40.0, 0.1, 40.0)
-BRIEF = OptimiseOptions(time_limit_s=1, clock=process_time)
+BRIEF = OptimiseOptions(time_limit_s=1)
 
 
 def steps_of_energy() -> Graph:

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A budget of time and what is made of it, by a clock that the test moves; and the clock of work."""
+"""A budget and what is made of it, by a clock that the test moves, and by work."""
 
 from __future__ import annotations
 
 import math
-import pickle
 import time
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numba.core import event
-from poet_planner.solve.options import OptimiseOptions
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, WorkClock, interruptible
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 
 
 @dataclass
@@ -100,39 +97,53 @@ def test_shares_of_no_limit_have_none() -> None:
     assert UNLIMITED.share(0.1, most_s=1.0).left() == pytest.approx(1.0, abs=0.9)
 
 
-def test_the_clock_of_work_stands_still_while_numba_compiles(hand: Hand) -> None:
-    """One compilation sets off another inside itself, as a caller does its callees'."""
-    clock = WorkClock(hand)
-    began_s = clock()
-    hand.now_s += 1.0
-    with event.trigger_event("numba:compile"):
-        hand.now_s += 10.0
-        with event.trigger_event("numba:compile"):
-            hand.now_s += 10.0
-            assert clock() - began_s == 1.0
-        assert clock() - began_s == 1.0
-    hand.now_s += 2.0
-    assert clock() - began_s == 3.0
+def test_work_is_spent_and_no_time() -> None:
+    budget = TimeBudget(10.0)
+    share = budget.share(0.5)
+    share.spend(3.0)
+    assert share.left() == 2.0 and budget.left() == 7.0
+    budget.spend(2.0)
+    assert share.expired and not budget.expired
 
 
-def test_options_that_another_process_is_given_hear_the_compiler_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep's workers are given theirs by pickle."""
-    clock = pickle.loads(pickle.dumps(OptimiseOptions())).clock
-    hand = Hand()
-    monkeypatch.setattr(clock, "_now", hand)
-    began_s = clock()
-    with event.trigger_event("numba:compile"):
-        hand.now_s += 10.0
-    hand.now_s += 2.0
-    assert clock() - began_s == 2.0
+def test_a_budget_by_another_clock_counts_no_work(hand: Hand) -> None:
+    budget = TimeBudget(10.0, hand)
+    budget.spend(8.0)
+    assert budget.left() == 10.0
+    assert budget.most_steps(5.0) > 10**9
 
 
-def test_compiled_work_is_told_when_its_budget_expires(hand: Hand) -> None:
-    def waits(stop: npt.NDArray[np.bool_]) -> str:
-        while not stop[0]:
-            time.sleep(0.001)
-        return "stopped"
+def test_it_is_cut_by_all_but_its_own_seconds(hand: Hand) -> None:
+    spent, ended, done, capped = (TimeBudget(1.0) for _ in range(4))
+    spent.spend(1.0)
+    assert spent.expired and not spent.share(1.0).is_cut
+    share = ended.share(0.5)
+    ended.end()
+    assert share.is_cut
+    assert done.until(lambda: True).share(1.0).is_cut
+    late = capped.capped(5.0, hand)
+    assert not late.is_cut and late.left() == 1.0
+    hand.now_s += 5.0
+    assert late.is_cut and late.expired and not capped.expired
 
+
+def counts(tally: npt.NDArray[np.int64]) -> str:
+    while tally[0] < tally[1]:
+        tally[0] += 1
+        time.sleep(0.001)
+    return "ended"
+
+
+def test_compiled_work_makes_the_steps_that_its_budget_has_left() -> None:
+    budget = TimeBudget(10.0)
+    share = budget.share(0.5)
+    assert in_steps(counts, share, 0.25) == "ended"
+    assert share.left() == 0.0 and budget.left() == 5.0
+    assert in_steps(lambda tally: int(tally[1]), share, 0.25) == 0
+    assert in_steps(lambda tally: int(tally[1]), UNLIMITED, 0.25) > 10**9
+
+
+def test_compiled_work_is_told_when_its_budget_is_cut(hand: Hand) -> None:
     asked = 0
 
     def third() -> bool:
@@ -140,7 +151,5 @@ def test_compiled_work_is_told_when_its_budget_expires(hand: Hand) -> None:
         asked += 1
         return asked == 3
 
-    assert interruptible(waits, TimeBudget(10.0, hand).until(third)) == "stopped"
+    assert in_steps(counts, TimeBudget(math.inf).until(third), 1.0) == "ended"
     assert asked == 3
-    assert interruptible(bool, TimeBudget(0.0, hand))
-    assert not interruptible(bool, UNLIMITED)

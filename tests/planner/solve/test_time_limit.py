@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Once a part has heard that the time is up, nothing that takes time is begun: by a clock that stands, then jumps.
 
-How far a run gets before the jump depends on the machine, what may be begun after it does not.
+How far a run gets before the jump depends on the machine, what may be begun after it does not. And what the processor's
+clock and the threads do before it has jumped changes no plan.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
+from random import Random
 from typing import Any
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve.search import annealing
 from poet_planner.solve.statistics import Parts
-from poet_planner.solve.time_budget import TimeBudget, work_clock
+from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule, Status
 
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.chains import chain
 
 LIMIT_S = 60.0
+BRIEF_S = 2.0
 # For the schedule that was found, and for the NoScheduleError that says in how much RAM it would get offsets.
 MOST_PLACEMENTS = 2
 TAKES_TIME = (
@@ -93,7 +99,7 @@ class Instance:
     paging: bool = True
     parts: Parts = field(default_factory=Parts)
 
-    def plan(self, clock: Callable[[], float] = work_clock) -> None:
+    def plan(self, clock: Callable[[], float] = time.process_time) -> None:
         plain = store_all_schedule(self.graph)
         deadline_s = self.deadline and self.deadline * plain.time_s
         options = OptimiseOptions(time_limit_s=LIMIT_S, paging=self.paging, parts=self.parts, clock=clock)
@@ -132,3 +138,57 @@ def test_what_takes_time_is_begun_before(monkeypatch: pytest.MonkeyPatch) -> Non
     searched = {"search.annealing.anneal", "placement.assign.place"}
     solved = {"refinement.build_relaxation", "cutting_planes.lp_of", "cutting_planes.separate"}
     assert set(watch.begun) >= searched | {f"relaxation.{name}" for name in solved}
+
+
+class Slowed:
+    """Work that is held up at random: as on a machine that others keep busy."""
+
+    def __init__(self, work: Callable[..., Any], seed: int) -> None:
+        self._work = work
+        self._random = Random(seed)
+        self.calls = 0
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.calls += 1
+        if self._random.random() < 0.1:
+            time.sleep(0.1 * self._random.random())
+        return self._work(*arguments)
+
+
+def irregular(seed: int) -> Callable[[], float]:
+    """A clock of another speed each time it is read, which stays within the limit."""
+    random, now_s = Random(seed), 0.0
+
+    def clock() -> float:
+        nonlocal now_s
+        now_s += random.random() ** 8 * (BRIEF_S - now_s)
+        return now_s
+
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("graph", "ram", "deadline", "paging"),
+    [
+        (WIDE, 0.5, None, True),
+        (WIDE, 0.6, 1.1, True),
+        (WIDE, 0.6, None, False),
+        (layered_graph(200, 4, 1), 0.6, None, True),
+    ],
+)
+def test_neither_the_clock_nor_the_speed_of_a_thread_changes_the_plan(
+    graph: Graph, ram: float, deadline: float | None, paging: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anneal, plain = annealing.anneal, store_all_schedule(graph)
+    plans: list[Schedule] = []
+    moves: list[int] = []
+    for seed in range(3):
+        slowed = Slowed(anneal, seed)
+        monkeypatch.setattr(annealing, "anneal", slowed)
+        options = OptimiseOptions(time_limit_s=BRIEF_S, paging=paging, clock=irregular(seed))
+        plans.append(optimise(graph, int(ram * plain.peak_bytes), deadline and deadline * plain.time_s, options))
+        moves.append(slowed.calls)
+    assert plans[0].steps == plans[1].steps == plans[2].steps
+    assert plans[0].bound_j == plans[1].bound_j == plans[2].bound_j
+    # Once a plan is proven to be optimal, what goes on beside the proof is stopped wherever it is.
+    assert plans[0].status is Status.OPTIMAL or moves[0] == moves[1] == moves[2]

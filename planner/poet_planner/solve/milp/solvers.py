@@ -23,8 +23,8 @@ REPORT_EVERY_S = 0.05  # between two reports of progress: reference seconds
 LEAST_S = 0.01  # least time limit that a solver is given
 # HiGHS looks about as often as it solves an LP. What passes from one look to the next, and what each coefficient of
 # the model adds: reference seconds.
-LOOK_S = 5e-4
-LOOK_S_PER_ENTRY = 1e-7
+LOOK_S = 1e-3
+LOOK_S_PER_ENTRY = 5e-7
 
 
 class SolverStatus(Enum):

@@ -29,7 +29,7 @@ from poet_planner.solve.time_budget import TimeBudget, Work
 from poet_planner.solve.topology import producers
 
 THREADS = 2  # schedules that are tried at a time
-STEP_S = 3e-5  # decoding a schedule, for each of its steps: reference seconds
+STEP_S = 1e-5  # decoding a schedule, for each of its steps: reference seconds
 
 
 class UnplacedError(Exception):

@@ -39,8 +39,8 @@ DISTURBANCE = 0.2  # of an order from the second time on: standard deviation of 
 SLIGHT_DISTURBANCE = 0.1  # the same of the order by failures, which changes of itself
 REMEMBERED = 2**18  # failed states
 # A decision, and what each block adds: reference seconds.
-DECISION_S = 1e-6
-DECISION_S_PER_BLOCK = 2e-8
+DECISION_S = 5e-7
+DECISION_S_PER_BLOCK = 1e-8
 
 # What a run comes to.
 FITS, FAILS, OPEN, CUT_OFF, FULL = range(5)

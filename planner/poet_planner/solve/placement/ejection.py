@@ -19,8 +19,8 @@ from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 MEAN_WEIGHT = 1000  # of the blocks at first
 
 # A move, and what each block adds: reference seconds.
-MOVE_S = 5e-7
-MOVE_S_PER_BLOCK = 3e-9
+MOVE_S = 2e-6
+MOVE_S_PER_BLOCK = 1.2e-8
 
 
 @struct

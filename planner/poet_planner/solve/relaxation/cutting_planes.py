@@ -21,9 +21,9 @@ from poet_planner.solve.statistics import Context, Part
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 # An iteration of the simplex method, and what each coefficient of the LP adds: reference seconds.
-ITERATION_S = 1e-5
+ITERATION_S = 5e-6
 ITERATION_S_PER_ENTRY = 2e-9
-ENTRY_S = 1e-6  # what comes before the first iteration and after the last, for each coefficient: reference seconds
+ENTRY_S = 6e-7  # what comes before the first iteration and after the last, for each coefficient: reference seconds
 MOST_ITERATIONS = 2**30
 
 

@@ -40,7 +40,7 @@ from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 CHUNK_MOVES = 3000  # moves between two checks of the time budget
 CHUNK_S = 0.1
-# A move on one core of a usual computer, and what each node, value and edge adds: seconds.
+# A move, and what each node, value and edge adds: reference seconds.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
 
@@ -442,5 +442,5 @@ class Annealer:
 
 
 def moves_per_second(problem: Problem) -> float:
-    """Estimated moves a second. It depends on the size alone, so that equal problems get equal effort."""
+    """Moves a reference second. It depends on the size alone, so that equal problems get equal effort."""
     return 1 / (MOVE_S + MOVE_S_PER_SIZE * graph_size(problem))

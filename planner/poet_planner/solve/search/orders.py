@@ -20,8 +20,8 @@ from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 # A pass, and what each node, value and edge adds: reference seconds.
-PASS_S = 3e-5
-PASS_S_PER_SIZE = 3e-7
+PASS_S = 2e-5
+PASS_S_PER_SIZE = 2e-7
 
 _list_schedule = Function("list_schedule", Ref, Ref, Float, Ref, Ref, Ref, Ref)
 

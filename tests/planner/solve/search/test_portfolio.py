@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from itertools import count
-from math import inf
-
 import numpy as np
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.search.annealer import Annealer
+from poet_planner.solve.search.annealer import CHUNK_S, Annealer
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
-from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
+from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
 from poet_planner.solve.time_budget import TimeBudget
 
 from tests.support.graphs.random_graphs import training_like_graph
@@ -35,7 +32,9 @@ def start(problem: Problem) -> Incumbent:
 def in_background(problem: Problem, start: Incumbent, moves: int, may_go_on: bool) -> Incumbent | None:
     search = Annealer(problem, 1)
     search.adopt(start.events)
-    BackgroundWorker([search], moves).wait(TimeBudget(inf if may_go_on else 0.0))
+    worker = BackgroundWorker(search, moves)
+    worker.wait(TimeBudget().until(lambda: not may_go_on))
+    worker.stop()
     return search.incumbent
 
 
@@ -55,16 +54,27 @@ def test_a_background_worker_that_is_stopped_keeps_what_it_began_with(problem: P
     assert stopped.energy <= start.energy
 
 
-def test_annealers_one_after_the_other_end_with_the_first_and_each_is_as_if_alone(problem: Problem) -> None:
-    work = BackgroundWorker((Annealer(problem, seed) for seed in count()), 3000)
-    work.wait()
-    alone = Annealer(problem, 0)
-    alone.run(3000)
-    assert work.first is not None and work.best is not None
-    first, expected = work.first.incumbent, alone.incumbent
-    assert first is not None and expected is not None
-    assert np.array_equal(first.events, expected.events)
-    assert work.best.energy <= first.energy
+def test_a_background_worker_counts_its_own_work(problem: Problem) -> None:
+    worker = BackgroundWorker(Annealer(problem, 0), 3000)
+    worker.wait()
+    worker.stop()
+    alone, budget = Annealer(problem, 0), TimeBudget(60.0)
+    alone.run(3000, budget)
+    assert worker.work.done_s > 0.0
+    assert worker.work.done_s == pytest.approx(60.0 - budget.left())
+
+
+def test_annealers_share_a_budget_and_spend_it(problem: Problem) -> None:
+    budget = TimeBudget(0.5)
+    Portfolio(problem, 0).run(10**9, budget)
+    assert budget.left() == pytest.approx(0.0, abs=SEEDS * CHUNK_S)
+
+
+def test_an_annealer_goes_on_until_it_has_a_schedule(problem: Problem) -> None:
+    portfolio, budget = Portfolio(problem, 0), TimeBudget(60.0)
+    portfolio.run(10**9, budget, budget.share(0.0))
+    assert portfolio.incumbent is not None
+    assert budget.left() > 30.0
 
 
 def test_seeds_of_either_repair_strategy_find_a_schedule_as_good(problem: Problem, start: Incumbent) -> None:
