@@ -12,7 +12,19 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
 
 from poet_planner.cli.network import network
-from poet_planner.cli.options import Batch, Board, Deadline, GraphFile, Methods, Model, Profiles, Ram, Seed, SolverName
+from poet_planner.cli.options import (
+    Batch,
+    Board,
+    Deadline,
+    GraphFile,
+    Methods,
+    Model,
+    Profiles,
+    Ram,
+    Seed,
+    SolverName,
+    TimeLimit,
+)
 from poet_planner.planning.memory_policy import Parameters
 
 if TYPE_CHECKING:
@@ -35,7 +47,7 @@ def compare(
         Parameters, typer.Option(help="Where parameters lie: see `poet-plan --help`.")
     ] = Parameters.AUTO,
     methods: Methods = "all",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="For each method, at most: as of `poet-plan`; others than poet's go by processor time.")] = 10.0,
+    time_limit: TimeLimit = 10.0,
     seed: Seed = 0,
     solver: SolverName = "highs",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),

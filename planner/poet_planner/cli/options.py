@@ -44,6 +44,14 @@ Deadline = Annotated[
 Methods = Annotated[
     str, typer.Option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")
 ]
+TimeLimit = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        help="Of each method at a point, at most: seconds of processor time; of the optimiser also work, as in "
+        "`poet-plan --help`.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Equal seeds give equal plans.")]
 SolverName = Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")]
 OptimizerMethod = Annotated[

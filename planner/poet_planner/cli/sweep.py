@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.cli.network import DEFAULT_MODEL
-from poet_planner.cli.options import Methods, Seed, SolverName
+from poet_planner.cli.options import Methods, Seed, SolverName, TimeLimit
 from poet_planner.planning.memory_policy import Gradients, Parameters
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def sweep(
         ),
     ] = Gradients.AUTO,
     methods: Methods = "optimal",
-    time_limit: Annotated[float, typer.Option(min=0.1, help="For each method at a point, at most: as of `poet-plan`.")] = 8.0,
+    time_limit: TimeLimit = 8.0,
     seed: Seed = 0,
     solver: SolverName = "highs",
     jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,

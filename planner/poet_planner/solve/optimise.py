@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run: from a graph, a RAM budget and a deadline to a schedule with offsets and a lower bound.
 
-It divides the time between search, proof, placement and feasibility. See docs/optimiser/overview.md.
+It divides the work between search, proof, placement and feasibility. See docs/optimiser/overview.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def optimise(
     Raises
     ------
     NoScheduleError
-        If there is none, or none was found in the time. It names the smallest RAM and the shortest time.
+        If there is none, or none was found within the limit. It names the smallest RAM and the shortest time.
     UserError
         If the graph is not sound, an option has no such value, the solver is not installed, or there is no engine.
     KeyboardInterrupt
