@@ -227,6 +227,7 @@ class ProofParams(Checked):
     """Searches beside and between the steps of the proof."""
 
     background_s: Amount = 6.0  # effort of a search beside a step of the proof: seconds
+    background_share: Share = 0.25  # the same at least, beside a relaxation: fraction of the work left
     first_background_s: Amount = 3.0  # the same beside the first, quick steps: seconds
     refine_s: Amount = 0.3  # effort of the search from where a step points: seconds
     between_s: Amount = 1.0  # effort of the search between two relaxations: seconds

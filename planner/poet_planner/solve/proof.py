@@ -217,7 +217,8 @@ class Proof:
 
         A relaxation that can hardly raise the bound is skipped.
         """
-        with self._background_search(self._params.background_s, budget):
+        seconds = max(self._params.background_s, self._params.background_share * budget.left())
+        with self._background_search(seconds, budget):
             if step.share_beyond < self._context.params.relaxation.worth_proving:
                 step.prove(budget)
             self._raise_by(step)
