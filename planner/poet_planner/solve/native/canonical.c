@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "canonical.h"
+#include "minmax.h"
 
 FIELDS(canonical_search, CANONICAL_SEARCH)
 
@@ -42,16 +43,6 @@ static uint64_t *conflicts_at(const struct canonical_search *search, int64_t dep
 static int64_t sections_of(const struct canonical_search *search)
 {
     return search->floor_count;
-}
-
-static int64_t least_of(int64_t one, int64_t other)
-{
-    return other < one ? other : one;
-}
-
-static int64_t greatest_of(int64_t one, int64_t other)
-{
-    return other > one ? other : one;
 }
 
 /* Sets of sections: 64 to a word. */
@@ -186,7 +177,7 @@ static struct valley tightest_valley(const struct canonical_search *search)
         int64_t high = low;
         int64_t most = 0;
         do {
-            most = greatest_of(most, search->unplaced[high]);
+            most = max_int(most, search->unplaced[high]);
             high++;
         } while (high < sections && floor[high] == level && search->leaving[high - 1] > 0);
         const bool walled =
@@ -222,7 +213,7 @@ static struct cover cover(struct canonical_search *search, int64_t low, int64_t 
         }
         found.inside++;
         if (search->excluded[block]) {
-            found.lowest_top = least_of(found.lowest_top, search->least[block] + search->size[block]);
+            found.lowest_top = min_int(found.lowest_top, search->least[block] + search->size[block]);
         } else if (is_next_twin(search, block)) {
             found.candidates++;
             covers[search->first[block]]++;
@@ -243,7 +234,7 @@ static int64_t least_in(const struct canonical_search *search, int64_t section, 
     for (int64_t k = search->alive_start[section]; k < search->alive_start[section + 1]; k++) {
         const int64_t block = search->alive[k];
         if (!search->placed[block] && (search->first[block] < low || search->last[block] > high)) {
-            least = least_of(least, search->least[block]);
+            least = min_int(least, search->least[block]);
         }
     }
     return least;
@@ -254,7 +245,7 @@ static int64_t least_in(const struct canonical_search *search, int64_t section, 
  * The lowest of the blocks inside must lie on such a block. False: it cannot. */
 static bool close_valley(struct canonical_search *search, int64_t low, int64_t high, struct cover found)
 {
-    const int64_t least = least_of(least_in(search, low, low, high), least_in(search, high - 1, low, high));
+    const int64_t least = min_int(least_in(search, low, low, high), least_in(search, high - 1, low, high));
     note(search, LEVEL, 0, least);
     note(search, CLOSED, low, high);
     if (least > search->capacity || (found.inside > 0 && found.lowest_top <= least)) {
@@ -342,7 +333,7 @@ static int64_t fewest_choices(const struct canonical_search *search, int64_t low
     int64_t smallest = search->capacity + 1;
     for (int64_t block = search->starting[low]; block < search->starting[high]; block++) {
         if (is_inside(search, block, low, high) && !search->excluded[block]) {
-            smallest = least_of(smallest, search->size[block]);
+            smallest = min_int(smallest, search->size[block]);
         }
     }
     int64_t best = -1;
@@ -469,21 +460,21 @@ static bool may_stay_free(struct canonical_search *search, int64_t section, int6
     for (int64_t block = search->starting[low]; block < search->starting[high]; block++) {
         const bool elsewhere = section < search->first[block] || section >= search->last[block];
         if (elsewhere && is_inside(search, block, low, high)) {
-            least = least_of(least, level + search->size[block]);
+            least = min_int(least, level + search->size[block]);
         }
     }
     if (!is_apart(search, low)) {
-        least = least_of(least, search->floor[low - 1]);
+        least = min_int(least, search->floor[low - 1]);
     }
     if (!is_apart(search, high)) {
-        least = least_of(least, search->floor[high]);
+        least = min_int(least, search->floor[high]);
     }
     if (least + unplaced <= search->capacity) {
         return true;
     }
     blame(search, section);
     if (level + 1 + unplaced <= search->capacity) {
-        add_sections(search->conflict, greatest_of(low - 1, 0), least_of(high + 1, sections_of(search)));
+        add_sections(search->conflict, max_int(low - 1, 0), min_int(high + 1, sections_of(search)));
     }
     return false;
 }
@@ -622,7 +613,7 @@ static bool undo(struct canonical_search *search, const struct change *change)
         if (has_any(search->conflict, what, change->before)) {
             const int64_t level = change[-1].before; /* that of LEVEL, which comes before it */
             add_sections(search->conflict, what, change->before);
-            explain(search, what, change->before, least_of(level, search->capacity + 1));
+            explain(search, what, change->before, min_int(level, search->capacity + 1));
         }
         return false;
     default:
