@@ -4,14 +4,25 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.set-up
+
+# What is installed for the demo, and what for the tests: stamps, lists of Debian packages, extras of pyproject.toml.
+STAMP        := $(VENV)/.set-up
+LISTS        := debian-packages-demo.txt
+EXTRAS       := emulator,demo
+TESTS_STAMP  := $(VENV)/.set-up-tests
+TESTS_LISTS  := $(LISTS) debian-packages-tests.txt
+TESTS_EXTRAS := $(EXTRAS),dev
+# A further package index, for PyTorch's CPU build: docs/install.md.
+TORCH_INDEX ?=
+export PYTHON VENV TORCH_INDEX
 
 # PlatformIO keeps its packages in the project, asks nobody for upgrades and reports nothing.
 export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup demo test lint lint-ruff lint-format lint-c lint-types unit profiles notebooks clean
+.PHONY: help setup debian-packages python-packages demo test lint lint-ruff lint-format lint-c lint-types unit profiles \
+        notebooks clean
 
 help:
 	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
@@ -22,17 +33,22 @@ help:
 	@echo "make notebooks  run the notebooks and keep their pictures in them"
 	@echo "make clean   remove what was built (not the virtual environment)"
 
-setup: $(STAMP)
+setup: $(TESTS_STAMP)
 
-$(STAMP): pyproject.toml constraints.txt debian-packages.txt
-	./install-debian-packages
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[emulator,demo,dev]'
-	@# numba compiles search and proof on their first use and keeps them: do that here, not in somebody's first plan
-	$(BIN)/poet-plan --graph benchmarks/planner/paper-graphs/linear.m4.json --ram 60% --time-limit 1 \
-	    --out build/first-plan >/dev/null 2>&1
-	$(BIN)/poet-plan --model digits_cnn --profile profiles/m4.csv --time-limit 6 --out build/first-plan >/dev/null 2>&1
+$(STAMP): pyproject.toml constraints.txt $(LISTS)
+	$(MAKE) --no-print-directory -j2 debian-packages python-packages
 	touch $@
+
+$(TESTS_STAMP): pyproject.toml constraints.txt $(TESTS_LISTS)
+	$(MAKE) --no-print-directory -j2 debian-packages python-packages LISTS='$(TESTS_LISTS)' EXTRAS=$(TESTS_EXTRAS)
+	touch $(STAMP) $@
+
+debian-packages:
+	./install-debian-packages $(LISTS)
+
+# Debian's own Python makes virtual environments once it has a package for that; else both go on at once.
+python-packages: $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo debian-packages)
+	./install-python-packages $(EXTRAS)
 
 demo: $(STAMP)
 	$(BIN)/python demo/digits.py
@@ -42,19 +58,19 @@ test: lint unit
 # .pre-commit-config.yaml calls the same targets; tests/test_pre_commit.py compares the two.
 lint: lint-ruff lint-format lint-c lint-types
 
-lint-ruff: $(STAMP)
+lint-ruff: $(TESTS_STAMP)
 	$(BIN)/ruff check .
 
-lint-format: $(STAMP)
+lint-format: $(TESTS_STAMP)
 	$(BIN)/ruff format --check .
 
-lint-c: $(STAMP)
+lint-c: $(TESTS_STAMP)
 	$(BIN)/clang-format --dry-run -Werror $$(find benchmarks firmware harness tests -name '*.[ch]')
 
-lint-types: $(STAMP)
+lint-types: $(TESTS_STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
+unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
 
@@ -74,7 +90,7 @@ profiles: $(STAMP)
 	    mv build/$$board.csv profiles/$$board.csv; \
 	done
 
-notebooks: $(STAMP)
+notebooks: $(TESTS_STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 
 clean:

@@ -13,7 +13,7 @@ from tests.support import ROOT
 LINE = "SPDX-License-Identifier: Apache-2.0"
 FOLDERS = ("benchmarks", "demo", "firmware", "harness", "planner", "profiles", "tests")
 # JSON, CSV and notebooks have no comments.
-NAMES = {"Makefile", "install-debian-packages"}
+NAMES = {"Makefile", "install-debian-packages", "install-python-packages"}
 SUFFIXES = {".c", ".cff", ".def", ".h", ".ini", ".ld", ".py", ".sh", ".toml", ".yaml", ".yml"}
 # Folders that tools make. None of them is under version control.
 BUILT = {"__pycache__", "build", "dist", "out"}

@@ -20,7 +20,7 @@ def _hooks() -> list[dict[str, Any]]:
 
 def _commands(make: list[str]) -> list[str]:
     """Command lines of the checks that a call of make would run, without those that set up `.venv`."""
-    dry = [make[0], "--dry-run", "--old-file=.venv/.set-up", "VENV=.venv", *make[1:]]
+    dry = [make[0], "--dry-run", "--old-file=.venv/.set-up-tests", "VENV=.venv", *make[1:]]
     run = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True)
     return [line for line in run.stdout.splitlines() if line]
 

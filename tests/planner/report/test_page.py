@@ -97,7 +97,7 @@ def page(folder: Path) -> Iterator[Page]:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         if os.environ.get("CI"):
-            pytest.fail("no browser: debian-packages.txt names one")
+            pytest.fail("no browser: debian-packages-tests.txt names one")
         pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
     from playwright.sync_api import sync_playwright
 
