@@ -170,6 +170,7 @@ def plan(
         bool,
         typer.Option("--time-to-scale", help="Draw the schedule with equal times equally long, not one row a step."),
     ] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Write the pictures as SVG, too.")] = False,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -189,6 +190,7 @@ def plan(
 
     from poet_planner.planning.more_ram import seconds_for
     from poet_planner.planning.pipeline import prepare
+    from poet_planner.report.pictures import NAMES as PICTURES
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
     from poet_planner.solve import DEFAULT_S, OptimiseOptions, Statistics
@@ -233,10 +235,13 @@ def plan(
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
         made = prepared.verified(schedule, options.statistics, endurance_bytes, saving)
-        made.write(out, time_to_scale)
+        made.write_files(out)
         if library is not None:
             _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch, weights)
         _report(made, out, verbose, json)
+        made.draw(out, time_to_scale, svg)  # Meanwhile people read.
+        if not json:
+            typer.echo(f"pictures: {', '.join(str(out / f'{name}.png') for name in PICTURES)}")
 
 
 def _refuse_without_library(prepared: Prepared, name: str) -> None:
@@ -306,7 +311,7 @@ def _report(plan: Plan, out: Path, verbose: bool, as_json: bool) -> None:
     if verbose and summary.optimiser is not None:
         console.print(parts_table(summary.optimiser))
         console.print(improvements_table(summary.optimiser))
-    files = "graph.json, schedule.json, summary.json, schedule, ram and energy as .png and .svg"
+    files = "graph.json, schedule.json, summary.json"
     headers = "poet_model.h, poet_schedule.h"
     if plan.program is not None and plan.why_no_program is None:
         files += ", program.json"

@@ -105,24 +105,37 @@ class Plan:
     inference: Inference | None = None
     why_no_inference: str | None = None
 
-    def write(self, folder: str | Path, time_to_scale: bool = False) -> None:
-        """Write ``graph.json``, ``schedule.json``, C headers if there can be any, pictures, and ``summary.json``.
+    def write(self, folder: str | Path, time_to_scale: bool = False, svg: bool = False) -> None:
+        """Write ``graph.json``, ``schedule.json``, C headers if there can be any, ``summary.json``, and pictures.
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
         ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Graph and schedule of an
-        inference are in the folder ``inference``. Headers, program and inference of an earlier plan are removed. Each
-        file is written whole or not at all.
+        inference are in the folder ``inference``. Headers, program, inference and pictures of an earlier plan are
+        removed. Each file is written whole or not at all.
 
         Parameters
         ----------
         time_to_scale : bool
             Whether equal times are equally long in the picture of the schedule; or else each step has one row.
+        svg : bool
+            Whether the pictures are written as SVG, too.
 
         Raises
         ------
         UserError
             If the folder cannot be written, or the graph is too large for the headers' tables.
         """
+        self.write_files(folder)
+        self.draw(folder, time_to_scale, svg)
+
+    def draw(self, folder: str | Path, time_to_scale: bool = False, svg: bool = False) -> None:
+        """Write the pictures alone: see `write`."""
+        from poet_planner.report.pictures import write_pictures
+
+        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg)
+
+    def write_files(self, folder: str | Path) -> None:
+        """Write all but the pictures: see `write`."""
         import json
 
         from poet_profiles.constants import write_constants
@@ -131,11 +144,12 @@ class Plan:
         from poet_profiles.state_names import write_names
         from poet_profiles.whole_file import write_whole
 
-        from poet_planner.report.pictures import write_pictures
+        from poet_planner.report.pictures import remove_pictures
         from poet_planner.schedule.c_headers import remove_headers, write_headers
 
         folder = Path(folder)
         remove_headers(folder)
+        remove_pictures(folder)
         constants = {**self.constants, **(self.inference.constants if self.inference else {})}
         write_constants(constants, folder, self.schedule.graph_hash)
         write_names(self.names, folder, self.schedule.graph_hash)
@@ -154,7 +168,6 @@ class Plan:
             from poet_runtime.program import write_program
 
             write_program(self.program, folder / PROGRAM_FILE)
-        write_pictures(self.graph, self.schedule, self.store_all, folder, time_to_scale)
         write_whole(folder / "summary.json", json.dumps(self.summary.document(), indent=1) + "\n")
 
 

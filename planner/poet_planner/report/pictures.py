@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures in a plan's folder: the schedule, RAM over time, and where the energy goes, each as PNG and SVG."""
+"""The pictures in a plan's folder: the schedule, RAM over time, and where the energy goes, as PNG, or SVG too."""
 
 from __future__ import annotations
 
@@ -15,10 +15,25 @@ from poet_planner.report.schedule_picture import schedule_figure
 from poet_planner.schedule.timeline import timeline
 
 
+NAMES = ("schedule", "ram", "energy")
+
+
+def remove_pictures(folder: Path) -> None:
+    """Those of an earlier plan."""
+    for name in NAMES:
+        for ending in ("png", "svg"):
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+
+
 def write_pictures(
-    graph: Graph, schedule: Schedule, store_all: Schedule, folder: Path, time_to_scale: bool = False
+    graph: Graph,
+    schedule: Schedule,
+    store_all: Schedule,
+    folder: Path,
+    time_to_scale: bool = False,
+    svg: bool = False,
 ) -> None:
-    """Write ``schedule``, ``ram`` and ``energy``, each as ``.png`` and ``.svg``.
+    """Write ``schedule.png``, ``ram.png`` and ``energy.png``.
 
     Parameters
     ----------
@@ -26,14 +41,17 @@ def write_pictures(
         The graph's store-all schedule.
     time_to_scale : bool
         Whether equal times are equally long in the picture of the schedule; or else every step has one row.
+    svg : bool
+        Whether to write each as ``.svg``, too.
     """
     moments = timeline(graph, schedule)
-    figures = {
-        "schedule": schedule_figure(graph, schedule, moments, time_to_scale),
-        "ram": ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        "energy": energy_figure(graph, schedule, moments),
-    }
-    for name, figure in figures.items():
+    figures = (
+        schedule_figure(graph, schedule, moments, time_to_scale),
+        ram_figure(graph, schedule, moments, timeline(graph, store_all)),
+        energy_figure(graph, schedule, moments),
+    )
+    for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")
-        figure.set_layout_engine("none")  # It stays as it has just been laid out.
-        save(figure, folder / f"{name}.svg")
+        if svg:
+            figure.set_layout_engine("none")  # It stays as it has just been laid out.
+            save(figure, folder / f"{name}.svg")
