@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.missing_package import missing_packages_named
 from poet_profiles.stopping import Stopped, listening
 from poet_profiles.version import show_version
 
@@ -62,7 +63,7 @@ def main() -> None:
     The environment variable POET_DEBUG shows the traceback as well.
     """
     try:
-        with listening():
+        with listening(), missing_packages_named():
             app()
     except UserError as error:
         _end(error.told, error.exit_code)

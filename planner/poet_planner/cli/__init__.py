@@ -10,6 +10,7 @@ import traceback
 import typer
 from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.missing_package import missing_packages_named
 from poet_profiles.stopping import Stopped, listening
 
 from poet_planner.cli import (
@@ -56,7 +57,7 @@ app.command("solvers", cls=Command)(solvers.solvers)
 def main() -> None:
     """Run the command line; a mistake of the user's ends it in one line on standard error."""
     try:
-        with listening():
+        with listening(), missing_packages_named():
             app()
     except Stopped as stopped:
         print(f"poet-plan: {stopped}", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.missing_package import missing_packages_named
 
 from poet_runtime.allocator import release_freed
 
@@ -17,7 +18,8 @@ from poet_runtime.allocator import release_freed
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
     try:
-        _serve(_parser().parse_args(arguments))
+        with missing_packages_named():
+            _serve(_parser().parse_args(arguments))
     except UserError as error:
         print(f"poet-agent: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

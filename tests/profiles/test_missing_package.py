@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A package that is not there ends a command in one line, and only a command that needs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.missing_package import missing_packages_named
+
+from tests.support import ROOT
+
+GRAPH = ROOT / "benchmarks" / "planner" / "paper-graphs" / "linear.m4.json"
+# Python imports it when it starts, before the program.
+HIDING = """
+import os, sys
+
+class Hiding:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == os.environ["HIDDEN"]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hiding())
+"""
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "sitecustomize.py").write_text(HIDING)
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
+def run(environment: dict[str, str], hidden: str, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name(program), *map(str, arguments)]
+    return subprocess.run(
+        command, env={**environment, "HIDDEN": hidden}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("hidden", "program", "arguments", "cure"),
+    [
+        ("torch", "poet-plan", ["--profile", "m4", "--model", "digits_cnn"], "docs/install.md"),
+        ("torch", "poet-agent", [], "docs/install.md"),
+        ("pandas", "poet-plan", ["--profile", "m4"], "pip install pandas\n"),
+        ("pyomo", "poet-plan", ["solvers"], "pip install pyomo\n"),
+        (
+            "unicorn",
+            "poet-harness",
+            ["profile", "--board", "nrf52840", "--emulate"],
+            "pip install 'poet-edge[emulator]'\n",
+        ),
+    ],
+)
+def test_the_line_names_the_package_and_the_cure(
+    hidden: str, program: str, arguments: list[str], cure: str, without: dict[str, str]
+) -> None:
+    ended = run(without, hidden, program, *arguments)
+    assert ended.stderr.startswith(f"{program}: {hidden} cannot be imported (No module named '{hidden}")
+    assert cure in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert ended.returncode == BAD_INPUT
+
+
+def test_a_graph_file_is_planned_without_pytorch(without: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "plan"
+    ended = run(without, "torch", "poet-plan", "--graph", GRAPH, "--ram", "60%", "--time-limit", 1, "--out", out)
+    assert ended.returncode == 0, ended.stderr
+    assert (out / "schedule.png").is_file()
+
+
+@pytest.mark.parametrize("name", [None, "poet_planner.costs", "_lzma"])
+def test_a_fault_of_poets_or_of_pythons_own_keeps_its_traceback(name: str | None) -> None:
+    with pytest.raises(ImportError, match="as it came"), missing_packages_named():
+        raise ImportError("as it came", name=name)
+
+
+def test_a_package_that_is_there_and_cannot_be_loaded_is_named_too() -> None:
+    with (
+        pytest.raises(UserError, match=r"torch cannot be imported \(libtorch\.so: no such file\)"),
+        missing_packages_named(),
+    ):
+        raise ImportError("libtorch.so: no such file", name="torch._C")
