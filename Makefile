@@ -25,10 +25,11 @@ export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
         notebooks clean
 
 help:
-	@echo "make demo    set up, then profile, plan, flash and train on the emulated nRF52840"
+	@echo "make demo    set up, then plan, flash and train on the emulated nRF52840; ARGS=--full: profile and compare, too"
 	@echo "make test    set up, then every check: ruff, clang-format, mypy, C warnings, tests"
 	@echo "make lint    ruff, clang-format and mypy alone"
 	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
+	@echo "make setup   what the checks need, without running them"
 	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
 	@echo "make notebooks  run the notebooks and keep their pictures in them"
 	@echo "make clean   remove what was built (not the virtual environment)"
@@ -51,7 +52,7 @@ python-packages: $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo deb
 	./install-python-packages $(EXTRAS)
 
 demo: $(STAMP)
-	$(BIN)/python demo/digits.py
+	$(BIN)/python demo/digits.py $(ARGS)
 
 test: lint unit
 
@@ -89,6 +90,8 @@ profiles: $(STAMP)
 	    $(BIN)/poet-harness profile --board $$board --emulate --quick --resume --out build/$$board.csv || exit 1; \
 	    mv build/$$board.csv profiles/$$board.csv; \
 	done
+	$(BIN)/poet-plan graph --model digits_cnn --profile profiles/nrf52840.csv --out build/demo/graph.json
+	mv build/demo/graph.json demo/graph.json
 
 notebooks: $(TESTS_STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole loop on the emulated nRF52840: profile, plan, flash, train a step, compare with PyTorch.
+"""A training step planned into less RAM than it needs, and run on the emulated nRF52840, with the same bits.
 
 Runs the toolkit's own command lines, one after the other, and prints each before it runs. Everything it writes is
-under ``out/demo``. Needs no hardware: what it reports of time and energy is `emulated`.
+under ``out/demo``. Needs no hardware: what it reports of time and energy is `emulated`. With ``--full`` it goes on with
+the profile that the plan rests on, the paper's own method, and what is refused.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -16,17 +18,24 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_planner.report.pictures import NAMES as PICTURES
+from poet_planner.report.summary import read_summary
+from poet_profiles.boards import load_board
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 OUT = Path("out") / "demo"
+PLAN, STORE_ALL, DATA = OUT / "plan", OUT / "store_all", OUT / "data.npz"
 
 BOARD = "nrf52840"
 MODEL = "digits_cnn"
+# The model's training graph, with its costs from the shipped profile of the board: `make profiles` writes it.
+GRAPH = Path("demo") / "graph.json"
 RAM = "216KB"
-STEPS = 40
+UNLIMITED = "16MB"
+STEPS = 20
 LEARNING_RATE = 0.1
 BAD_INPUT = 2
 NO_SCHEDULE = 3
@@ -43,19 +52,24 @@ def say(text: str) -> None:
 
 def run(*command: str, expect: int = 0, allow: int = 0) -> None:
     """Print a command, run it, and stop the demo if its exit code is neither the one expected nor the one allowed."""
-    console.print(f"[cyan]$ {shlex.join(command)}[/cyan]")
+    console.print(f"[cyan]$ {shlex.join(command)}[/cyan]", soft_wrap=True)
     sys.stdout.flush()
     finished = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, check=False)
     if finished.returncode not in (expect, allow or expect):
         sys.exit(f"demo: {command[0]} ended with {finished.returncode}, expected {expect}")
 
 
-def train(board: str, plan: Path, data: Path, *options: str) -> Path:
+def plan_graph(ram: str, out: Path, *options: str, expect: int = 0, allow: int = 0) -> None:
+    graph = ("--graph", str(GRAPH), "--board", BOARD)
+    run("poet-plan", *graph, "--ram", ram, *options, "--out", str(out), expect=expect, allow=allow)
+
+
+def train(board: str, plan: Path, *options: str) -> Path:
     """Flash a plan, run the training steps, and return the file with losses and gradients."""
     saved = plan / f"{board}.npz"
     run("poet-harness", "flash", "--board", board, "--plan", str(plan), *options)
     run(
-        *("poet-harness", "run", "--board", board, "--plan", str(plan), "--data", str(data)),
+        *("poet-harness", "run", "--board", board, "--plan", str(plan), "--data", str(DATA)),
         *("--steps", str(STEPS), "--lr", str(LEARNING_RATE)),
         *("--out", str(plan / f"{board}.csv"), "--save", str(saved), *options),
     )
@@ -67,6 +81,15 @@ def relative_difference(observed: Array, expected: Array) -> Array:
     steps = len(expected)
     difference = np.abs(observed - expected).reshape(steps, -1).max(axis=1)
     return difference / np.abs(expected).reshape(steps, -1).max(axis=1)
+
+
+def fall_of_loss(run: Path) -> tuple[float, float]:
+    """Means of the first and of the last five steps; stops the demo unless the loss fell."""
+    losses = np.load(ROOT / run)["loss"].ravel()
+    start, end = losses[:5].mean(), losses[-5:].mean()
+    if not end < start:
+        sys.exit("demo: the loss did not fall")
+    return float(start), float(end)
 
 
 def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
@@ -91,59 +114,85 @@ def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
         # At a ReLU input or between two pooled values that differ by less than rounding, the derivative jumps, and
         # two correct implementations may stand on different sides of the jump.
         console.print("in the others a ReLU or a pooling stands within rounding of its kink")
-    losses = observed["loss"].ravel()
-    start, end = losses[:5].mean(), losses[-5:].mean()
-    console.print(f"loss on the emulated board (mean of five steps): {start:.3f}, after {losses.size} steps {end:.3f}")
     if not all(equal.values()):
         sys.exit("demo: the scheduled run differs from the unlimited run")
     if max(worst[0], np.median(worst), differences["loss"].max()) > TOLERANCE:
         sys.exit(f"demo: differs from PyTorch by more than {TOLERANCE:.0e}")
-    if not end < start:
-        sys.exit("demo: the loss did not fall")
 
 
-def main() -> None:
-    start = time.monotonic()
-    os.chdir(ROOT)
-    OUT.mkdir(parents=True, exist_ok=True)
-    graph, data, profile = OUT / "graph.json", OUT / "data.npz", OUT / f"{BOARD}.csv"
-    plan, algorithm1, store_all = OUT / "plan", OUT / "algorithm1", OUT / "store_all"
-    # Gradients with places of their own can be read back and compared; a step is cheaper without.
-    common = ("poet-plan", "--profile", str(profile), "--model", MODEL, "--gradients", "resident")
+def plan() -> None:
+    say(f"1. Plan a training step within {RAM}: a graph with its costs is enough, no board and no PyTorch")
+    plan_graph(RAM, PLAN)
 
-    say("1. Build the firmware for the board")
-    run("pio", "run", "--silent", "-e", BOARD)
 
-    say("2. Profile the network's operators and the card's pages on the emulated board")
-    run("poet-plan", "graph", "--model", MODEL, "--board", BOARD, "--out", str(graph))
-    profile.unlink(missing_ok=True)
-    run("poet-harness", "profile", "--board", BOARD, "--emulate", "--graph", str(graph), "--out", str(profile))
+def train_on_the_board() -> Path:
+    say("2. Flash the schedule and train on the emulated board")
+    run("poet-plan", "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(DATA))
+    board_run = train(BOARD, PLAN, "--emulate")
+    start, end = fall_of_loss(board_run)
+    console.print(f"loss on the emulated board (mean of five steps): {start:.3f}, after {STEPS} steps {end:.3f}")
+    return board_run
 
-    say(f"3. Plan a training step within {RAM}")
-    run(*common, "--ram", RAM, "--out", str(plan))
-    say("   The same, by Algorithm 1 of the paper as it is printed")
-    # On a slow machine it may have found no schedule by then: that is an answer, too.
-    paper = ("--formulation", "paper", "--time-limit", "20", "--out", str(algorithm1))
-    run(*common, "--ram", RAM, *paper, allow=NO_SCHEDULE)
-    say("   The store-all schedule, every tensor kept until its last use, does not fit")
-    run(*common, "--ram", RAM, "--strategy", "store-all", "--out", str(store_all), expect=NO_SCHEDULE)
 
-    say("4. Flash the schedule and train on the emulated board")
-    run("poet-plan", "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(data))
-    board_run = train(BOARD, plan, data, "--emulate")
-
-    say("5. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
-    run(*common, "--ram", "16MB", "--strategy", "store-all", "--out", str(store_all))
-    unlimited_run = train("native", store_all, data)
-    console.print("the board itself has no room for the store-all schedule:")
-    run("poet-harness", "flash", "--board", BOARD, "--plan", str(store_all), "--emulate", expect=BAD_INPUT)
+def train_with_unlimited_memory(board_run: Path) -> None:
+    say("3. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
+    plan_graph(UNLIMITED, STORE_ALL, "--strategy", "store-all")
+    unlimited_run = train("native", STORE_ALL)
     reference = OUT / "pytorch.npz"
     run(
-        *("poet-plan", "reference", "--model", MODEL, "--data", str(data), "--lr", str(LEARNING_RATE)),
+        *("poet-plan", "reference", "--model", MODEL, "--data", str(DATA), "--lr", str(LEARNING_RATE)),
         *("--follow", str(board_run), "--out", str(reference)),
     )
     compare(board_run, unlimited_run, reference)
-    console.print(f"\ndone in {time.monotonic() - start:.0f} s; pictures: {plan / 'schedule.png'}, {plan / 'ram.png'}")
+
+
+def show_the_rest() -> None:
+    profile, own = OUT / f"{BOARD}.csv", OUT / "own"
+    say("4. Profile the network's own operators and the card's pages on the emulated board, and plan from that")
+    profile.unlink(missing_ok=True)
+    run("poet-harness", "profile", "--board", BOARD, "--emulate", "--graph", str(GRAPH), "--out", str(profile))
+    costed = ("--profile", str(profile), "--model", MODEL, "--gradients", "resident")
+    run("poet-plan", *costed, "--ram", RAM, "--out", str(own))
+    say("   The same step by Algorithm 1 of the paper as it is printed")
+    # On a slow machine it may have found no schedule by then: that is an answer, too.
+    plan_graph(RAM, OUT / "algorithm1", "--formulation", "paper", "--time-limit", "20", allow=NO_SCHEDULE)
+    say("   Refused: the store-all schedule, every tensor kept until its last use")
+    plan_graph(RAM, OUT / "refused", "--strategy", "store-all", expect=NO_SCHEDULE)
+    run("poet-harness", "flash", "--board", BOARD, "--plan", str(STORE_ALL), "--emulate", expect=BAD_INPUT)
+
+
+def conclude(board_run: Path) -> None:
+    """Three lines: what was shown, where the pictures are, what to type for a network of one's own."""
+    (start, end), summary = fall_of_loss(board_run), read_summary(ROOT / PLAN / "summary.json")
+    needed, taken, ram = (
+        f"{size / 1024:.0f} KB"
+        for size in (summary.plain_peak_bytes, summary.ram_budget_bytes, load_board(BOARD).ram_bytes)
+    )
+    pictures = ", ".join(str(PLAN / f"{name}.png") for name in PICTURES)
+    program = os.path.relpath(BIN / "poet-plan", ROOT)
+    for line in (
+        f"shown: training that needs {needed} of RAM, in {taken} of the {BOARD}'s {ram} (emulated): its loss falls "
+        f"from {start:.2f} to {end:.2f}, and every result has the bits that it has with unlimited memory",
+        f"pictures: {pictures}",
+        f"your own network: {program} --profile {BOARD} --model my_module:make (how to write make: docs/tracing.md)",
+    ):
+        console.print(line, soft_wrap=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="show part 4 as well")
+    full = parser.parse_args().full
+    start = time.monotonic()
+    os.chdir(ROOT)
+    OUT.mkdir(parents=True, exist_ok=True)
+    plan()
+    board_run = train_on_the_board()
+    train_with_unlimited_memory(board_run)
+    if full:
+        show_the_rest()
+    say(f"Done in {time.monotonic() - start:.0f} s")
+    conclude(board_run)
 
 
 if __name__ == "__main__":

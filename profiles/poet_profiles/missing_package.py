@@ -13,7 +13,7 @@ _POET = {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
 _EMULATOR = "pip install 'poet-edge[emulator]'"
 # Where `pip install MODULE` would be wrong, or is not all that there is to say.
 _CURES = {
-    "torch": "pip install torch (docs/install.md: its CPU build is a tenth of the size; a costed graph needs none)",
+    "torch": "pip install torch (docs/install.md: how to get its small CPU build; a costed graph needs none)",
     "sklearn": "pip install 'poet-edge[demo]'",
     "serial": "pip install pyserial",
     "SCons": "pip install scons",

@@ -7,12 +7,10 @@ import re
 import shlex
 
 import pytest
-import typer.main
-from poet_harness.cli import app as harness
-from poet_planner.cli import app as planner
 from poet_profiles.protocol.frame import decode
 
 from tests.support import ROOT
+from tests.support.command_options import unknown_options
 
 PAGE = (ROOT / "docs" / "bring_up.md").read_text()
 COMMANDS = [line.split("#")[0].strip() for line in PAGE.splitlines() if re.match(r"\s{4,}poet-", line)]
@@ -20,13 +18,7 @@ COMMANDS = [line.split("#")[0].strip() for line in PAGE.splitlines() if re.match
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_has_its_options(command: str) -> None:
-    program, *words = shlex.split(command)
-    group = typer.main.get_command(harness if program == "poet-harness" else planner)
-    verb = group
-    if words and not words[0].startswith("-"):
-        verb = group.commands[words.pop(0)]  # type: ignore[attr-defined]
-    known = {option for parameter in verb.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= known
+    assert unknown_options(shlex.split(command)) == set()
 
 
 def test_the_pages_protocol_lines_are_whole() -> None:

@@ -13,31 +13,18 @@ from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.missing_package import missing_packages_named
 
 from tests.support import ROOT
+from tests.support.hidden_package import hiding
 
 GRAPH = ROOT / "benchmarks" / "planner" / "paper-graphs" / "linear.m4.json"
-# Python imports it when it starts, before the program.
-HIDING = """
-import os, sys
-
-class Hiding:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == os.environ["HIDDEN"]:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Hiding())
-"""
 
 
-@pytest.fixture
-def without(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "sitecustomize.py").write_text(HIDING)
-    return {**os.environ, "PYTHONPATH": str(tmp_path)}
-
-
-def run(environment: dict[str, str], hidden: str, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name(program), *map(str, arguments)]
+def run(hidden: str, folder: Path, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, env={**environment, "HIDDEN": hidden}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [Path(sys.executable).with_name(program), *map(str, arguments)],
+        env={**os.environ, **hiding(hidden, folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -57,18 +44,18 @@ def run(environment: dict[str, str], hidden: str, program: str, *arguments: obje
     ],
 )
 def test_the_line_names_the_package_and_the_cure(
-    hidden: str, program: str, arguments: list[str], cure: str, without: dict[str, str]
+    hidden: str, program: str, arguments: list[str], cure: str, tmp_path: Path
 ) -> None:
-    ended = run(without, hidden, program, *arguments)
+    ended = run(hidden, tmp_path, program, *arguments)
     assert ended.stderr.startswith(f"{program}: {hidden} cannot be imported (No module named '{hidden}")
     assert cure in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.returncode == BAD_INPUT
 
 
-def test_a_graph_file_is_planned_without_pytorch(without: dict[str, str], tmp_path: Path) -> None:
+def test_a_graph_file_is_planned_without_pytorch(tmp_path: Path) -> None:
     out = tmp_path / "plan"
-    ended = run(without, "torch", "poet-plan", "--graph", GRAPH, "--ram", "60%", "--time-limit", 1, "--out", out)
+    ended = run("torch", tmp_path, "poet-plan", "--graph", GRAPH, "--ram", "60%", "--time-limit", 1, "--out", out)
     assert ended.returncode == 0, ended.stderr
     assert (out / "schedule.png").is_file()
 

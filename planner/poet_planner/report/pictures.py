@@ -14,7 +14,6 @@ from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import schedule_figure
 from poet_planner.schedule.timeline import timeline
 
-
 NAMES = ("schedule", "ram", "energy")
 
 
