@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A package that is not there ends a command in one line, and only a command that needs it."""
+"""A package that is not there ends a command in one line. (tests/test_demo.py plans a graph file without PyTorch.)"""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ import pytest
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.missing_package import missing_packages_named
 
-from tests.support import ROOT
 from tests.support.hidden_package import hiding
-
-GRAPH = ROOT / "benchmarks" / "planner" / "paper-graphs" / "linear.m4.json"
 
 
 def run(hidden: str, folder: Path, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -51,13 +48,6 @@ def test_the_line_names_the_package_and_the_cure(
     assert cure in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.returncode == BAD_INPUT
-
-
-def test_a_graph_file_is_planned_without_pytorch(tmp_path: Path) -> None:
-    out = tmp_path / "plan"
-    ended = run("torch", tmp_path, "poet-plan", "--graph", GRAPH, "--ram", "60%", "--time-limit", 1, "--out", out)
-    assert ended.returncode == 0, ended.stderr
-    assert (out / "schedule.png").is_file()
 
 
 @pytest.mark.parametrize("name", [None, "poet_planner.costs", "_lzma"])
