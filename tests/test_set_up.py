@@ -118,7 +118,7 @@ class Installer:
     def __init__(self, folder: Path) -> None:
         self.log, self.venv, self.bin = folder / "log", folder / "venv", folder / "bin"
         self.bin.mkdir()
-        for tool in ("bash", "dirname", "env"):
+        for tool in ("bash", "dirname", "env", "grep"):
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
         script(self.venv / "bin" / "python", f'echo "python $*" >> {self.log}')
 
@@ -154,6 +154,16 @@ def test_uv_installs_the_same_where_it_is_on_path(installer: Installer) -> None:
     (line,) = installer.with_uv(0).installs(TORCH_INDEX="https://example.org/cpu")
     assert line.startswith("uv pip install")
     assert line.endswith("--extra-index-url https://example.org/cpu -c constraints.txt -e .[emulator,demo]")
+
+
+def test_pip_installs_where_it_has_indexes_that_uv_would_not_read(installer: Installer) -> None:
+    script(
+        installer.bin / "python3", '[ "$*" = "-m pip config list" ] && echo "global.extra-index-url=\'file:///mirror\'"'
+    )
+    (line,) = installer.with_uv(0).installs()
+    assert line.startswith("python -m pip install")
+    script(installer.bin / "python3", "echo \"global.timeout='60'\"")
+    assert installer.installs()[-1].startswith("uv pip install")
 
 
 def test_pip_installs_what_uv_could_not(installer: Installer) -> None:
