@@ -120,7 +120,12 @@ class Installer:
         self.bin.mkdir()
         for tool in ("bash", "dirname", "env", "grep"):
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
-        script(self.venv / "bin" / "python", f'echo "python $*" >> {self.log}')
+        self.with_pip_told("timeout='60'")
+
+    def with_pip_told(self, setting: str) -> Installer:
+        told = f'[ "$*" != "-m pip config list" ] || echo "global.{setting}"'
+        script(self.venv / "bin" / "python", f'echo "python $*" >> {self.log}', told)
+        return self
 
     def with_uv(self, exit_code: int) -> Installer:
         script(self.bin / "uv", f'echo "uv $*" >> {self.log}', f"exit {exit_code}")
@@ -156,14 +161,9 @@ def test_uv_installs_the_same_where_it_is_on_path(installer: Installer) -> None:
     assert line.endswith("--extra-index-url https://example.org/cpu -c constraints.txt -e .[emulator,demo]")
 
 
-def test_pip_installs_where_it_has_indexes_that_uv_would_not_read(installer: Installer) -> None:
-    script(
-        installer.bin / "python3", '[ "$*" = "-m pip config list" ] && echo "global.extra-index-url=\'file:///mirror\'"'
-    )
-    (line,) = installer.with_uv(0).installs()
+def test_pip_installs_where_it_is_told_of_an_index_that_uv_would_not_read(installer: Installer) -> None:
+    (line,) = installer.with_uv(0).with_pip_told("extra-index-url='file:///mirror'").installs()
     assert line.startswith("python -m pip install")
-    script(installer.bin / "python3", "echo \"global.timeout='60'\"")
-    assert installer.installs()[-1].startswith("uv pip install")
 
 
 def test_pip_installs_what_uv_could_not(installer: Installer) -> None:
