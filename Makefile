@@ -15,6 +15,8 @@ TESTS_EXTRAS := $(EXTRAS),dev
 # A further package index, for PyTorch's CPU build: docs/install.md.
 TORCH_INDEX ?=
 export PYTHON VENV TORCH_INDEX
+# The optimiser's engine, a few seconds once for a state of its sources: here, and not in somebody's first plan.
+BUILD_ENGINE := $(BIN)/python -c 'from poet_planner.solve.engine import library; library()'
 
 # PlatformIO keeps its packages in the project, asks nobody for upgrades and reports nothing.
 export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
@@ -38,10 +40,12 @@ setup: $(TESTS_STAMP)
 
 $(STAMP): pyproject.toml constraints.txt $(LISTS)
 	$(MAKE) --no-print-directory -j2 debian-packages python-packages
+	$(BUILD_ENGINE)
 	touch $@
 
 $(TESTS_STAMP): pyproject.toml constraints.txt $(TESTS_LISTS)
 	$(MAKE) --no-print-directory -j2 debian-packages python-packages LISTS='$(TESTS_LISTS)' EXTRAS=$(TESTS_EXTRAS)
+	$(BUILD_ENGINE)
 	touch $(STAMP) $@
 
 debian-packages:
@@ -66,7 +70,7 @@ lint-format: $(TESTS_STAMP)
 	$(BIN)/ruff format --check .
 
 lint-c: $(TESTS_STAMP)
-	$(BIN)/clang-format --dry-run -Werror $$(find benchmarks firmware harness tests -name '*.[ch]')
+	$(BIN)/clang-format --dry-run -Werror $$(find benchmarks firmware harness planner tests -name '*.[ch]')
 
 lint-types: $(TESTS_STAMP)
 	$(BIN)/mypy
