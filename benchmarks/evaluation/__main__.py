@@ -40,7 +40,7 @@ def main(
 ) -> None:
     """Make the table of a sweep, or what it lacks: points with another time limit, or by other code, are made anew.
 
-    The name page writes docs/evaluation.md and its pictures from the tables.
+    The name page writes results.md and its pictures from the tables.
     """
     if name == PAGE:
         write_page()

@@ -83,7 +83,7 @@ def facts() -> dict[str, str]:
         "faster": f"{nrf.flops_per_s / m4.flops_per_s:.1f}",
         "cheaper": f"{m4.j_per_flop / nrf.j_per_flop:.1f}",
         "byte": f"{nrf.j_per_byte / m4.j_per_byte:.1f}",
-        "dearer": f"{nrf.byte_in_flops / m4.byte_in_flops:.0f}",
+        "costs_more": f"{nrf.byte_in_flops / m4.byte_in_flops:.0f}",
     }
 
 

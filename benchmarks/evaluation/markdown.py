@@ -20,7 +20,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent, without the sign: three digits, and no more than three behind the point."""
+    """A share in per cent, without the sign: three digits, and no more than three after the point."""
     if share is None or math.isnan(share):
         return NONE
     return f"{float(f'{100 * share:.3g}'):.3f}".rstrip("0").rstrip(".") if abs(share) >= 5e-6 else "0"

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page docs/evaluation.md and its pictures, from the committed CSV files."""
+"""The page results.md and its pictures, from the committed CSV files."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from poet_planner.report.figures import save
@@ -25,8 +23,9 @@ from benchmarks.evaluation import (
 from benchmarks.evaluation.markdown import table, wrapped
 from benchmarks.evaluation.results import HERE, Results, read_results
 
-DOCS = HERE.parents[1] / "docs"
-TEMPLATE = HERE / "page.template"
+PAGE = HERE / "results.md"
+IMAGES = HERE / "images"
+TEMPLATE = HERE / "results.template"
 SWEEPS = ("figure_3", "below_dtr", "figure_4", "figure_5", "table_3", "nrf52840", "m4_traced")
 IF_RUN = ("ten_minutes",)  # takes twenty minutes
 
@@ -65,18 +64,18 @@ def page_figures(results: dict[str, Results]) -> dict[str, Figure]:
 
 
 def committed_results() -> dict[str, Results]:
-    """The points behind the page."""
+    """The points that the page is made of."""
     names = [*SWEEPS, *(name for name in IF_RUN if (HERE / f"{name}.csv").exists())]
     return {name: read_results(name) for name in names}
 
 
-def write_page(docs: Path = DOCS) -> None:
+def write_page() -> None:
     """Write the page and its pictures."""
     results = committed_results()
     text = page_text(results)
     for name, figure in page_figures(results).items():
-        save(figure, docs / "images" / "evaluation" / name)
-    write_whole(docs / "evaluation.md", text)
+        save(figure, IMAGES / name)
+    write_whole(PAGE, text)
 
 
 def _sources(results: dict[str, Results]) -> str:

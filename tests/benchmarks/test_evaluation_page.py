@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/evaluation.md says what the committed points say, and nothing else."""
+"""benchmarks/evaluation/results.md says what the committed points say, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.evaluation import figure_3
 from benchmarks.evaluation.markdown import percent, wrapped
-from benchmarks.evaluation.page import DOCS, TEMPLATE, committed_results, page_facts, page_figures, page_text
+from benchmarks.evaluation.page import IMAGES, PAGE, TEMPLATE, committed_results, page_facts, page_figures, page_text
 from benchmarks.evaluation.results import Results, ram_name
 
 
@@ -22,7 +22,7 @@ def results() -> dict[str, Results]:
 
 
 def test_the_committed_page_is_what_the_committed_points_make(results: dict[str, Results]) -> None:
-    page = (DOCS / "evaluation.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert page == page_text(results), "run `python -m benchmarks.evaluation page` and commit what it writes"
 
 
@@ -38,15 +38,15 @@ def test_the_template_asks_for_every_fact_and_for_no_other(results: dict[str, Re
 
 
 def test_pictures_of_the_page_are_drawn_and_committed(results: dict[str, Results]) -> None:
-    shown = set(re.findall(r"\(images/evaluation/(.*?)\)", (DOCS / "evaluation.md").read_text(encoding="utf-8")))
+    shown = set(re.findall(r"\(images/(.*?)\)", PAGE.read_text(encoding="utf-8")))
     assert shown == set(page_figures(results))
-    assert {path.name for path in (DOCS / "images" / "evaluation").iterdir()} == shown
+    assert {path.name for path in IMAGES.iterdir()} == shown
 
 
-def test_a_method_that_costs_less_than_ours_would_be_told(results: dict[str, Results]) -> None:
+def test_a_method_that_costs_less_than_ours_would_be_named(results: dict[str, Results]) -> None:
     frame = results["figure_3"].frame
-    told = figure_3.facts(results["figure_3"])
-    assert told["above"] == "None of them cost less than poet's."
+    named = figure_3.facts(results["figure_3"])
+    assert named["above"] == "None of them cost less than poet's."
     dtr = frame.index[(frame["method"] == "dtr") & frame["energy_j"].notna()][0]
     cheaper = frame.copy()
     cheaper.loc[dtr, "energy_j"] *= 0.5
