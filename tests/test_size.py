@@ -31,8 +31,6 @@ WIDE = {
     ("planner/poet_planner/planning/pipeline.py", "prepare"),
 }
 CURE = "remove something, or raise it in [tool.poet.size] of pyproject.toml in the same commit and say why"
-    "remove something, or raise the number in [tool.poet.size] of pyproject.toml in the same commit and say there why"
-)
 
 Place = tuple[str, str]
 
@@ -45,7 +43,8 @@ def _budget() -> dict[str, int]:
 
 def _lines(folder: Path, others: set[Path]) -> int:
     """Of a folder's sources, without those of the folders in it that have a budget of their own."""
-    files = [file for file in folder.rglob("*") if file.suffix in SOURCES and not others & set(file.parents)]
+    inside = {other for other in others if folder in other.parents}
+    files = [file for file in folder.rglob("*") if file.suffix in SOURCES and not inside & set(file.parents)]
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
 
 
@@ -55,9 +54,7 @@ def _words(folder: Path) -> int:
 
 def _sizes(root: Path, names: set[str]) -> dict[str, int]:
     folders = {root / name for name in names}
-    return {
-        name: _words(root / name) if name == "docs" else _lines(root / name, folders - {root / name}) for name in names
-    }
+    return {name: _words(root / name) if name == "docs" else _lines(root / name, folders) for name in names}
 
 
 def _above(sizes: dict[str, int], budget: dict[str, int]) -> list[str]:
@@ -101,7 +98,7 @@ def _long_and_wide(root: Path) -> tuple[set[Place], set[Place]]:
 def test_packages_and_pages_stay_within_their_budgets() -> None:
     budget = _budget()
     assert {"docs", "firmware/src", *PACKAGES} <= set(budget)
-    assert _above(_sizes(ROOT, set(budget)), budget) == []
+    assert not (above := _above(_sizes(ROOT, set(budget)), budget)), "\n".join(above)
 
 
 def test_functions_are_short_and_take_few_parameters() -> None:
