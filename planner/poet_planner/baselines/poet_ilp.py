@@ -2,7 +2,7 @@
 """Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
 
 Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Its solution may
-exceed the budget where the paper is looser than the schedule semantics: docs/optimiser/overview.md lists how.
+exceed the budget where the paper is looser than the schedule semantics: benchmarks/evaluation/methods.md lists how.
 """
 
 from __future__ import annotations
