@@ -18,7 +18,7 @@ PACKAGES = ("harness/poet_harness", "planner/poet_planner", "planner/poet_runtim
 VERBS = ("harness/poet_harness/verbs", "planner/poet_planner/cli")
 MOST_LINES = 120
 MOST_PARAMETERS = 10
-# Each verb's options are its parameters. They are cut when the command lines are (issue 53).
+# Each verb's options are its parameters. They go when the command lines are regrouped.
 LONG_VERBS = {
     ("harness/poet_harness/verbs/profile.py", "command"),
     ("harness/poet_harness/verbs/run.py", "command"),
