@@ -1,7 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No test depends on how fast the machine is: an example of hypothesis's may take as long as it takes."""
+"""What holds for all tests."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
+# No test depends on how fast the machine is: an example may take as long as it takes.
 settings.register_profile("poet", deadline=None)
 settings.load_profile("poet")
+
+
+@pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a test process builds the firmware, for ``PLATFORMIO_BUILD_DIR``.
+
+    One folder for all plans: from one to the next, only what includes its headers is compiled again. So an image lasts
+    until the next build for its board.
+    """
+    return tmp_path_factory.mktemp("builds") / "pio"

@@ -28,7 +28,9 @@ MODEL, BATCH, STEPS = "digits_cnn_small", 4, 2
 
 
 @pytest.mark.parametrize("name", ["nrf52840", "mkr1000"])
-def test_parameters_on_the_card_of_a_board(name: str, host_firmware: HostFirmware, tmp_path: Path) -> None:
+def test_parameters_on_the_card_of_a_board(
+    name: str, host_firmware: HostFirmware, builds: Path, tmp_path: Path
+) -> None:
     board = load_board(name)
     step = training_step(MODEL, BATCH)
     in_ram = step.graph(board)
@@ -41,7 +43,7 @@ def test_parameters_on_the_card_of_a_board(name: str, host_firmware: HostFirmwar
     graph = step.graph(board, resident_gradients=False, card_above_bytes=64)
     schedule = everything_paged(graph)
     write_headers(graph, schedule, tmp_path)
-    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         image = build(board, tmp_path)
         with open_twin(board, image, tmp_path / "board.img") as twin:
             link = Link(twin.serial, name)

@@ -125,6 +125,7 @@ def test_training_on_the_board_equals_unlimited_memory(
     resident_gradients: bool,
     optimizer: Optimizer,
     host_firmware: HostFirmware,
+    builds: Path,
     tmp_path: Path,
 ) -> None:
     board = load_board(name)
@@ -143,7 +144,7 @@ def test_training_on_the_board_equals_unlimited_memory(
     schedule, inference = make_plan(step, graph, everything_paged, tmp_path)
     own_bytes = inference.graph.resident_bytes - graph.resident_bytes  # sample and scores
     assert inference.ram_bytes - own_bytes <= graph.resident_bytes + schedule.arena_bytes
-    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         image = build(board, tmp_path)
     check_flash(board, image, graph, schedule, inference)
     with open_twin(board, image, tmp_path / "board.img") as twin:

@@ -32,7 +32,9 @@ MODEL, BATCH, STEPS = "tests.support.networks.own:many_layers", 4, 3
     # The tables of `everything_recomputed` are too large for 32 KB.
     [("nrf52840", everything_recomputed), ("mkr1000", store_all_schedule)],
 )
-def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Graph], Schedule], tmp_path: Path) -> None:
+def test_gradients_of_the_third_step_are_pytorchs(
+    name: str, make: Callable[[Graph], Schedule], builds: Path, tmp_path: Path
+) -> None:
     board = load_board(name)
     step = training_step(MODEL, BATCH)
     graph = step.graph(board)
@@ -44,9 +46,9 @@ def test_gradients_of_the_third_step_are_pytorchs(name: str, make: Callable[[Gra
     assert all(computed.count(mask) > 1 for mask in masks) == (make is everything_recomputed)
 
     write_headers(graph, schedule, tmp_path, step.constants(graph))
-    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(tmp_path / "pio")):
-        build(board, tmp_path)
-    with open_twin(board, tmp_path / "pio" / name / "firmware.elf", tmp_path / "board.img") as twin:
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
+        image = build(board, tmp_path)
+    with open_twin(board, image, tmp_path / "board.img") as twin:
         link = Link(twin.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
     tensors = session.tensors(answers)

@@ -58,9 +58,9 @@ class NoisyLine:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def image(builds: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path_factory.mktemp("build")))
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
         yield build(BOARD)
 
 

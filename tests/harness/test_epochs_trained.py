@@ -49,11 +49,11 @@ OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A plan that both boards were flashed with, one for AdamW, what they begin with, and samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("epochs")
-    flashed(root, "plan", Optimizer(momentum=MOMENTUM), BOARDS)
-    flashed(root, "adamw", Optimizer(Method.ADAMW, weight_decay=DECAY), ["native"])
+    flashed(builds, root, "plan", Optimizer(momentum=MOMENTUM), BOARDS)
+    flashed(builds, root, "adamw", Optimizer(Method.ADAMW, weight_decay=DECAY), ["native"])
     write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
     drawn = np.random.default_rng(3)
     x, y = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8), drawn.integers(0, 10, COUNT)
@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield root
 
 
-def flashed(root: Path, name: str, optimizer: Optimizer, boards: Iterable[str]) -> None:
+def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: Iterable[str]) -> None:
     """A plan with its inference, on those boards."""
     step, plan = training_step(MODEL, None), root / name
     graph = step.graph(load_board("nrf52840"), optimizer=optimizer)
@@ -74,7 +74,7 @@ def flashed(root: Path, name: str, optimizer: Optimizer, boards: Iterable[str]) 
         write_schedule(planned[1], folder / "schedule.json")
     write_headers(graph, schedule, plan, {}, Inference(lowered.graph, inference, lowered.data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
         for board in boards:
             result = CliRunner().invoke(app, ["flash", *BOARDS[board], "--plan", str(plan)])
             assert result.exit_code == 0, result.output

@@ -62,7 +62,7 @@ def poet(*arguments: str, words: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A checkpoint, a plan made with its frozen layer, both boards flashed with that, and data without weights."""
     root = tmp_path_factory.mktemp("fine_tuning")
     pretrained = models.load(MODEL, seed=5).module
@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     arrays = training_data(MODEL, STEPS, 0, None)
     write_arrays({name: arrays[name] for name in ("input", "target")}, root / "data.npz")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(root / "build"))
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
         for board in (NATIVE, EMULATED):
             poet("flash", *board, "--plan", str(plan))
     yield root

@@ -35,9 +35,9 @@ WANTED = [Configuration("relu", f"size={size}") for size in (512, 1024, 2048)]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def program(builds: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path_factory.mktemp("build")))
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
         yield build(load_board("rpi4b"))
 
 

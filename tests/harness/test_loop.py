@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile, plan, flash, train, and go on another day: the command lines together, on the emulated nRF52840."""
+"""Profile, plan, flash, train, and go on another day: the verbs together, on the emulated nRF52840."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from poet_harness.cli import app as harness
+from poet_planner.cli import app as planner
+from poet_profiles.errors import UserError
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from typer import Typer
+from typer.testing import CliRunner
 
 from tests.support import ROOT
 
@@ -25,56 +31,50 @@ pytestmark = pytest.mark.skipif(
     reason="needs the emulator extra and arm-none-eabi-gcc",
 )
 
-HARNESS = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
-PLANNER = [sys.executable, "-c", "from poet_planner.cli import main; main()"]
 # The shipped profile's fits are a quarter off for kernels of 1 x k; the network's own profile is not.
 MODEL = "tests.support.networks.watch:make"
-PATH = os.pathsep.join(map(str, (ROOT, ROOT / "firmware/examples/watch")))
 BOARD = ["--board", "nrf52840", "--emulate"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a profile, a plan flashed on the emulated board, and data for three steps."""
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The current folder: a profile, a plan flashed on the emulated board, and data for three steps."""
     root = tmp_path_factory.mktemp("loop")
-    call(root, PLANNER, "graph", "--model", MODEL, "--board", "nrf52840", "--out", "graph.json")
-    call(root, HARNESS, "profile", *BOARD, "--graph", "graph.json", "--out", "board.csv", "--quick")
-    call(
-        root, PLANNER, "--profile", "board.csv", "--model", MODEL, "--ram", "80%", "--time-limit", "5", "--out", "plan"
-    )
-    call(root, PLANNER, "data", "--model", MODEL, "--steps", "3", "--out", "data.npz")
-    call(root, HARNESS, "flash", *BOARD, "--plan", "plan")
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.syspath_prepend(ROOT / "firmware/examples/watch")
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
+        call(planner, "graph", "--model", MODEL, "--board", "nrf52840", "--out", "graph.json")
+        call(harness, "profile", *BOARD, "--graph", "graph.json", "--out", "board.csv", "--quick")
+        asked = ["--profile", "board.csv", "--model", MODEL, "--ram", "80%", "--time-limit", "1"]
+        call(planner, *asked, "--out", "plan")
+        call(planner, "data", "--model", MODEL, "--steps", "3", "--out", "data.npz")
+        call(harness, "flash", *BOARD, "--plan", "plan")
+        yield root
 
 
-def call(root: Path, program: list[str], *arguments: str, code: int = 0) -> str:
-    environment = {
-        **os.environ,
-        **{"OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, "PLATFORMIO_BUILD_DIR": str(root / "build")},
-    }
-    done = subprocess.run(
-        [*program, *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=1200
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+def call(program: Typer, *arguments: str) -> str:
+    result = CliRunner().invoke(program, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
-def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
+def train(name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     files = ["--data", "data.npz", "--out", f"{name}.csv", "--save", f"{name}.npz"]
-    call(root, HARNESS, "run", *BOARD, "--plan", "plan", *files, *options)
-    return pd.read_csv(root / f"{name}.csv"), dict(np.load(root / f"{name}.npz"))
+    call(harness, "run", *BOARD, "--plan", "plan", *files, *options)
+    return pd.read_csv(f"{name}.csv"), dict(np.load(f"{name}.npz"))
 
 
-def evaluated(root: Path, *weights: str) -> np.ndarray:
+def evaluated(*weights: str) -> np.ndarray:
     """Scores of the samples of the first step, by the weights of a file or of the card."""
-    with np.load(root / "data.npz") as data:
-        np.savez(root / "set.npz", x=data["input"][0], y=data["target"][0])
-    call(root, HARNESS, "eval", *BOARD, "--plan", "plan", "--data", "set.npz", "--save", "scores.npz", *weights)
-    return np.asarray(np.load(root / "scores.npz")["scores"])
+    with np.load("data.npz") as data:
+        np.savez("set.npz", x=data["input"][0], y=data["target"][0])
+    call(harness, "eval", *BOARD, "--plan", "plan", "--data", "set.npz", "--save", "scores.npz", *weights)
+    return np.asarray(np.load("scores.npz")["scores"])
 
 
 def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
-    table, _ = train(folder, "whole", "--steps", "2")
+    table, _ = train("whole", "--steps", "2")
     whole = table[table["do"] == "step"]
     assert (table["observed_peak_bytes"] == table["predicted_peak_bytes"]).all()
     assert table["predicted_peak_bytes"].nunique() > 5
@@ -89,23 +89,21 @@ def test_what_the_board_does_is_what_was_predicted(folder: Path) -> None:
 
 
 def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
-    _, whole = train(folder, "reference", "--steps", "3", "--lr", "0.1", "--trained", "reference.safetensors")
+    _, whole = train("reference", "--steps", "3", "--lr", "0.1", "--trained", "reference.safetensors")
     first = ["--card", "card.img", "--commit-every", "1", "--trained", "first.safetensors"]
-    train(folder, "first", "--steps", "2", "--lr", "0.1", *first)
-    told = call(folder, HARNESS, "card", "card.img", "--read", "--plan", "plan")
+    train("first", "--steps", "2", "--lr", "0.1", *first)
+    told = call(harness, "card", "card.img", "--read", "--plan", "plan")
     assert "the weights of step 2 are whole" in told
-    told = call(folder, HARNESS, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
+    told = call(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
     assert "behind step 2" in told
     on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
     assert on_card.keys() == on_board.keys()
     assert all(np.array_equal(on_card[name], on_board[name]) for name in on_board)
-    restored, given = (
-        evaluated(folder, "--restore", "--card", "card.img"),
-        evaluated(folder, "--weights", "first.safetensors"),
-    )
+    restored = evaluated("--restore", "--card", "card.img")
+    given = evaluated("--weights", "first.safetensors")
     assert np.array_equal(restored.view(np.uint32), given.view(np.uint32)), "an inference with what the card keeps"
     options = ["--card", "card.img", "--resume", "--trained", "rest.safetensors"]
-    table, rest = train(folder, "rest", "--steps", "3", "--lr", "0.1", *options)
+    table, rest = train("rest", "--steps", "3", "--lr", "0.1", *options)
     weights = load_file(folder / "reference.safetensors")
     for name, values in load_file(folder / "rest.safetensors").items():
         assert np.array_equal(values.view(np.uint32), weights[name].view(np.uint32)), name
@@ -115,7 +113,7 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     # The same plan, and another traced step: nothing has become dearer. The shortest step takes 49 or 50 ticks of the
     # timer, and one is 2.04 % of it. No operator's time depends on these numbers. (log_softmax can be
     # quicker by an eighth: where scores are more than 104 apart, their exponential is 0 at once.)
-    told = call(folder, HARNESS, "compare", "reference.csv", "rest.csv", "--limit", "2.5%")
+    told = call(harness, "compare", "reference.csv", "rest.csv", "--limit", "2.5%")
     assert "only in A: whole step\n" in told
     assert " 0 dearer, 0 cheaper" in told
     assert "losses differ" not in told
@@ -125,9 +123,10 @@ def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:
     (folder / "other").mkdir()
     for name in ("graph.json", "schedule.json"):
         shutil.copy(folder / "plan" / name, folder / "other" / name)
-    words = call(folder, HARNESS, "run", *BOARD, "--plan", "other", "--data", "data.npz", code=2)
-    assert "run poet-harness flash" in words
-    call(folder, HARNESS, "flash", *BOARD, "--plan", "other", code=2)
+    with pytest.raises(UserError, match="run poet-harness flash"):
+        call(harness, "run", *BOARD, "--plan", "other", "--data", "data.npz")
+    with pytest.raises(UserError, match="make the plan with poet-plan"):
+        call(harness, "flash", *BOARD, "--plan", "other")
 
 
 @pytest.mark.parametrize(("number", "delay_s"), [(signal.SIGINT, 0.05), (signal.SIGTERM, 0.4), (signal.SIGHUP, 0.7)])
@@ -136,9 +135,9 @@ def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
 ) -> None:
     """The delay counts from the first word about a step, so that the signal falls into the training."""
     files = ["--data", "data.npz", "--out", "cut.csv", "--save", "cut.npz", "--trained", "cut.safetensors"]
+    program = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
     process = subprocess.Popen(
-        [*HARNESS, "run", *BOARD, "--plan", "plan", "--steps", "3", *files],
-        cwd=folder,
+        [*program, "run", *BOARD, "--plan", "plan", "--steps", "3", *files],
         env={**os.environ, "OMP_NUM_THREADS": "1", "FORCE_COLOR": "1"},
         stderr=subprocess.PIPE,
         text=True,

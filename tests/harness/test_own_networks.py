@@ -41,11 +41,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where everything is built."""
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where plans and results lie."""
     root = tmp_path_factory.mktemp("own")
-    builds = {"PLATFORMIO_BUILD_DIR": str(root / "build")}
-    with mock.patch.dict(os.environ, builds):
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         yield root
 
 
@@ -105,7 +104,7 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
 def test_the_default_plan_trains_on_its_board(folder: Path) -> None:
     """Parameters of `poet_resnet18` are four times the RAM: they go to the card unasked."""
     plan, data, observed = folder / "default-plan", folder / "default.npz", folder / "default.csv"
-    call(planner, "--profile", str(ROOT / "profiles" / "m4.csv"), "--time-limit", "1", "--out", str(plan))
+    call(planner, "--profile", str(ROOT / "profiles" / "m4.csv"), "--time-limit", "3", "--out", str(plan))
     model = read_graph(plan / "graph.json").name
     call(planner, "data", "--model", model, "--steps", "1", "--out", str(data))
     call(harness, "flash", *BOARD, "--plan", str(plan))

@@ -28,8 +28,8 @@ BOARD = ["--board", "mkr1000", "--emulate", "--plan", "plan"]
 STEPS = "11"
 
 
-def test_a_step_is_what_was_predicted_after_ten_steps_too(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PLATFORMIO_BUILD_DIR": str(tmp_path / "build")}
+def test_a_step_is_what_was_predicted_after_ten_steps_too(builds: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PLATFORMIO_BUILD_DIR": str(builds)}
     for program, *arguments in (
         (PLANNER, "--profile", "mkr1000", *MODEL, "--time-limit", "3", "--out", "plan"),
         (PLANNER, "data", *MODEL, "--steps", STEPS, "--out", "data.npz"),

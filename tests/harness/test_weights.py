@@ -105,7 +105,7 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_weights_running_statistics_and_velocities_are_pytorchs(
-    model_name: str, chosen: Optimizer, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_name: str, chosen: Optimizer, words: str, builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is frozen, too, although it was folded and is on the board in flash alone."""
     folder = tmp_path / "plan"
@@ -117,7 +117,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     write_constants(step.constants(graph), folder, graph_hash(graph))
     write_headers(graph, schedule, folder, step.constants(graph))
     write_arrays(training_data(model_name, TRAINED, 0, None), tmp_path / "data.npz")
-    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(tmp_path / "build"))
+    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
     given = ["--board", "native", "--plan", str(folder)]
     assert CliRunner().invoke(app, ["flash", *given]).exit_code == 0
     given += ["--data", str(tmp_path / "data.npz"), "--trained", str(tmp_path / "new" / "w.safetensors")]
