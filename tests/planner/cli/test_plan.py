@@ -112,7 +112,7 @@ def test_damaged_schedule_does_not_pass(
 def test_no_schedule_says_what_would_do(
     graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "500", "--time-limit", 3) == NO_SCHEDULE
+    assert run(monkeypatch, "--graph", graph, "--ram", "500", "--time-limit", 1) == NO_SCHEDULE
     line = capsys.readouterr().err.splitlines()[-1]
     assert "864" in line  # c, d, and the resident bytes
 
@@ -202,7 +202,7 @@ def test_shipped_profile_plans_a_model_and_writes_headers(
         "--ram",
         "224KB",
         "--time-limit",
-        3,
+        1,
         "--out",
         out,
         "--json",
@@ -235,7 +235,7 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(
 ) -> None:
     """312 KB of parameters; the largest layer has 147 KB."""
     out = tmp_path / "plan"
-    arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--time-limit", 3, "--out", out, "--json")
+    arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--time-limit", 1, "--out", out, "--json")
     assert run(monkeypatch, *arguments) == 0
     streams = capsys.readouterr()
     assert "lie on the card" in streams.err
@@ -341,7 +341,7 @@ def test_gradients_become_values_where_they_do_not_fit(
 ) -> None:
     """DS-CNN's parameters and gradients alone leave too little of the nRF52840's 248 KB for its largest operator."""
     out = tmp_path / "plan"
-    arguments = ("--profile", "m4", "--model", "mlperf_ds_cnn", "--time-limit", 3, "--out", out, "--json")
+    arguments = ("--profile", "m4", "--model", "mlperf_ds_cnn", "--time-limit", 1, "--out", out, "--json")
     assert run(monkeypatch, *arguments) == 0
     streams = capsys.readouterr()
     assert "--gradients resident" in streams.err
@@ -362,7 +362,7 @@ def test_without_paging_nothing_is_paged(
         "75%",
         "--no-paging",
         "--time-limit",
-        3,
+        1,
         "--out",
         tmp_path / "plan",
         "--json",
@@ -545,7 +545,7 @@ def test_what_placement_costs_is_a_line_and_a_field_of_the_summary(
 ) -> None:
     file, out = tmp_path / "graph.json", tmp_path / "plan"
     write_graph(graph_of(UNPLACEABLE, PageCost(0.25, 0.25, 0.25, 0.25)), file)
-    arguments = ("--graph", file, "--time-limit", 5, "--out", out)
+    arguments = ("--graph", file, "--time-limit", 1, "--out", out)
 
     assert run(monkeypatch, *arguments, "--ram", 20) == 0
 

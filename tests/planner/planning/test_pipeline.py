@@ -73,7 +73,7 @@ def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:
     assert (of_file.schedule, of_file.graph) == (of_graph.schedule, GRAPH)
     assert read_schedule(tmp_path / "schedule.json") == of_graph.schedule
     assert json.loads((tmp_path / "summary.json").read_text())["energy_j"] == of_graph.summary.energy_j == 4.0
-    own = plan(tiny(), profile="m0", options=OptimiseOptions(time_limit_s=2))
+    own = plan(tiny(), profile="m0", options=OptimiseOptions(time_limit_s=1))
     assert own.graph.name == "tiny"
     assert own.why_no_headers is None
     assert own.schedule.ram_budget_bytes == own.residency.budget_bytes

@@ -47,7 +47,7 @@ def test_tiles_are_large_where_there_is_room(ram: str, large: bool) -> None:
 def test_the_form_is_the_cheapest_that_could_be_stated(ram: str) -> None:
     def energy_j(**stated: str) -> float:
         with suppress(NoScheduleError):
-            options = OptimiseOptions(time_limit_s=2)
+            options = OptimiseOptions(time_limit_s=1)
             made = plan("cnn_40k", profile="mkr1000", parameters="card", ram=ram, options=options, **stated)
             return made.summary.energy_j
         return inf

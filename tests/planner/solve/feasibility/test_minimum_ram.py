@@ -60,8 +60,8 @@ def test_overlapping_transfers_are_never_infeasible_for_their_time() -> None:
     for seed in range(12):
         graph = either_graph(seed)
         deadline_s = 1.1 * store_all_schedule(graph).time_s
-        serial = bracket_of(graph, deadline_s)
-        overlapping = bracket_of(replace(graph, dma=True), deadline_s)
+        serial = bracket_of(graph, deadline_s, seconds=1.0)
+        overlapping = bracket_of(replace(graph, dma=True), deadline_s, seconds=1.0)
         assert overlapping.infeasible_bytes < serial.feasible_bytes
 
 
