@@ -28,6 +28,8 @@ def given(traced: TracedGraph, *rest: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _given_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile_here, "_timed", given)
+    monkeypatch.setattr(profile_here, "WARM_UP", 0)
+    monkeypatch.setattr(profile_here, "ROUNDS", 1)
 
 
 @pytest.fixture(autouse=True)

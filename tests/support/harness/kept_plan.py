@@ -43,7 +43,7 @@ def write_kept_plan(plan: Path, graph: Graph | None = None) -> Path:
         "bound_j": 0.0,
         "gap": 1.0,
         "steps": steps,
-        **{"energy_j": 8.3, "time_s": 10.0, "peak_bytes": 600, "arena_bytes": 592},
+        **{"energy_j": 8.3, "time_s": 0.1, "peak_bytes": 600, "arena_bytes": 592},
     }
     (plan / "schedule.json").write_text(json.dumps(schedule))
     write_data(plan)
