@@ -77,7 +77,7 @@ lint-types: $(TESTS_STAMP)
 
 unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(ARGS)
 
 profiles: $(STAMP)
 	$(BIN)/python -m poet_planner.planning.published_profiles --out profiles
