@@ -21,11 +21,12 @@ MOST_BYTES = 1_000_000
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebook_runs(notebook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_runs(notebook: Path, builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if notebook.name in NEEDS:
         pytest.importorskip(NEEDS[notebook.name])
     # The notebook calls the command lines by name, as a person in an activated environment does.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
     document = nbformat.read(notebook, as_version=4)
     NotebookClient(
         document, timeout=MOST_SECONDS_A_CELL, resources={"metadata": {"path": str(notebook.parent)}}
