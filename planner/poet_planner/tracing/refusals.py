@@ -216,14 +216,16 @@ def raised_at(error: BaseException) -> str:
     return line
 
 
-_INSTALLED = (
+_OTHERS_CODE = (
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
     str(Path(torch.__file__).parent),
+    str(Path(__file__).parent),
+    "<",
 )
 
 
 def _is_users_code(file: str) -> bool:
-    return not file.startswith((*_INSTALLED, str(Path(__file__).parent), "<"))
+    return not file.startswith(_OTHERS_CODE)
 
 
 def refuse_hooks_on_gradients(module: nn.Module, loss: object) -> None:
