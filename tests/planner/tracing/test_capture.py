@@ -66,11 +66,11 @@ def test_built_in_model_equals_eager(name: str, batch: int) -> None:
     check(models.load(name, batch))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v2", "vgg16_cifar", "resnet18_cifar"])
+@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2"])
 def test_full_size_model_equals_eager(name: str) -> None:
-    model = models.load(name, 1 if name.endswith("cifar") else 2)
-    images = model.inputs[0]
-    smaller = images if images.shape[-1] == 32 else images[..., :64, :64].contiguous()
+    """Those that are not above in another width."""
+    model = models.load(name, 2)
+    smaller = model.inputs[0][..., :64, :64].contiguous()
     check(Model(name, model.module, (smaller,), model.targets, model.loss))
 
 
