@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -84,18 +83,13 @@ def dearest(problem: Problem, least_j: float) -> Incumbent | None:
     return dear if dear is not None and dear.energy > far_j else None
 
 
-@cache
-def solved(seed: int) -> tuple[Problem, float]:
-    return solved_problem(seed)
-
-
 @pytest.mark.parametrize("fifty", range(3))
 @pytest.mark.parametrize(("state_space", "minimal"), [(True, False), (False, False), (False, True)])
 def test_no_part_of_the_proof_bounds_above_the_least_energy(fifty: int, state_space: bool, minimal: bool) -> None:
     parts = Parts(background_search=False, retained_sets=state_space, state_space=state_space)
     proven = 0
     for seed in range(50 * fifty, 50 * fifty + 50):
-        problem, least = solved(seed)
+        problem, least = solved_problem(seed)
         if math.isinf(least) or (known := dearest(problem, least)) is None:
             continue
         context = Context(parts, replace(DEFAULTS, downsets=DownsetParams(large=1)))

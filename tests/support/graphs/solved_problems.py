@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import numpy as np
 from poet_planner.baselines.store_all import store_all_schedule
@@ -15,12 +16,14 @@ from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.random_graphs import either_graph
 
 
-def solved_problem(seed: int, graph: Graph | None = None) -> tuple[Problem, float]:
-    """A random graph, or one given, without a deadline, and its least energy; infinite where there is no schedule.
+@cache
+def solved_problem(seed: int) -> tuple[Problem, float]:
+    """A random graph, without a deadline, and its least energy; infinite where there is no schedule."""
+    return solved(seed, either_graph(seed))
 
-    In RAM between what its largest node takes by itself and what the store-all schedule takes.
-    """
-    graph = graph or either_graph(seed)
+
+def solved(seed: int, graph: Graph) -> tuple[Problem, float]:
+    """The same of a graph, in RAM between what its largest node takes by itself and what store-all takes."""
     least = smallest_ram_bytes(graph)
     ram_bytes = random.Random(seed).randint(least, max(least, store_all_schedule(graph).peak_bytes))
     return build_problem(graph, ram_bytes, None), least_energy(graph, ram_bytes, None)

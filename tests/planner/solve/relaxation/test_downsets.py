@@ -22,7 +22,7 @@ from benchmarks.planner import instances
 from benchmarks.planner.instances import Instance, load_problem
 from tests.support.graphs.random_graphs import either_graph
 from tests.support.graphs.relaxed_points import schedules
-from tests.support.graphs.solved_problems import solved_problem, store_all_j
+from tests.support.graphs.solved_problems import solved, solved_problem, store_all_j
 from tests.support.graphs.taking_over import random_in_place_graph
 
 STEPLESS = DownsetParams(step=0.0)
@@ -51,7 +51,7 @@ def last_of(downset: Flags, events: Ints) -> int:
 def test_never_more_than_the_least_energy(in_place: bool) -> None:
     raised = exact = 0
     for seed in range(80):
-        problem, least_j = solved_problem(seed, random_in_place_graph(seed) if in_place else None)
+        problem, least_j = solved(seed, random_in_place_graph(seed)) if in_place else solved_problem(seed)
         bound_j = search_downsets(problem, 10 * store_all_j(problem), UNLIMITED, STEPLESS)
         assert store_all_j(problem) <= bound_j <= least_j * (1 + 1e-9), seed
         if least_j < math.inf:

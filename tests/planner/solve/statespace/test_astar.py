@@ -19,7 +19,7 @@ from poet_profiles.graph import Graph, Node, PageCost, Value
 from benchmarks.planner.exhaustive import least_energy_j, small_instance
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.random_graphs import either_graph
-from tests.support.graphs.solved_problems import cheap_j, solved_problem, store_all_j
+from tests.support.graphs.solved_problems import cheap_j, solved, solved_problem, store_all_j
 
 PLENTY = 20_000
 FEW = (1, 2, 5, 20, 80)
@@ -144,7 +144,7 @@ def test_nodes_without_bytes_that_read_what_is_paged(tens: int) -> None:
         graph = with_readers(either_graph(seed), seed)
         if len(graph.nodes) > 9:
             continue
-        problem, least = solved_problem(seed, graph)
+        problem, least = solved(seed, graph)
         dear = 10 * store_all_j(problem) + 100.0
         found = found_below(problem, seed, dear)
         assert math.isinf(least) or least < dear, seed

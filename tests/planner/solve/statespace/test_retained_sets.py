@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 from tests.support.graphs.chains import chain
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import either_graph
-from tests.support.graphs.solved_problems import solved_problem, store_all_j
+from tests.support.graphs.solved_problems import solved, store_all_j
 
 
 @pytest.fixture(params=[0.9, 0.5, 0.0])
@@ -38,6 +39,11 @@ def bottleneck_share(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 def without_storage(graph: Graph) -> Graph:
     nodes = [replace(node, values=tuple(replace(value, page=None) for value in node.values)) for node in graph.nodes]
     return replace(graph, nodes=tuple(nodes))
+
+
+@cache
+def solved_without_storage(seed: int) -> tuple[Problem, float]:
+    return solved(seed, without_storage(either_graph(seed)))
 
 
 def peak_anywhere(problem: Problem, events: np.ndarray) -> int:
@@ -79,7 +85,7 @@ def attention_like(seed: int) -> Graph:
 def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
     """These graphs are too large for brute force. The shortest path over all memory states gives the least energy."""
     raised = exact = lost = 0
-    for seed in range(40):
+    for seed in range(20):
         graph = attention_like(seed)
         problem = build_problem(graph, smallest_ram_bytes(graph) + 4 * (seed % 3), None)
         separate = np.arange(len(problem.size))
@@ -105,7 +111,7 @@ def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, lit
     params = RetainedSetParams(cheap=cheap_share, little=little)
     raised = exact = 0
     for seed in range(100 * hundreds, 100 * hundreds + 100):
-        problem, least_j = solved_problem(seed, without_storage(either_graph(seed)))
+        problem, least_j = solved_without_storage(seed)
         cutoff_j = 10 * store_all_j(problem) + 100.0
         found = search_retained_sets(problem, cutoff_j, UNLIMITED, cheap_share == 0.0, params)
         assert found is not None
