@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.firmware.host_operators import Operators, build
+
 # No test depends on how fast the machine is: an example may take as long as it takes.
 settings.register_profile("poet", deadline=None)
 settings.load_profile("poet")
@@ -19,3 +21,9 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     until the next build for its board.
     """
     return tmp_path_factory.mktemp("builds") / "pio"
+
+
+@pytest.fixture(scope="session")
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
+    """The operators in firmware/src/ops, built for this machine."""
+    return build(tmp_path_factory.mktemp("operators") / "operators.so")

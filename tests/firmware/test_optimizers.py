@@ -23,7 +23,7 @@ from poet_profiles.graph import Operation
 from poet_profiles.operators import OPERATORS, parse_params
 from torch import nn
 
-from tests.support.firmware.host_operators import SOURCES, Operators, build
+from tests.support.firmware.host_operators import SOURCES, Operators
 
 STEPS, RATE, DIGITS = 20, 0.01, 1e-6
 
@@ -48,11 +48,6 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
 Arrays = dict[str, np.ndarray]
 Run = Callable[[str, dict[str, int], list[np.ndarray], float], list[np.ndarray]]
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 def updates(optimizer: Optimizer, features: int) -> list[Operation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,25 +32,25 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.networks.own import OWN_NETWORKS
 
 ABOVE = 2048
 
 
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
-
-
 def traced(model: models.Model) -> TracedGraph:
     return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
+@cache
+def lowered_in_ram(name: str) -> Graph:
+    return lower_for_firmware(traced(models.load(name)), resident_gradients=False)
+
+
 def lowered(name: str, above: int = ABOVE, streaming: Streaming = FETCHED_WHOLE) -> tuple[Graph, Graph]:
     """The step with all parameters in RAM, and on the card."""
-    graph = lower_for_firmware(traced(models.load(name)), resident_gradients=False)
+    graph = lowered_in_ram(name)
     return graph, with_parameters_on_the_card(graph, above, streaming=streaming)
 
 

@@ -13,16 +13,11 @@ from hypothesis import strategies as st
 from poet_planner.lowering.copies import copied, strided_operator
 from poet_runtime.traced_graph import Ref, TracedOperator, View
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 
 aten = torch.ops.aten
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 def view_of(draw: st.DrawFn, tensor: torch.Tensor) -> View:

@@ -22,7 +22,7 @@ from poet_profiles.graph.sizes import constant_bytes
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.networks import own
 
@@ -46,11 +46,6 @@ OWN = [
 ]
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 def named(name: str) -> Callable[[], Model]:

@@ -24,7 +24,7 @@ from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, Tensors, run_step
 
 TOLERANCE = 1e-5
@@ -45,11 +45,6 @@ MODELS = [
 JUMPING_MODELS = ["mlperf_mobilenet_v1", "poet_resnet18"]
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 @pytest.mark.parametrize("name", [*MODELS, *JUMPING_MODELS])

@@ -19,7 +19,7 @@ from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import Tensors, run_step
 from tests.support.networks.own import OWN_NETWORKS
 
@@ -28,11 +28,6 @@ TOLERANCE = 1e-5
 ROUNDING = 16.0
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 @pytest.mark.parametrize("make", OWN_NETWORKS)

@@ -25,15 +25,10 @@ from poet_profiles.graph.validation import check_graph
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import Tensors, run_step
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
-    return build(tmp_path_factory.mktemp("operators") / "operators.so")
 
 
 @cache
