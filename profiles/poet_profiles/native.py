@@ -32,16 +32,23 @@ def file_name(name: str, sources: Iterable[Path]) -> str:
 def shared_library(name: str, sources: Sequence[Path]) -> Path:
     """The library of ``sources``, C files and headers: built where the cache has none of this state.
 
-    ``CC`` names the compiler, with arguments if need be.
+    ``CC`` names the compiler, with arguments if need be. Where there is none any more, a library that one has built of
+    this state does.
 
     Raises
     ------
     NativeError
-        If there is no C compiler, or it fails.
+        If there is no C compiler and no library, or it fails.
     """
     from poet_profiles.cache import cache_folder  # where a wheel is built, what it needs may not be installed
 
-    command = compiler()
+    try:
+        command = compiler()
+    except NativeError:
+        kept = next(cache_folder().glob(file_name(f"{name}-*", sources)), None)
+        if kept is None or os.environ.get("CC"):
+            raise
+        return kept
     binary = Path(command[0]).resolve()
     made = binary.stat()
     key = hashlib.sha256(repr((command, str(binary), made.st_size, made.st_mtime_ns, platform.machine())).encode())

@@ -94,6 +94,17 @@ def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         shared_library("number", sources(tmp_path / "one"))
 
 
+def test_a_library_that_is_there_needs_no_compiler_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = shared_library("number", sources(tmp_path / "one", 4))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert shared_library("number", sources(tmp_path / "two", 4)) == built
+    with pytest.raises(NativeError, match="no C compiler"):
+        shared_library("number", sources(tmp_path / "one", 5))
+    monkeypatch.setenv("CC", "no-such-cc")  # somebody asks for this one
+    with pytest.raises(NativeError, match="no-such-cc"):
+        shared_library("number", sources(tmp_path / "two", 4))
+
+
 def test_a_compiler_that_fails_is_named_with_its_first_error(tmp_path: Path, cache: Path) -> None:
     folder = tmp_path / "one"
     sources(folder)

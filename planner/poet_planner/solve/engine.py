@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -143,9 +144,12 @@ def library() -> ctypes.CDLL:
     UserError
         If there is none and it cannot be built.
     """
+    shipped = NATIVE / file_name("engine", SOURCES)
+    if shipped.exists():
+        with suppress(OSError):  # built on a newer system, it does not load on an older one
+            return ctypes.CDLL(str(shipped))
     try:
-        shipped = NATIVE / file_name("engine", SOURCES)
-        return ctypes.CDLL(str(shipped if shipped.exists() else shared_library("engine", SOURCES)))
+        return ctypes.CDLL(str(shared_library("engine", SOURCES)))
     except NativeError as error:
         raise UserError(
             f"the optimiser is not compiled here, and cannot be: {error}; or take poet's wheel for this platform"

@@ -24,7 +24,7 @@ from poet_planner.solve.optimise import optimise
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph import Graph, Node, Value
-from poet_profiles.native import FLAGS
+from poet_profiles.native import FLAGS, file_name
 
 from tests.support import ROOT
 
@@ -110,6 +110,17 @@ def test_a_compiler_that_fails_is_named(nowhere: None, monkeypatch: pytest.Monke
         optimise(GRAPH, 64)
 
 
+def test_a_wheels_library_that_does_not_load_here_is_built_instead(
+    nowhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was built on a newer system asks for a newer C library; one of other sources has another name."""
+    monkeypatch.setattr(engine, "NATIVE", tmp_path)
+    (tmp_path / file_name("engine", engine.SOURCES)).write_bytes(b"no library")
+    (tmp_path / file_name("engine", engine.SOURCES[1:])).write_bytes(b"no library either")
+    assert Path(engine.library()._name).is_relative_to(tmp_path / "cache")
+    assert optimise(GRAPH, 64).energy_j > 0
+
+
 def test_on_the_command_line_too(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from poet_planner.cli import main; main()", "--graph", GRAPH_FILE, "--ram", "60%"]
     environment = os.environ | {"CC": "nothing", "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -122,7 +133,7 @@ def test_on_the_command_line_too(tmp_path: Path) -> None:
 KERNELS = {
     "search": ["annealing", "crossover", "delta_evaluation", "evaluation", "eviction", "orders"],
     "placement": ["first_fit"],
-    "statespace": ["abstraction", "aggregation", "astar"],
+    "statespace": ["abstraction", "aggregation", "astar", "retained_sets"],
     "relaxation": ["cover_cuts"],
 }
 FIRST_CASES = {"statespace": ("-k", "[0] or not [")}
