@@ -171,8 +171,9 @@ def conclude(board_run: Path) -> None:
     pictures = ", ".join(str(PLAN / f"{name}.png") for name in PICTURES)
     program = os.path.relpath(BIN / "poet-plan", ROOT)
     for line in (
-        f"shown: training that needs {needed} of RAM, in {taken} of the {BOARD}'s {ram} (emulated): its loss falls "
-        f"from {start:.2f} to {end:.2f}, and every result has the bits that it has with unlimited memory",
+        f"shown: training that needs {needed} of RAM, in {taken} of the {BOARD}'s {ram} (emulated): its loss, the mean "
+        f"of five steps, falls from {start:.2f} to {end:.2f}, and every result has the bits that it has with unlimited "
+        "memory",
         f"pictures: {pictures}",
         f"your own network: {program} --profile {BOARD} --model my_module:make (how to write make: docs/tracing.md)",
     ):
