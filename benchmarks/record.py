@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,10 @@ def plans() -> Iterator[tuple[str, Any]]:
     """Of every plan: the hashes of its files, or what its refusal says."""
     for network in NETWORKS:
         given = network.given.items()
-        for ram in network.rams:
-            for seed in network.seeds:
-                for objective in network.objectives:
-                    words = [network.model, network.profile, str(ram), f"seed {seed}", objective]
-                    words += [name if isinstance(value, poet.Optimizer) else f"{name} {value}" for name, value in given]
-                    yield " ".join(words), planned(network, ram, seed, objective)
+        for ram, seed, objective in product(network.rams, network.seeds, network.objectives):
+            words = [network.model, network.profile, str(ram), f"seed {seed}", objective]
+            words += [name if isinstance(value, poet.Optimizer) else f"{name} {value}" for name, value in given]
+            yield " ".join(words), planned(network, ram, seed, objective)
 
 
 def planned(network: Network, ram: int | str | None, seed: int, objective: str) -> Any:

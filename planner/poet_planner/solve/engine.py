@@ -79,7 +79,7 @@ class Function:
     name : str
         In C.
     arguments : ctypes types
-        ``Ref`` is a struct or an array: see `array`.
+        ``Ref`` is a struct, or an array by `ints`, `floats` or `flags`.
     returns : ctypes type, optional
     """
 

@@ -172,6 +172,11 @@ def _sums(entries: Ints, start: Ints) -> Ints:
     return sums
 
 
+def zeros(count: int) -> Ints:
+    """Whole numbers to be filled in. (count,)"""
+    return np.zeros(count, dtype=np.int64)
+
+
 def ragged(lists: list[list[int]]) -> tuple[Ints, Ints]:
     """Lists as ``start`` and ``entries``: list k is ``entries[start[k]:start[k + 1]]``."""
     start = np.cumsum([0, *(len(entries) for entries in lists)], dtype=np.int64)

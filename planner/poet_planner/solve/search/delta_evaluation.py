@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_planner.solve.engine import Struct, struct
-from poet_planner.solve.instance import Flags, Ints, Problem
+from poet_planner.solve.instance import Flags, Ints, Problem, zeros
 from poet_planner.solve.search.evaluation import capacity
 
 MOST_EDITS = 256  # edits of one move
@@ -78,31 +78,28 @@ def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:
         np.diff(problem.output_start).max(initial=0) + np.diff(problem.input_start).max(initial=0)
     )
 
-    def ints(count: int) -> Ints:
-        return np.zeros(count, dtype=np.int64)
-
     return DeltaEvaluation(
-        edit_place=ints(MOST_EDITS),
-        edit_event=ints(MOST_EDITS),
-        edit_key=ints(MOST_EDITS),
-        edit_memory=ints(MOST_EDITS),
-        memory=ints(capacity(problem)),
-        change_value=ints(changes),
-        change_sign=ints(changes),
-        change_open=ints(changes),
-        change_close=ints(changes),
+        edit_place=zeros(MOST_EDITS),
+        edit_event=zeros(MOST_EDITS),
+        edit_key=zeros(MOST_EDITS),
+        edit_memory=zeros(MOST_EDITS),
+        memory=zeros(capacity(problem)),
+        change_value=zeros(changes),
+        change_sign=zeros(changes),
+        change_open=zeros(changes),
+        change_close=zeros(changes),
         most_changes=MOST_CHANGES,
-        changed=ints(m),
-        sign=ints(m),
-        change=ints(m),
-        touch=ints(m),
-        slot=ints(m),
-        computes=ints(n),
-        pages=ints(m),
-        nodes=ints(n),
+        changed=zeros(m),
+        sign=zeros(m),
+        change=zeros(m),
+        touch=zeros(m),
+        slot=zeros(m),
+        computes=zeros(n),
+        pages=zeros(m),
+        nodes=zeros(n),
         listed=np.zeros(n, dtype=np.bool_),
-        pending=ints(n),
-        values=ints(m),
+        pending=zeros(n),
+        values=zeros(m),
         value_at=np.full(m, -1, dtype=np.int64),
-        counters=ints(2),
+        counters=zeros(2),
     )

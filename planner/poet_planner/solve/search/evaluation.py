@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, ints, struct
-from poet_planner.solve.instance import Floats, Ints, Problem
+from poet_planner.solve.instance import Floats, Ints, Problem, zeros
 
 
 @struct
@@ -106,9 +106,6 @@ def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.u
     events = max(events, capacity(problem))
     width = int(np.diff(problem.output_start).max(initial=1))
     touches = -(-(m + len(problem.input_value)) // max(n, 1)) + 1
-
-    def zeros(count: int) -> Ints:
-        return np.zeros(count, dtype=np.int64)
 
     return Workspace(
         candidate=zeros(events),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from poet_planner.solve.engine import Function, Int, Ref, Struct, ints, struct
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
+from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size, zeros
 from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
@@ -97,15 +97,15 @@ def evict_once(
         position=np.argsort(order),
         worth=worth,
         patience=patience,
-        events=np.zeros(capacity(problem), dtype=np.int64),
+        events=zeros(capacity(problem)),
         in_ram=np.zeros(m, dtype=np.bool_),
-        pinned=np.zeros(m, dtype=np.int64),
+        pinned=zeros(m),
         paged=np.zeros(m, dtype=np.bool_),
         computed=np.zeros(n, dtype=np.bool_),
-        needed=np.zeros(m, dtype=np.int64),
+        needed=zeros(m),
         cost=np.zeros(m),
-        stack=np.zeros(n, dtype=np.int64),
-        gathered=np.zeros(n, dtype=np.int64),
+        stack=zeros(n),
+        gathered=zeros(n),
     )
     length: int = in_steps(
         lambda tally: _eviction_pass(problem, eviction, ints(tally)), budget, STEP_S_PER_SIZE * graph_size(problem)

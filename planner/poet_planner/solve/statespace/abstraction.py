@@ -15,6 +15,7 @@ from poet_planner.solve.engine import Struct, struct
 from poet_planner.solve.instance import Flags, Ints, Problem, working_set_bytes
 from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.aggregation import aggregated_problem
+from poet_planner.solve.statespace.bitset import words_of
 
 
 @struct
@@ -100,7 +101,7 @@ def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, r
 def _users(problem: Problem) -> Ints:
     """Bits of the nodes that need a value of each node. (n, words)"""
     n = len(problem.node_time)
-    users = np.zeros((n, (n + 63) // 64), dtype=np.int64)
+    users = np.zeros((n, words_of(n)), dtype=np.int64)
     maker = np.repeat(problem.producer, np.diff(problem.use_start))
     np.bitwise_or.at(users, (maker, problem.use_node // 64), np.int64(1) << problem.use_node % 64)
     return users
