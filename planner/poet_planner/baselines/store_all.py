@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
@@ -60,6 +61,7 @@ METHOD = Method(
 )
 
 
+@once_a_graph
 def store_all_schedule(graph: Graph) -> Schedule:
     """The store-all schedule with offsets. Its RAM budget is what it needs."""
     lives = _lives(graph)

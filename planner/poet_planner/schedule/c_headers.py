@@ -14,6 +14,7 @@ from poet_profiles.constants import CONSTANTS_FILE
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident, Uses
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned, constant_bytes
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.schedule import Action, Schedule, Step
@@ -176,17 +177,22 @@ def _bytes_of(counts: Mapping[str, int]) -> int:
 
 def _counts(graph: Graph, schedule: Schedule) -> dict[str, int]:
     """How many entries each table has."""
-    values = _value_numbers(graph)
-    params, operands, offsets = _Table(), _Table(), _Table()
+    offsets = _Table()
+    _step_rows(graph, schedule, offsets)
+    return _model_counts(graph) | {"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)}
+
+
+@once_a_graph
+def _model_counts(graph: Graph) -> dict[str, int]:
+    """Those of the model alone."""
+    params, operands = _Table(), _Table()
     numbers = _operand_numbers(graph)
     for node in graph.nodes:
         _node_row(node, numbers, params, operands)
-    _step_rows(graph, schedule, offsets)
     return {
-        **{"model": 1, "node": len(graph.nodes), "value": len(values), "resident": len(graph.residents)},
+        **{"model": 1, "node": len(graph.nodes), "value": len(_value_numbers(graph)), "resident": len(graph.residents)},
         **{"constant": len(graph.constants), "kept": len(graph.kept)},
         **{"param": len(params.entries), "operand": len(operands.entries)},
-        **{"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)},
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.json_file import check_document, of_format, read_document
 from poet_profiles.whole_file import write_whole
@@ -54,6 +55,7 @@ def write_graph(graph: Graph, path: Path) -> None:
     write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
+@once_a_graph
 def graph_hash(graph: Graph) -> str:
     """Hash of the structure alone, 16 hex digits: equal for graphs that differ only in names and costs."""
     structure: dict[str, Any] = {
