@@ -10,7 +10,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from poet_planner.planning.task import ModelOnBoard
+from poet_planner.planning.costed_step import costed_step
+from poet_planner.planning.request import Request
 from poet_profiles.graph.file import graph_hash, read_graph
 
 from tests.support import ROOT
@@ -41,7 +42,7 @@ def commands(demo: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def test_its_graph_is_the_models_with_the_costs_of_the_shipped_profile(demo: ModuleType) -> None:
     committed = read_graph(ROOT / demo.GRAPH)
-    made = ModelOnBoard(demo.MODEL, None, demo.BOARD, None).task().graph
+    made = costed_step(Request(demo.MODEL, demo.BOARD)).graph
     cure = "make profiles writes demo/graph.json anew"
     assert graph_hash(committed) == graph_hash(made), cure
     for node, wanted in zip(committed.nodes, made.nodes, strict=True):

@@ -24,11 +24,10 @@ LONG_VERBS = {
     ("harness/poet_harness/verbs/run.py", "command"),
     ("planner/poet_planner/cli/plan.py", "plan"),
 }
-# The public interface, whose parameters users give by name, and what `plan` hands all of them to.
+# The public interface, whose parameters users give by name.
 WIDE = {
     ("planner/poet_planner/drop_in/compiling.py", "compile"),
     ("planner/poet_planner/planning/pipeline.py", "plan"),
-    ("planner/poet_planner/planning/pipeline.py", "prepare"),
 }
 CURE = "remove something, or raise it in [tool.poet.size] of pyproject.toml in the same commit and say why"
 

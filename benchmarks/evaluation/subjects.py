@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from poet_planner.planning.comparison import Subject, subject_of
-from poet_planner.planning.memory_policy import Gradients, Parameters, choose_residents
-from poet_planner.planning.pipeline import forms_of
+from poet_planner.planning.costed_step import costed_step
+from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
+from poet_planner.planning.request import Request
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 
@@ -33,9 +34,8 @@ def paper_subject(model: str, board: str) -> Subject:
 
 def traced_subject(model: str, profile: str) -> Subject:
     """A built-in network, traced, with the costs of a shipped profile. As in the paper, parameters are not counted."""
-    forms = forms_of(model, profile)
-    task = choose_residents(forms, Parameters.EXCLUDED, Gradients.AUTO, lambda _: 0).task
-    return replace(subject_of(task, model, None), board=profile)
+    step = costed_step(Request(model, profile), PARAMETERS_EXCLUDED)
+    return replace(subject_of(step, model, None), board=profile)
 
 
 def _slower(graph: Graph, factor: float) -> Graph:

@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 from poet_planner.baselines.page_all import page_all_schedule
-from poet_planner.planning.pipeline import Prepared, prepare
+from poet_planner.planning.choose import BudgetedStep
+from poet_planner.planning.pipeline import prepare, schedule_of, verified
+from poet_planner.planning.request import Request
 from poet_planner.report.summary import Summary
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.schedule import Schedule
@@ -28,16 +30,16 @@ COLUMNS = (
 class OnCard:
     """A model's plan, and the page-all schedule."""
 
-    prepared: Prepared
+    prepared: BudgetedStep
     summary: Summary
     page_all: Schedule
 
 
 def on_card(model: str, profile: str, seconds: float, seed: int = 0) -> OnCard:
     """Plan a model with its parameters on the card, within the RAM of the profile's board."""
-    prepared = prepare(model, profile=profile, parameters="card")
+    prepared = prepare(Request(model, profile, parameters="card"))
     options = OptimiseOptions(time_limit_s=seconds, seed=seed)
-    plan = prepared.verified(prepared.schedule("optimal", options))
+    plan = verified(prepared, schedule_of(prepared, "optimal", options))
     return OnCard(prepared, plan.summary, page_all_schedule(prepared.graph))
 
 

@@ -121,19 +121,21 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
 def _traced(model: str, profile: str) -> tuple[Graph, int]:
     """As `poet-plan --model MODEL --profile PROFILE` plans it, without parameters where they exceed the RAM."""
     from poet_planner.planning.pipeline import prepare
+    from poet_planner.planning.request import Request
 
-    residency = prepare(model, profile=profile, parameters="resident").residency
-    if residency.task.graph.resident_bytes > residency.budget_bytes:
-        residency = prepare(model, profile=profile, parameters="excluded").residency
-    assert residency.task.board is not None
-    return residency.task.graph, residency.task.board.usable_ram_bytes
+    prepared = prepare(Request(model, profile, parameters="resident"))
+    if prepared.graph.resident_bytes > prepared.budget_bytes:
+        prepared = prepare(Request(model, profile, parameters="excluded"))
+    assert prepared.step.board is not None
+    return prepared.graph, prepared.step.board.usable_ram_bytes
 
 
 def _step(model: str, batch: int, profile: str) -> Graph:
     """A PyTorch step on a Linux board, whose gradients live until it ends."""
     from poet_planner.planning.pipeline import prepare
+    from poet_planner.planning.request import Request
 
-    return prepare(model, profile=profile, batch=batch).graph
+    return prepare(Request(model, profile, batch=batch)).graph
 
 
 def _paper() -> Iterator[Instance]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from poet_planner.graph.optimizer import Optimizer
     from poet_planner.models import Model
     from poet_planner.placement import Places, place
-    from poet_planner.planning.pipeline import Plan, plan
+    from poet_planner.planning.pipeline import plan
+    from poet_planner.planning.plan import Plan
     from poet_planner.schedule import Schedule
     from poet_planner.schedule.verify import verify
     from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
@@ -44,7 +45,7 @@ _HOMES = {
     "OptimiseOptions": "poet_planner.solve",
     "Optimizer": "poet_planner.graph.optimizer",
     "Places": "poet_planner.placement",
-    "Plan": "poet_planner.planning.pipeline",
+    "Plan": "poet_planner.planning.plan",
     "Schedule": "poet_planner.schedule",
     "compile": "poet_planner.drop_in.compiling",
     "optimise": "poet_planner.solve",

@@ -25,7 +25,7 @@ from poet_planner.cli.options import (
     SolverName,
     TimeLimit,
 )
-from poet_planner.planning.memory_policy import Parameters
+from poet_planner.planning.request import Parameters, Request
 
 if TYPE_CHECKING:
     from poet_planner.baselines.method import Method
@@ -70,7 +70,7 @@ def compare(
     solver_named(solver)
     check_writable(out / "compare.csv")
     alone_in(context, out)
-    prepared = prepare(
+    request = Request(
         network(graph, model),
         profile=profile,
         board=board,
@@ -79,9 +79,8 @@ def compare(
         deadline=deadline,
         parameters=parameters,
     )
-    setting = Setting(
-        subject_of(prepared.residency.task, model, batch), prepared.residency.budget_bytes, prepared.deadline_s
-    )
+    prepared = prepare(request)
+    setting = Setting(subject_of(prepared.step, model, batch), prepared.budget_bytes, prepared.deadline_s)
     options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
     points = by_energy(_compared(setting, wanted, options))
     write_points(points, out / "compare.csv")

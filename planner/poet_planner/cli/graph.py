@@ -73,33 +73,23 @@ def graph(
     from poet_profiles.graph.file import graph_hash, write_graph
     from poet_profiles.state_names import write_names
 
-    from poet_planner.planning.card_form import ABOVE_BYTES
+    from poet_planner.planning.costed_step import costed_step
+    from poet_planner.planning.layouts import ABOVE_BYTES, MemoryLayout
+    from poet_planner.planning.request import Request
 
     chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
-    above_bytes = ABOVE_BYTES[0] if parameters is Home.CARD else None
-    if profile is not None:
-        from poet_planner.planning.task import ModelOnBoard
-
-        on_board = ModelOnBoard(model, batch, profile, board, chosen, weights)
-        task = on_board.task(card_above_bytes=above_bytes)
-        traced, constants, names, runs = task.graph, task.constants, task.names, task.program
-    elif board is not None:
-        from poet_profiles.boards import load_board
-
-        from poet_planner.planning.training_graph import training_step
-
-        step, described = training_step(model, batch, weights), load_board(board)
-        traced = step.graph(described, optimizer=chosen, card_above_bytes=above_bytes)
-        constants, names = step.constants(traced), step.names()
-        runs = step.program(traced) if described.kind == "linux" else None
-    else:
+    if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")
+    request = Request(model, profile=profile, board=board, batch=batch, optimizer=chosen, weights=weights)
+    layout = MemoryLayout(card_above_bytes=ABOVE_BYTES[0] if parameters is Home.CARD else None)
+    step = costed_step(request, layout)
+    traced = step.graph
     if program is not None:
-        _write_program(runs, program)
+        _write_program(step.program, program)
     nodes, hash = len(traced.nodes), graph_hash(traced)
-    if constants:
-        write_constants(constants, out.parent, hash)
-    write_names(names, out.parent, hash)
+    if step.constants:
+        write_constants(step.constants, out.parent, hash)
+    write_names(step.names, out.parent, hash)
     write_graph(traced, out)
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}

@@ -22,7 +22,7 @@ def network(graph: Path | None, model: str | None, others: Mapping[str, object] 
     UserError
         If an option of a model is given beside a graph.
     """
-    from poet_planner.planning.task import refuse_beside_a_graph
+    from poet_planner.planning.request import refuse_beside_a_graph
 
     if graph is None:
         return model or DEFAULT_MODEL

@@ -37,12 +37,13 @@ from poet_planner.cli.options import (
 )
 from poet_planner.cli.progress import progress
 from poet_planner.graph.optimizer import Method
-from poet_planner.planning.memory_policy import Gradients, Parameters
+from poet_planner.planning.request import Gradients, Parameters, Request
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
-    from poet_planner.planning.pipeline import Plan, Prepared
+    from poet_planner.planning.choose import BudgetedStep
+    from poet_planner.planning.plan import Plan
     from poet_planner.report.summary import MoreRam
     from poet_planner.solve import OptimiseOptions
 
@@ -189,7 +190,7 @@ def plan(
     from poet_profiles.whole_file import check_writable
 
     from poet_planner.planning.more_ram import seconds_for
-    from poet_planner.planning.pipeline import prepare
+    from poet_planner.planning.pipeline import prepare, verified
     from poet_planner.report.pictures import NAMES as PICTURES
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
@@ -200,7 +201,7 @@ def plan(
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    prepared = prepare(
+    request = Request(
         network(graph, model),
         profile=profile,
         board=board,
@@ -215,8 +216,9 @@ def plan(
         weights=weights,
         paging=paging,
     )
-    if prepared.residency.note:
-        typer.echo(f"poet-plan: {prepared.residency.note}", err=True)
+    prepared = prepare(request)
+    if prepared.note:
+        typer.echo(f"poet-plan: {prepared.note}", err=True)
     if library is not None:
         _refuse_without_library(prepared, library)
     method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
@@ -234,7 +236,7 @@ def plan(
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
-        made = prepared.verified(schedule, options.statistics, endurance_bytes, saving)
+        made = verified(prepared, schedule, options.statistics, endurance_bytes, saving)
         made.write_files(out)
         if library is not None:
             _write_library(made, library, out, None if graph else model or DEFAULT_MODEL, batch, weights)
@@ -244,7 +246,7 @@ def plan(
             typer.echo(f"pictures: {', '.join(str(out / f'{name}.png') for name in PICTURES)}")
 
 
-def _refuse_without_library(prepared: Prepared, name: str) -> None:
+def _refuse_without_library(prepared: BudgetedStep, name: str) -> None:
     """Before minutes are spent on a plan."""
     from poet_planner.schedule.c_library import why_no_library
 
@@ -267,20 +269,22 @@ def _write_library(
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
-def _schedule(prepared: Prepared, method: str, options: OptimiseOptions) -> tuple[Schedule, bool]:
+def _schedule(prepared: BudgetedStep, method: str, options: OptimiseOptions) -> tuple[Schedule, bool]:
     """The schedule, with its progress shown; whether a signal ended the search."""
+    from poet_planner.planning.pipeline import schedule_of
+
     with progress(options.objective) as show:
         try:
             with interrupting() as heard:
-                schedule = prepared.schedule(method, replace(options, progress=show))
+                schedule = schedule_of(prepared, method, replace(options, progress=show))
                 return schedule, heard()
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
 
 
-def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
+def _more_ram(prepared: BudgetedStep, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
     """What a little more RAM would save; a signal ends the question, not the plan."""
-    from poet_planner.planning.board_ram import plan_ram_bytes
+    from poet_planner.planning.budget import plan_ram_bytes
     from poet_planner.planning.more_ram import more_ram
 
     try:
@@ -288,7 +292,7 @@ def _more_ram(prepared: Prepared, schedule: Schedule, options: OptimiseOptions) 
             found = more_ram(prepared.graph, schedule, prepared.store_all, options)
     except KeyboardInterrupt:
         return None
-    board = prepared.residency.task.board
+    board = prepared.step.board
     if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, prepared.graph):
         return found
     return replace(found, beyond_board=board.name)

@@ -13,15 +13,15 @@ from poet_profiles.stopping import Stopped, undisturbed
 
 from poet_planner.cli.network import DEFAULT_MODEL
 from poet_planner.cli.options import Methods, Seed, SolverName, TimeLimit
-from poet_planner.planning.memory_policy import Gradients, Parameters
+from poet_planner.planning.request import Gradients, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from poet_planner.baselines.method import Method
     from poet_planner.planning.comparison import Setting, Subject
-    from poet_planner.planning.memory_policy import Forms
-    from poet_planner.planning.task import Task
+    from poet_planner.planning.costed_step import CostedStep
+    from poet_planner.planning.request import Request
     from poet_planner.report.points import Point
     from poet_planner.solve import OptimiseOptions
 
@@ -192,8 +192,7 @@ def _subjects(
     from itertools import product
 
     from poet_planner.planning.comparison import subject_of
-    from poet_planner.planning.pipeline import forms_of
-    from poet_planner.planning.task import refuse_beside_a_graph
+    from poet_planner.planning.request import Request, refuse_beside_a_graph
 
     if graphs:
         refuse_beside_a_graph({"--model": models, "--profile": profiles, "--board": boards, "--batch": batches})
@@ -203,12 +202,12 @@ def _subjects(
     of_samples: Sequence[int | None] = batches or [None]
     made: list[tuple[Subject, str | None]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
-        task = _task(forms_of(network, profile, board, batch), parameters, gradients)
-        if not any(node.energy_j for node in task.graph.nodes):
+        step = _step(Request(network, profile, board, batch, parameters=parameters, gradients=gradients))
+        if not any(node.energy_j for node in step.graph.nodes):
             raise UserError(
-                f"{task.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
+                f"{step.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
             )
-        made.append((subject_of(task, network if isinstance(network, str) else None, batch), profile))
+        made.append((subject_of(step, network if isinstance(network, str) else None, batch), profile))
     names = Counter((subject.model, subject.board, subject.batch) for subject, _ in made)
     # Two profiles may be of one board.
     return [
@@ -219,20 +218,18 @@ def _subjects(
     ]
 
 
-def _task(forms: Forms, parameters: Parameters, gradients: Gradients) -> Task:
-    """In one form for all budgets."""
-    from poet_planner.planning.memory_policy import choose_residents, usual_form
+def _step(request: Request) -> CostedStep:
+    """In one layout for all budgets; on the card it is chosen for the RAM of the board."""
+    from poet_planner.planning.choose import choose_layout, usual_step
+    from poet_planner.planning.costed_step import costed_step
+    from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
 
-    if parameters in (Parameters.CARD, Parameters.EXCLUDED) or gradients is not Gradients.AUTO:
-        return choose_residents(forms, parameters, gradients, _board_bytes).task
-    return usual_form(forms)
-
-
-def _board_bytes(task: Task) -> int:
-    """The RAM for which the form of the graph is chosen, whatever the budgets are."""
-    from poet_planner.planning.board_ram import plan_ram_bytes
-
-    return plan_ram_bytes(task.board, task.graph) if task.board else 0
+    request.refuse_without_costs()
+    if request.parameters == Parameters.CARD:
+        return choose_layout(request).step
+    if request.parameters == Parameters.EXCLUDED:
+        return costed_step(request, PARAMETERS_EXCLUDED)
+    return usual_step(request)
 
 
 def _print(points: list[Point], out: Path, as_json: bool) -> None:

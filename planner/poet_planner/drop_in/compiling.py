@@ -45,7 +45,8 @@ from poet_planner.drop_in.structure import Structure, structure, with_arguments
 from poet_planner.drop_in.updating import updating_inside
 from poet_planner.lowering import lower_for_linux
 from poet_planner.lowering.linux import STEP_NODE
-from poet_planner.planning.task import profile_path, without_paging
+from poet_planner.planning.costed_step import without_paging
+from poet_planner.planning.request import profile_path
 from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise

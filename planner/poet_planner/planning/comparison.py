@@ -22,8 +22,8 @@ from poet_planner.baselines.ablations import PAGING, REMATERIALIZATION
 from poet_planner.baselines.method import Method
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.code_version import code_version
+from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.methods import METHODS, OPTIMAL, method_named
-from poet_planner.planning.task import Task
 from poet_planner.planning.warm_up import warm_up
 from poet_planner.report.points import COLUMNS, Place, Point, deadline_text
 from poet_planner.report.summary import summarise
@@ -46,11 +46,11 @@ class Subject:
     profile_source: str = ""
     batch: int | None = None
 
-    @cached_property
+    @property
     def store_all(self) -> Schedule:
         return store_all_schedule(self.graph)
 
-    @cached_property
+    @property
     def graph_hash(self) -> str:
         return graph_hash(self.graph)
 
@@ -84,14 +84,14 @@ class Answer:
     note: str = ""
 
 
-def subject_of(task: Task, model: str | None, batch: int | None) -> Subject:
-    """A task as the table calls it; ``model`` is the name that it was given by, if it was."""
+def subject_of(step: CostedStep, model: str | None, batch: int | None) -> Subject:
+    """A step as the table calls it; ``model`` is the name that it was given by, if it was."""
     sources: set[str] = set()
-    if task.costed is not None:
-        fits = {source for fit in task.costed.fits.values() for source in fit.sources}
-        sources = fits | {basis.value for basis in task.costed.basis.values()} - {"fitted"}
-    board = task.board.name if task.board else ""
-    return Subject(task.graph, model or task.graph.name, board, "+".join(sorted(sources)), batch)
+    if step.costed is not None:
+        fits = {source for fit in step.costed.fits.values() for source in fit.sources}
+        sources = fits | {basis.value for basis in step.costed.basis.values()} - {"fitted"}
+    board = step.board.name if step.board else ""
+    return Subject(step.graph, model or step.graph.name, board, "+".join(sorted(sources)), batch)
 
 
 def chosen(names: str) -> list[Method]:

@@ -21,17 +21,17 @@ def flash_for_constants(graph: Graph, board: Board) -> int | None:
     room = board.usable_flash_bytes
     if room is None or why_no_headers(graph):
         return None
-    return max(0, room - SCHEDULES * table_bytes(graph, store_all_schedule(graph)))
+    return max(0, room - SCHEDULES * _table_bytes(graph))
 
 
 def has_room_in_flash(graph: Graph, board: Board | None) -> bool:
     """Whether constants and tables fit beside the firmware, with the store-all schedule at least."""
     room = board.usable_flash_bytes if board else None
-    return room is None or bool(why_no_headers(graph)) or _needed(graph, store_all_schedule(graph)) <= room
+    return room is None or bool(why_no_headers(graph)) or constant_bytes(graph) + _table_bytes(graph) <= room
 
 
-def _needed(graph: Graph, schedule: Schedule) -> int:
-    return constant_bytes(graph) + table_bytes(graph, schedule)
+def _table_bytes(graph: Graph) -> int:
+    return table_bytes(graph, store_all_schedule(graph))
 
 
 def refuse_beyond_flash(

@@ -10,8 +10,8 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.flash import refuse_beyond_flash
-from poet_planner.planning.task import Task, without_paging
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.verify import verify
@@ -19,34 +19,36 @@ from poet_planner.schedule.verify import verify
 SECONDS = 5.0
 
 
-def plan_inference(task: Task, training: Schedule) -> Inference | str:
+def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
     """The inference beside a training step's schedule, or why there is none.
 
     Where everything fits at once nothing is cheaper. Otherwise the optimiser has a few seconds.
     """
-    reason = _why_none(task)
-    if reason is not None or task.inference is None:
-        return reason or "a costed graph has no model to make it of"
+    reason = _why_none(step)
+    if reason is not None:
+        return reason
     try:
-        lowered = task.inference()
-        reason = why_no_headers(lowered.graph, {**task.constants, **lowered.data})
+        lowered = step.inference()
+        if lowered is None:
+            return "a costed graph has no model to make it of"
+        reason = why_no_headers(lowered.graph, {**step.constants, **lowered.data})
         if reason is not None:
             return reason
-        graph = lowered.graph if _pages(task.graph) else without_paging(lowered.graph)
+        graph = lowered.graph if _pages(step.graph) else without_paging(lowered.graph)
         inference = Inference(graph, _schedule(graph, training.ram_budget_bytes), lowered.data)
-        refuse_beyond_flash(task.graph, training, task.board, inference)
+        refuse_beyond_flash(step.graph, training, step.board, inference)
     except UserError as refusal:
-        return str(refusal).removeprefix(f"{task.graph.name}: ")
+        return str(refusal).removeprefix(f"{step.graph.name}: ")
     report = verify(inference.graph, inference.schedule)
     if not report.sound:
         raise RuntimeError(f"the inference of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
     return inference
 
 
-def _why_none(task: Task) -> str | None:
-    if task.graph.kept:
+def _why_none(step: CostedStep) -> str | None:
+    if step.graph.kept:
         return "parameters lie on the card (--parameters resident keeps them in RAM)"
-    return why_no_headers(task.graph, task.constants)
+    return why_no_headers(step.graph, step.constants)
 
 
 def _pages(graph: Graph) -> bool:

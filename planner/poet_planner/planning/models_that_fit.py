@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
-from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, least_ram_bytes, trained_bytes
-from poet_planner.planning.board_ram import plan_ram_bytes
-from poet_planner.planning.card_form import ALL_CARD_FORMS, CardForm, forms_with_room
-from poet_planner.planning.memory_policy import Parameters
-from poet_planner.planning.training_graph import training_step
+from poet_planner.planning.choose import in_layout, with_room_on_card
+from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT
+from poet_planner.planning.request import Parameters, Request
 
 
 def fitting_graph(model: str, board: Board) -> Graph | None:
@@ -24,25 +22,16 @@ def fitting_graph(model: str, board: Board) -> Graph | None:
     trained = trained_bytes(model)
     if not _fits_in_flash(model, board) or least_ram_bytes(model) > board.usable_ram_bytes:
         return None
-    step = training_step(model, None)
+    request = Request(model, board=board)
     if sum(trained) <= board.usable_ram_bytes:
-        for resident_gradients in (True, False):
-            graph = step.graph(board, resident_gradients)
-            if _filled(graph, board) <= 1:
-                return graph
+        for layout in (GRADIENTS_RESIDENT, GRADIENTS_PAGED):
+            made = in_layout(request, layout)
+            if made.filled <= 1:
+                return made.graph
     if not board.has_card:
         return None
-
-    def on_card(form: CardForm) -> Graph:
-        return step.graph(board, card_above_bytes=form.above_bytes, streaming=form.streaming)
-
-    found = forms_with_room(ALL_CARD_FORMS, on_card, lambda graph: _filled(graph, board))[-1]
-    return found.made if found.filled <= 1 else None
-
-
-def _filled(graph: Graph, board: Board) -> float:
-    """Which part of the board's RAM the hungriest node fills."""
-    return smallest_ram_bytes(graph) / max(1, plan_ram_bytes(board, graph))
+    made = with_room_on_card(request)[-1]
+    return made.graph if made.filled <= 1 else None
 
 
 def homes_of_parameters(model: str, board: Board) -> tuple[str, ...]:

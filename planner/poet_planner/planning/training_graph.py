@@ -51,7 +51,7 @@ class TrainingStep:
         self._model = model
         self._batch = batch
         self._weights = weights
-        self._as_values: dict[tuple[bool, Optimizer], Graph] = {}
+        self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
     @property
     def name(self) -> str:
@@ -89,7 +89,6 @@ class TrainingStep:
             lower_for_firmware,
             lower_for_linux,
             with_parameters_on_the_card,
-            with_slices,
             with_taking_over,
         )
         from poet_planner.planning.flash import flash_for_constants
@@ -103,9 +102,7 @@ class TrainingStep:
         elif card_above_bytes is not None:
             if not optimizer.is_plain:
                 raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
-            graph = self._with_gradients_as_values(board.dma_overlap, optimizer)
-            if streaming.slices_above_bytes is not None:
-                graph = with_slices(graph, streaming.slices_above_bytes)
+            graph = self._with_gradients_as_values(board.dma_overlap, optimizer, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         else:
@@ -163,13 +160,17 @@ class TrainingStep:
 
         return Program.of_plan(self._rehearsed, graph)
 
-    def _with_gradients_as_values(self, dma_overlap: bool, optimizer: Optimizer) -> Graph:
-        """What the forms with parameters on the card are made of, lowered once."""
-        from poet_planner.lowering import lower_for_firmware
+    def _with_gradients_as_values(self, dma_overlap: bool, optimizer: Optimizer, sliced: int | None) -> Graph:
+        """What layouts with parameters on the card are made of, with slices of values above a size: lowered once."""
+        from poet_planner.lowering import lower_for_firmware, with_slices
 
-        key = dma_overlap, optimizer
+        key = dma_overlap, optimizer, sliced
         if key not in self._as_values:
-            self._as_values[key] = lower_for_firmware(self.traced, dma_overlap, False, optimizer)
+            self._as_values[key] = (
+                lower_for_firmware(self.traced, dma_overlap, False, optimizer)
+                if sliced is None
+                else with_slices(self._with_gradients_as_values(dma_overlap, optimizer, None), sliced)
+            )
         return self._as_values[key]
 
     @property

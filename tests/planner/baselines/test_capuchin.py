@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from poet_planner.baselines.capuchin import Planner
 from poet_planner.baselines.instance import Instance
+from poet_planner.planning.costed_step import without_paging
 from poet_planner.planning.methods import method_named
-from poet_planner.planning.task import without_paging
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Graph, Node, PageCost, Value

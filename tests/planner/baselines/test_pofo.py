@@ -13,8 +13,8 @@ from poet_planner.baselines.pofo import Offloading
 from poet_planner.baselines.pofo_dma import Overlapped
 from poet_planner.baselines.rotor import Table, chain_of
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.costed_step import without_paging
 from poet_planner.planning.methods import method_named
-from poet_planner.planning.task import without_paging
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_profiles.graph import Graph, Node, PageCost, Value

@@ -12,10 +12,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
-from poet_planner.planning.memory_policy import Forms, Gradients, Parameters, choose_residents
-from poet_planner.planning.task import Task
+from poet_planner.planning import choose
+from poet_planner.planning.choose import choose_layout
+from poet_planner.planning.costed_step import CostedStep
+from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report import pictures
 from poet_planner.report.cautions import cautions
 from poet_planner.report.summary import read_summary, rows
@@ -288,11 +290,11 @@ def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
     assert "gradients" not in printed
 
 
-def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
+def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that become values lower the peak, but not the budget by which they fit."""
 
-    def build(resident_gradients: bool) -> Task:
-        size = 0 if resident_gradients else 50_000
+    def build(request: Request, layout: MemoryLayout) -> CostedStep:
+        size = 0 if layout.resident_gradients else 50_000
         nodes = (
             Node("a", 1.0, 1.0, (Value("a", 30_000),)),
             Node("g", 1.0, 1.0, (Value("g", size),), ("a",)),
@@ -301,16 +303,16 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for() -> None:
             Node("h.sgd", 1.0, 1.0, (Value("h.sgd", 0),), ("h",)),
         )
         residents = [Resident("w", "parameter", 100_000, 0, (25_000,))]
-        residents += [Resident("w.grad", "gradient", 100_000, 100_000, (25_000,))] * resident_gradients
-        return Task(Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents)), None, None)
-
-    def budget_bytes(task: Task) -> int:
-        return int(0.995 * store_all_schedule(task.graph).peak_bytes)
+        residents += [Resident("w.grad", "gradient", 100_000, 100_000, (25_000,))] * layout.resident_gradients
+        graph = Graph("g", nodes, 100_000 * len(residents), residents=tuple(residents))
+        return CostedStep(graph, layout, None)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
-        one = choose_residents(Forms(build), Parameters.RESIDENT, gradients, budget_bytes)
-        return one.task.graph.resident_bytes, one.budget_bytes
+        request = Request("g", "m4", ram="99.5%", parameters=Parameters.RESIDENT, gradients=gradients)
+        one = choose_layout(request)
+        return one.graph.resident_bytes, one.budget_bytes
 
+    monkeypatch.setattr(choose, "costed_step", build)
     assert settled(Gradients.RESIDENT) == (200_000, 228_850)
     assert settled(Gradients.AUTO) == (100_000, 228_850)
     assert settled(Gradients.PAGED) == (100_000, 179_100)

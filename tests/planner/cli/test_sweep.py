@@ -20,6 +20,7 @@ from poet_planner.planning import cluster as cluster_module
 from poet_planner.planning import comparison, methods
 from poet_planner.planning.methods import method_named
 from poet_planner.planning.pipeline import prepare
+from poet_planner.planning.request import Request
 from poet_planner.planning.warm_up import warm_up
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -205,7 +206,7 @@ def test_a_sweep_over_a_model_in_other_forms(tmp_path: Path, monkeypatch: pytest
         assert not ended.value.code
         graphs.add(pd.read_csv(out / "points.csv", dtype=str)["graph_hash"][0])
     others = [{"parameters": "card"}, {"gradients": "paged"}]
-    prepared = {graph_hash(prepare("digits_cnn_small", profile="nrf52840", **other).graph) for other in others}
+    prepared = {graph_hash(prepare(Request("digits_cnn_small", profile="nrf52840", **other)).graph) for other in others}
     assert len(graphs) == 3 and prepared < graphs
 
 

@@ -19,7 +19,7 @@ from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.planning.memory_policy import without_parameters
+from poet_planner.planning.costed_step import without_parameters
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace

@@ -11,8 +11,10 @@ import pytest
 import torch
 from poet_planner import Model, OptimiseOptions, plan, verify
 from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.choose import BudgetedStep
 from poet_planner.planning.inference import plan_inference
-from poet_planner.planning.pipeline import Prepared, prepare
+from poet_planner.planning.pipeline import prepare
+from poet_planner.planning.request import Request
 from poet_planner.schedule.inference import Inference
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -40,8 +42,8 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def prepared() -> Prepared:
-    return prepare(model(), profile="m4", ram="2MB")
+def prepared() -> BudgetedStep:
+    return prepare(Request(model(), profile="m4", ram="2MB"))
 
 
 def test_a_plan_has_one_in_its_folder_until_there_is_none(tmp_path: Path) -> None:
@@ -63,27 +65,27 @@ def test_a_plan_has_one_in_its_folder_until_there_is_none(tmp_path: Path) -> Non
     assert "POET_BUILT_INFERENCE" not in (tmp_path / "poet_schedule.h").read_text()
 
 
-def test_where_everything_fits_nothing_is_paged(prepared: Prepared) -> None:
-    found = plan_inference(prepared.residency.task, prepared.store_all)
+def test_where_everything_fits_nothing_is_paged(prepared: BudgetedStep) -> None:
+    found = plan_inference(prepared.step, prepared.store_all)
     assert isinstance(found, Inference)
     assert found.schedule.energy_j == store_all_schedule(found.graph).energy_j
     assert found.schedule.ram_budget_bytes == prepared.store_all.ram_budget_bytes
     assert {step.do for step in found.schedule.steps} == {Action.COMPUTE, Action.FREE}
 
 
-def test_where_not_everything_fits_it_is_planned(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_not_everything_fits_it_is_planned(prepared: BudgetedStep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("poet_planner.planning.inference.SECONDS", 60.0)  # it ends when nothing is better
-    task = prepared.residency.task
-    whole = plan_inference(task, prepared.store_all)
+    step = prepared.step
+    whole = plan_inference(step, prepared.store_all)
     assert isinstance(whole, Inference)
     least = smallest_ram_bytes(whole.graph)
     assert least < whole.ram_bytes
-    found = plan_inference(task, replace(prepared.store_all, ram_budget_bytes=least))
+    found = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least))
     assert isinstance(found, Inference)
     assert found.ram_bytes <= least
     assert verify(found.graph, found.schedule).sound
     assert found.schedule.energy_j > whole.schedule.energy_j
-    none = plan_inference(task, replace(prepared.store_all, ram_budget_bytes=least - 4))
+    none = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - 4))
     assert isinstance(none, str)
 
 

@@ -14,6 +14,7 @@ from poet_planner.cli import main
 from poet_planner.graph import read_graph
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.pipeline import prepare
+from poet_planner.planning.request import Request
 from poet_planner.schedule import read_schedule
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph import Graph, Node, Value
@@ -83,9 +84,9 @@ def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:
 
 def test_ram_and_deadline_are_numbers_or_words() -> None:
     for ram, deadline in ((250, 4.5), ("250", "4.5s"), ("250B", "1.5x")):
-        prepared = prepare(GRAPH, ram=ram, deadline=deadline)
-        assert (prepared.residency.budget_bytes, prepared.deadline_s) == (250, 4.5)
-    assert prepare(GRAPH, ram=2**53 - 1).residency.budget_bytes == 2**53 - 1
+        prepared = prepare(Request(GRAPH, ram=ram, deadline=deadline))
+        assert (prepared.budget_bytes, prepared.deadline_s) == (250, 4.5)
+    assert prepare(Request(GRAPH, ram=2**53 - 1)).budget_bytes == 2**53 - 1
 
 
 def test_what_does_not_fit_says_what_would() -> None:
@@ -123,7 +124,7 @@ def test_what_does_not_go_together_is_one_line(asked: dict[str, Any], words: str
 
 
 def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory policy asks for the task in up to three forms."""
+    """It is lowered in up to three layouts, and more on the card."""
     from poet_planner import tracing
 
     traced = []
@@ -134,8 +135,8 @@ def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyP
         return trace(*step)
 
     monkeypatch.setattr(tracing, "trace", counted)
-    prepared = prepare(tiny(), profile="m4", ram=100)
-    assert "lie on the card" in prepared.residency.note
+    prepared = prepare(Request(tiny(), profile="m4", ram=100))
+    assert "lie on the card" in prepared.note
     assert len(traced) == 1
 
 
@@ -143,16 +144,16 @@ def test_of_several_profiles_each_adds_what_those_before_lack(tmp_path: Path) ->
     shipped = read_profile(shipped_profile("mkr1000"))
     needed = {
         (node.operation.op, node.operation.params)
-        for node in prepare(tiny(), profile="mkr1000").graph.nodes
+        for node in prepare(Request(tiny(), profile="mkr1000")).graph.nodes
         if node.operation
     }
     known = [row for row in zip(shipped["op"], shipped["params"], strict=True) if row in needed]
     own = tmp_path / "own.csv"
     one = shipped[(shipped["op"] == known[0][0]) & (shipped["params"] == known[0][1])].assign(time_s=7.0)
     one.to_csv(own, index=False)
-    nodes = prepare(tiny(), profile=[own, "mkr1000"]).graph.nodes
+    nodes = prepare(Request(tiny(), profile=[own, "mkr1000"])).graph.nodes
     seven = [node for node in nodes if node.time_s == 7.0]
     assert 0 < len(seven) < len(nodes)
     assert {(node.operation.op, node.operation.params) for node in seven if node.operation} == {known[0]}
     with pytest.raises(UserError, match="no row of board nrf52840"):
-        prepare(tiny(), profile=["nrf52840", own])
+        prepare(Request(tiny(), profile=["nrf52840", own]))

@@ -14,6 +14,7 @@ from poet_planner import NoScheduleError, models
 from poet_planner.models import Model
 from poet_planner.models.transformer import BERT_BASE_16, Bert
 from poet_planner.planning.pipeline import plan, prepare
+from poet_planner.planning.request import Request
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -29,7 +30,7 @@ def streamed_bytes(graph: Graph) -> list[int]:
 
 @pytest.mark.parametrize(("ram", "streamed"), [("200KB", []), (None, [18432, 61440, 73728])], ids=["none", "three"])
 def test_no_more_is_streamed_than_is_worth_it(ram: str | None, streamed: list[int]) -> None:
-    prepared = prepare("cnn_40k", profile="mkr1000", parameters="card", ram=ram)
+    prepared = prepare(Request("cnn_40k", profile="mkr1000", parameters="card", ram=ram))
     assert streamed_bytes(prepared.graph) == streamed
 
 
@@ -37,7 +38,7 @@ def test_no_more_is_streamed_than_is_worth_it(ram: str | None, streamed: list[in
 def test_tiles_are_large_where_there_is_room(ram: str, large: bool) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
     model = Model("wide", module, (torch.randn(1, 64),), (torch.tensor([3]),), torch.nn.functional.cross_entropy)
-    graph = prepare(model, profile="nrf52840", parameters="card", ram=ram).graph
+    graph = prepare(Request(model, profile="nrf52840", parameters="card", ram=ram)).graph
     updates = (node.operation for node in graph.nodes if node.operation and "linear_update" in node.operation.op)
     tiles = [4 * p["tile"] * p["k"] for p in (parse_params(update.params) for update in updates)]
     assert (max(tiles) > 8192) == large
@@ -59,35 +60,37 @@ def test_the_form_is_the_cheapest_that_could_be_stated(ram: str) -> None:
 
 def test_parts_of_a_weight_stay_in_ram_where_the_whole_has_no_room() -> None:
     """The last block of MobileNet reads 262,144 B once, in parts, and not three times tile by tile."""
-    prepared = prepare("mobilenet_v1_last_block", profile="nrf52840")
+    prepared = prepare(Request("mobilenet_v1_last_block", profile="nrf52840"))
     fetched = sum(
         4 * parse_params(node.operation.params)["size"]
         for node in prepared.graph.nodes
         if node.operation and node.operation.op == "fetch"
     )
-    assert fetched > 262144 > prepared.residency.budget_bytes
+    assert fetched > 262144 > prepared.budget_bytes
     assert streamed_bytes(prepared.graph) == []
 
 
 def test_the_size_can_be_stated() -> None:
-    graph = prepare("cnn_40k", profile="mkr1000", parameters="card", ram="200KB", stream_above="64KB").graph
+    graph = prepare(Request("cnn_40k", profile="mkr1000", parameters="card", ram="200KB", stream_above="64KB")).graph
     assert streamed_bytes(graph) == [73728]
 
 
 @pytest.mark.parametrize("stream_above", [None, "4KB"])
 def test_activations_are_in_slices_where_nothing_else_leaves_room(stream_above: str | None) -> None:
-    prepared = prepare("mlperf_ds_cnn", profile="nrf52840", parameters="card", ram="70KB", stream_above=stream_above)
-    graph, residency = prepared.graph, prepared.residency
-    assert smallest_ram_bytes(graph) <= 0.9 * residency.budget_bytes
+    prepared = prepare(
+        Request("mlperf_ds_cnn", profile="nrf52840", parameters="card", ram="70KB", stream_above=stream_above)
+    )
+    graph = prepared.graph
+    assert smallest_ram_bytes(graph) <= 0.9 * prepared.budget_bytes
     parts = {tensor.part.of for tensor in (*graph.residents, *graph.kept) if tensor.part}
-    assert "large activations are in slices" in residency.note
-    assert f"{len(parts)} parameters and statistics in parts" in residency.note
+    assert "large activations are in slices" in prepared.note
+    assert f"{len(parts)} parameters and statistics in parts" in prepared.note
 
 
 def test_nothing_is_in_slices_where_there_is_room() -> None:
-    prepared = prepare("mlperf_ds_cnn", profile="nrf52840", parameters="card")
+    prepared = prepare(Request("mlperf_ds_cnn", profile="nrf52840", parameters="card"))
     assert not any(tensor.part for tensor in (*prepared.graph.residents, *prepared.graph.kept))
-    assert not prepared.residency.note
+    assert not prepared.note
 
 
 def test_a_layer_of_bert_base_is_planned_for_256_kb() -> None:

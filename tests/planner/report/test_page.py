@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
-from poet_planner.planning.pipeline import plan, prepare
+from poet_planner.planning.pipeline import plan, prepare, verified
+from poet_planner.planning.request import Request
 from poet_planner.report.absences import absences
 from poet_planner.report.cautions import cautions
 from poet_planner.report.page import page_text
@@ -79,7 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan that recomputes and pages, in whose folder lies its report."""
     out = tmp_path_factory.mktemp("plan")
     price = MoreRam(2048, 512, 9.5, 0.25)
-    prepare(GRAPH, ram=SCHEDULE.ram_budget_bytes).verified(SCHEDULE, more_ram=price).write(out)
+    verified(prepare(Request(GRAPH, ram=SCHEDULE.ram_budget_bytes)), SCHEDULE, more_ram=price).write(out)
     assert report(out, out / "report.html") == 0
     return out
 

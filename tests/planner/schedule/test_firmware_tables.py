@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.board_ram import plan_ram_bytes
+from poet_planner.planning.budget import plan_ram_bytes
 from poet_planner.schedule.firmware_tables import (
     CHECK_ENTRY_BYTES,
     LIVE_ENTRY_BYTES,

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much RAM a plan may take: of what is asked for, or of the board."""
+
+from __future__ import annotations
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.once import once_a_graph
+
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.costed_step import CostedStep
+from poet_planner.planning.request import Request
+from poet_planner.report.quantities import ram_bytes
+from poet_planner.schedule.firmware_tables import tables_at_most
+
+
+def ram_budget_bytes(request: Request, usual: CostedStep, chosen: CostedStep) -> int:
+    """RAM budget, resident tensors included.
+
+    A stated budget is reckoned on the usual layout: where another is chosen because the usual one does not fit, the
+    budget stays that by which it does not. A board's is the smaller of what the usual and the chosen layout leave: one
+    with fewer values has shorter tables.
+
+    Raises
+    ------
+    UserError
+        If neither a budget nor a board is named.
+    """
+    if request.ram is not None:
+        return ram_bytes(request.ram, store_all_schedule(usual.graph).peak_bytes)
+    if usual.board is None:
+        raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
+    return min(plan_ram_bytes(usual.board, step.graph) for step in (usual, chosen))
+
+
+def plan_ram_bytes(board: Board, graph: Graph) -> int:
+    """Bytes that residents and arena may take together: beside them a microcontroller holds the runner's tables."""
+    return board.usable_ram_bytes - (_tables_bytes(graph) if board.kind == "microcontroller" else 0)
+
+
+@once_a_graph
+def _tables_bytes(graph: Graph) -> int:
+    return tables_at_most(graph, store_all_schedule(graph)).bytes
+
+
+def refuse_too_large(request: Request) -> None:
+    """Refuse a built-in model that a microcontroller has no RAM for in any layout, without tracing it."""
+    from poet_planner.models import least_ram_bytes
+
+    model, board = request.network, request.target_board
+    if not isinstance(model, str) or ":" in model or board is None or board.kind != "microcontroller":
+        return
+    least_bytes = least_ram_bytes(model, request.batch)
+    if least_bytes > board.usable_ram_bytes:
+        raise UserError(
+            f"{model}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "
+            f"{board.name} has {board.usable_ram_bytes} for a plan; take a smaller model or batch, or state --ram",
+            NO_SCHEDULE,
+        )

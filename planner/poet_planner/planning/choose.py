@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the memory layout of a step: the first that fits, or that in which a short search finds a cheaper schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph, Kept, Resident
+from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.schedule import Schedule
+
+from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.planning.budget import ram_budget_bytes
+from poet_planner.planning.costed_step import CostedStep, costed_step
+from poet_planner.planning.flash import has_room_in_flash
+from poet_planner.planning.layouts import (
+    GRADIENTS_PAGED,
+    GRADIENTS_RESIDENT,
+    PARAMETERS_EXCLUDED,
+    MemoryLayout,
+    fewer_on_card,
+    finely_sliced,
+    in_larger_tiles,
+    layouts_on_card,
+    usual_layout,
+    why_not_on_card,
+)
+from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.planning.short_search import found_j, once_j
+from poet_planner.report.quantities import bytes_text
+
+COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
+ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
+
+
+@dataclass(frozen=True)
+class BudgetedStep:
+    """A costed step, and what it may take.
+
+    Attributes
+    ----------
+    step : CostedStep
+    budget_bytes : int
+        RAM budget, resident tensors included.
+    note : str
+        What the user should hear about the choice of its layout; empty where there was none.
+    deadline_s : float or None
+        None: no deadline.
+    """
+
+    step: CostedStep
+    budget_bytes: int
+    note: str = ""
+    deadline_s: float | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.step.graph
+
+    @property
+    def store_all(self) -> Schedule:
+        """The store-all schedule."""
+        return store_all_schedule(self.graph)
+
+    @property
+    def is_short_of_ram(self) -> bool:
+        """Whether the store-all schedule does not fit."""
+        return self.store_all.peak_bytes > self.budget_bytes
+
+    @property
+    def filled(self) -> float:
+        """Which part of the budget the largest node fills."""
+        return smallest_ram_bytes(self.graph) / max(1, self.budget_bytes)
+
+    @cached_property
+    def found_j(self) -> float:
+        """Energy of the schedule that a short search finds, in joules; infinite if it finds none."""
+        return found_j(self.graph, self.budget_bytes)
+
+
+def choose_layout(request: Request) -> BudgetedStep:
+    """Choose where parameters and gradients lie.
+
+    Where gradients leave no room for the largest node, they become values; also where they leave too little for the
+    store-all schedule, and a short search finds a cheaper one with gradients as values. Where that is not enough, or
+    flash has no room for what is frozen, larger parameters go to the card. What still does not fit is left in the
+    layout that needs the least RAM.
+
+    Raises
+    ------
+    UserError
+        If gradients are to become values in a graph that has no such layout, or parameters are to lie on a card that is
+        not there; and as `costed_step`.
+    """
+    if request.parameters == Parameters.EXCLUDED:
+        excluded = in_layout(request, PARAMETERS_EXCLUDED)
+        return replace(excluded, note=_excluded_note(excluded.step.excluded_bytes))
+    if request.parameters == Parameters.CARD:
+        if why_not := why_not_on_card(request):
+            raise UserError(why_not)
+        on_card = _cheapest_on_card(request)
+        return replace(on_card, note=_slices_note(on_card.graph))
+    return _fitting(request)
+
+
+def usual_step(request: Request) -> CostedStep:
+    """The step in the layout that is tried first; raises a `UserError` as `choose_layout`."""
+    step = costed_step(request, usual_layout(request))
+    if request.gradients == Gradients.PAGED and costed_step(request, GRADIENTS_RESIDENT).graph == step.graph:
+        raise UserError("--gradients paged: this graph says already where gradients are; leave it out")
+    return step
+
+
+def in_layout(request: Request, layout: MemoryLayout, known: Sequence[BudgetedStep] = ()) -> BudgetedStep:
+    """The step in a layout, with the budget that is reckoned on it.
+
+    Two layouts may cut it alike: what is computed of the graph of one that is ``known`` is not computed again.
+    """
+    step = costed_step(request, layout)
+    alike = next((one.graph for one in known if one.graph == step.graph), step.graph)
+    return _on_its_own(request, replace(step, graph=alike))
+
+
+def _on_its_own(request: Request, step: CostedStep) -> BudgetedStep:
+    return BudgetedStep(step, ram_budget_bytes(request, step, step))
+
+
+def with_room_on_card(request: Request) -> list[BudgetedStep]:
+    """The step in the layouts that fit, with no more slices than leave room around the largest node.
+
+    What streams least comes last. Where none fits: the one that lacks least.
+    """
+    tried: list[BudgetedStep] = []
+    for layouts in layouts_on_card(request):
+        level: list[BudgetedStep] = []
+        for layout in layouts:
+            made = in_layout(request, layout, [*tried, *level])
+            level.append(made)
+            if level[0].filled > 1 or any(made.graph is other.graph for other in tried):
+                break  # the others need even more, or are as they were with fewer slices
+        tried += level
+        if any(one.filled <= COMFORT for one in level):
+            break
+    return [one for one in tried if one.filled <= 1] or [min(tried, key=lambda one: one.filled)]
+
+
+def _cheapest_on_card(request: Request) -> BudgetedStep:
+    """The step in the layout in which a short search finds the cheapest schedule."""
+    known = with_room_on_card(request)
+    best = _cheapest(known[-1], known[:-1])
+    best = _cheapest(best, _each(request, fewer_on_card(request, best.step.layout), known))
+    fine = finely_sliced(request, best.step.layout, len(best.graph.nodes))
+    best = _cheapest(best, _each(request, fine, known))
+    tiled = _each(request, in_larger_tiles(best.step.layout), known)
+    return _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)])
+
+
+def _each(request: Request, layouts: Iterable[MemoryLayout], known: list[BudgetedStep]) -> list[BudgetedStep]:
+    """The step in each layout, which then is known, too."""
+    made = []
+    for layout in layouts:
+        made.append(in_layout(request, layout, known))
+        known.append(made[-1])
+    return made
+
+
+def _cheapest(best: BudgetedStep, others: Iterable[BudgetedStep]) -> BudgetedStep:
+    """The cheapest; the first of equals. What cannot be cheaper is not searched."""
+    for other in sorted(others, key=lambda one: once_j(one.graph)):
+        if other.filled <= 1 and once_j(other.graph) < best.found_j and other.found_j < best.found_j:
+            best = other
+    return best
+
+
+def _fitting(request: Request) -> BudgetedStep:
+    """The first layout that fits, with gradients as values if a step is cheaper so; or what needs the least RAM."""
+    usual = _on_its_own(request, usual_step(request))
+    graph, budget_bytes = usual.graph, usual.budget_bytes
+    automatic = request.gradients == Gradients.AUTO
+    in_ram = least = smallest_ram_bytes(graph)
+    in_flash = has_room_in_flash(graph, usual.step.board)
+    if in_flash and (usual.store_all.peak_bytes if automatic else in_ram) <= budget_bytes:
+        return usual
+    if in_flash and automatic and request.training_step is not None and usual.step.layout != GRADIENTS_PAGED:
+        paged = costed_step(request, GRADIENTS_PAGED)
+        least = smallest_ram_bytes(paged.graph)
+        smaller = least <= budget_bytes and paged.graph.resident_bytes < graph.resident_bytes
+        if smaller and _is_cheaper(paged.graph, usual):
+            note = "gradients have no places of their own in RAM (--gradients resident gives them)"
+            return _instead(request, usual, paged, note)
+    if in_flash and in_ram <= budget_bytes:
+        return usual
+    if automatic and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
+        on_card = _cheapest_on_card(request).step
+        if not in_flash:
+            return _instead(request, usual, on_card, _flash_note(on_card.graph), _slices_note(on_card.graph))
+        if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
+            note = _card_note(on_card.graph, min(in_ram, least), budget_bytes)
+            return _instead(request, usual, on_card, note, _slices_note(on_card.graph))
+    return usual
+
+
+def _instead(request: Request, usual: BudgetedStep, chosen: CostedStep, *notes: str) -> BudgetedStep:
+    """What is chosen in the place of the usual layout, and why."""
+    return BudgetedStep(chosen, ram_budget_bytes(request, usual.step, chosen), "; ".join(filter(None, notes)))
+
+
+def _is_cheaper(graph: Graph, usual: BudgetedStep) -> bool:
+    """Whether short searches find it so; without a search where it cannot be, or the usual one does not fit."""
+    if smallest_ram_bytes(usual.graph) > usual.budget_bytes:
+        return True
+    return once_j(graph) < usual.found_j and found_j(graph, usual.budget_bytes) < usual.found_j
+
+
+def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
+    kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
+    return (
+        f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
+        f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters resident "
+        "keeps them in RAM, --parameters excluded does not count them, as in the paper)"
+    )
+
+
+def _slices_note(graph: Graph) -> str:
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    names = {tensor.part.of for tensor in tensors if tensor.part}
+    if not names:
+        return ""
+    return (
+        f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the hungriest "
+        "operator would leave too little room"
+    )
+
+
+def _flash_note(graph: Graph) -> str:
+    kept = sum(tensor.bytes for tensor in kept_constants(graph))
+    return (
+        f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card, and with them the "
+        "batch and larger trained parameters"
+    )
+
+
+def _excluded_note(excluded_bytes: int) -> str:
+    return (
+        f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan "
+        "shows what activations cost, and gets no C headers (--parameters resident counts them)"
+    )

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step in a memory layout, with its costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poet_profiles.boards import Board
+from poet_profiles.constants import CONSTANTS_FILE, read_constants
+from poet_profiles.graph import Graph, Node
+from poet_profiles.graph.file import graph_hash
+from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.sizes import aligned
+from poet_profiles.state_names import read_names
+
+from poet_planner.planning.layouts import GRADIENTS_RESIDENT, MemoryLayout
+from poet_planner.planning.request import Request
+from poet_planner.planning.training_graph import TrainingStep
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from poet_runtime.program import Program
+
+    from poet_planner.costs.cost_model import CostedGraph, CostModel
+    from poet_planner.lowering import LoweredInference
+
+_COUNTED_KINDS = ("input", "target", "loss", "constant")  # without parameters, as in the POET paper
+
+
+@dataclass(frozen=True)
+class CostedStep:
+    """What is to be planned.
+
+    Attributes
+    ----------
+    graph : Graph
+        With costs, and with what is resident counted.
+    layout : MemoryLayout
+        Where things lie in it. A graph that was given with its costs says itself where gradients are.
+    board : Board or None
+        Whose RAM it is planned for; None: a graph that names no board.
+    costed : CostedGraph or None
+        What the costs rest on, where they come from a profile.
+    constants : mapping of str to array
+        The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
+    program : Program or None
+        What PyTorch runs of it, for a Linux board.
+    names : mapping of str to array
+        By which a board's tensors become the model's `state_dict`. Empty if it is not known.
+    excluded_bytes : int
+        Parameters, gradients and state that are left out of the RAM.
+    training_step : TrainingStep or None
+        Of the model that it was made of.
+    costs : CostModel or None
+        Those that its costs come from.
+    """
+
+    graph: Graph
+    layout: MemoryLayout
+    board: Board | None
+    costed: CostedGraph | None = None
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    program: Program | None = None
+    names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    excluded_bytes: int = 0
+    training_step: TrainingStep | None = None
+    costs: CostModel | None = None
+
+    def inference(self) -> LoweredInference | None:
+        """The inference beside it, with its costs; None without a model or a profile. Raises as `TrainingStep`'s."""
+        if self.training_step is None or self.costed is None or self.costs is None:
+            return None
+        lowered = self.training_step.inference(self.costed.graph)
+        return replace(lowered, graph=self.costs.apply(lowered.graph).graph)
+
+
+def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> CostedStep:
+    """The step that is asked for, in a layout.
+
+    Raises
+    ------
+    UserError
+        If something that is asked for is not to be had, the model cannot be traced, or the profile lacks the rows that
+        are needed.
+    """
+    step = _of_graph(request, layout) if request.training_step is None else _of_model(request, layout)
+    if not request.paging:
+        step = replace(step, graph=without_paging(step.graph))
+    if layout.counts_parameters:
+        return step
+    graph = without_parameters(step.graph)
+    excluded_bytes = step.graph.resident_bytes - graph.resident_bytes
+    return replace(step, graph=graph, constants={}, excluded_bytes=excluded_bytes)
+
+
+def _of_graph(request: Request, layout: MemoryLayout) -> CostedStep:
+    """The data of its constants, and the names, lie beside its file, if at all."""
+    graph = request.costed_graph
+    assert graph is not None
+    step = CostedStep(graph, layout, request.target_board)
+    if not isinstance(request.network, Path):
+        return step
+    folder = request.network.parent
+    wanted = (graph.constants or kept_constants(graph)) and (folder / CONSTANTS_FILE).is_file()
+    constants = read_constants(folder / CONSTANTS_FILE, graph) if wanted else {}
+    return replace(step, constants=constants, names=read_names(folder, graph_hash(graph)))
+
+
+def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
+    step, board, costs = request.training_step, request.target_board, request.cost_model()
+    assert step is not None and board is not None
+    graph = step.graph(board, layout.resident_gradients, request.optimizer, layout.card_above_bytes, layout.streaming)
+    costed = None if costs is None else costs.apply(graph)
+    if costed is not None:
+        if board.storage == "none":
+            costed = replace(costed, graph=without_paging(costed.graph))
+        graph = costed.graph
+    program = step.program(graph) if board.kind == "linux" else None
+    made = CostedStep(graph, layout, board, costed, step.constants(graph), program, step.names())
+    return replace(made, training_step=step, costs=costs)
+
+
+def without_paging(graph: Graph) -> Graph:
+    """The same graph on a board without storage: rematerialization alone."""
+    nodes = (replace(node, values=tuple(replace(value, page=None) for value in node.values)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def without_parameters(graph: Graph) -> Graph:
+    """The same graph with parameters, gradients and state in a region of their own, as the POET paper counts RAM.
+
+    It has no residents, so that no firmware takes it for something it could run.
+    """
+    batch = sum(aligned(r.bytes) for r in graph.residents if r.kind in _COUNTED_KINDS)
+    name, nodes = f"{graph.name}, parameters excluded", _statistics_at_once(graph)
+    return replace(graph, name=name, nodes=nodes, resident_bytes=batch, residents=(), constants=())
+
+
+def _statistics_at_once(graph: Graph) -> tuple[Node, ...]:
+    """Nodes with every update of running statistics right behind what it reads.
+
+    Only a board that runs the step has to keep what they read until its end.
+    """
+    empty = {value.id for node in graph.nodes for value in node.values if value.bytes == 0}
+    updates = [node for node in graph.nodes if node.operation and node.operation.op == "batch_norm_update"]
+    if not updates:
+        return graph.nodes
+    at_once = {node.id: replace(node, inputs=tuple(id for id in node.inputs if id not in empty)) for node in updates}
+    nodes = []
+    for node in graph.nodes:
+        if node.id in at_once:
+            continue
+        if node.operation is None:
+            node = replace(node, inputs=tuple(id for id in node.inputs if id in empty))
+        nodes.append(node)
+        made = {value.id for value in node.values}
+        nodes += [update for update in at_once.values() if made.intersection(update.inputs)]
+    return tuple(nodes)
