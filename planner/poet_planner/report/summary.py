@@ -80,27 +80,29 @@ class InferenceReport:
     page_ins: int
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A plan in figures.
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What was planned, and what its costs rest on.
 
-    ``overhead`` is energy above the store-all schedule, relative to that schedule's. Fields named ``plain_…`` are the
-    store-all schedule's. ``constant_bytes`` lie in flash, ``kept_bytes`` on the card, the batch not counted.
-    ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it. ``busy_s`` are the seconds of all computes
-    and transfers, and ``bound_s`` is their lower bound where time is the objective. ``firmware`` are the builds with
-    which the costs were profiled. ``energy_sensed`` is False where no sensor was: energies then are times, multiplied
-    by the powers of the board file. ``idle_power_w`` is what the sleeping board draws besides: 0 where the energies are
-    all that is drawn, as published ones are, and None where it is not known. ``optimiser`` is None if the plan comes
-    from another method; where time is the objective, its joules are seconds. ``more_ram`` is None where nobody
-    asked, or a little more RAM was not found to save much. ``longest_pause_s`` is the longest time for which a step of
-    the schedule keeps a microcontroller's CPU; None for a Linux board. ``inference`` is None if there is none beside
-    it. ``placement`` is None unless static offsets make the plan dearer.
+    ``firmware`` are the builds with which the costs were profiled. ``energy_sensed`` is False where no sensor was:
+    energies then are times, multiplied by the powers of the board file. ``idle_power_w`` is what the sleeping board
+    draws besides: 0 where the energies are all that is drawn, as published ones are, and None where it is not known.
     """
 
     graph: str
     graph_hash: str
     nodes: int
-    status: str
+    energy_share: dict[str, float]
+    energy_sensed: bool
+    fits: tuple[FitReport, ...]
+    firmware: tuple[str, ...]
+    idle_power_w: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """``overhead`` is energy above the store-all schedule, relative to that schedule's."""
+
     energy_j: float
     energy_compute_j: float
     energy_recompute_j: float
@@ -113,37 +115,76 @@ class Summary:
     page_outs: int
     plain_energy_j: float
     overhead: float
-    bound_j: float
-    gap: float
-    overhead_gap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Time:
+    """``busy_s`` are the seconds of all computes and transfers.
+
+    ``longest_pause_s`` is the longest time for which a step of the schedule keeps a microcontroller's CPU; None for a
+    Linux board.
+    """
+
     time_s: float
     deadline_s: float | None
     plain_time_s: float
+    busy_s: float
+    plain_busy_s: float
+    longest_pause_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ram:
+    """``placement`` is None unless static offsets make the plan dearer."""
+
     peak_bytes: int
     ram_budget_bytes: int
     resident_bytes: int
-    constant_bytes: int
     excluded_bytes: int
-    kept_bytes: int
     resident_gradients: bool | None
     allocates: bool
     arena_bytes: int
     plain_peak_bytes: int
-    wear: Wear
-    objective: str
-    busy_s: float
-    plain_busy_s: float
-    bound_s: float | None
-    energy_share: dict[str, float]
-    energy_sensed: bool
-    fits: tuple[FitReport, ...]
-    firmware: tuple[str, ...]
-    idle_power_w: float | None
-    optimiser: OptimiserReport | None
-    more_ram: MoreRam | None = None
-    longest_pause_s: float | None = None
-    inference: InferenceReport | None = None
     placement: PlacementReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """``kept_bytes`` lie on the card, the batch not counted, and ``constant_bytes`` in flash."""
+
+    constant_bytes: int
+    kept_bytes: int
+    wear: Wear
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """How much less another plan might cost.
+
+    ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it, and where it is time, ``bound_s`` is the
+    lower bound of ``busy_s``, and joules of ``optimiser`` are seconds. ``optimiser`` is None if the plan comes from
+    another method.
+    """
+
+    status: str
+    objective: str
+    bound_j: float
+    bound_s: float | None
+    gap: float
+    overhead_gap: float
+    optimiser: OptimiserReport | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Proof, Card, Ram, Time, Energy, Origin):
+    """A plan in figures: all records at one level, as in the file.
+
+    Fields named ``plain_…`` are the store-all schedule's. ``more_ram`` is None where nobody asked, or a little more RAM
+    was not found to save much. ``inference`` is None if there is none beside it.
+    """
+
+    more_ram: MoreRam | None = None
+    inference: InferenceReport | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
