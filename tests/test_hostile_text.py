@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from poet_harness.training.batches import read_training_data
-from poet_harness.training.plan import read_plan
+from poet_harness.data.batches import read_training_data
+from poet_harness.plan_folder.plan import read_plan
 from poet_harness.verbs.console import wide_console
 from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.boards import Board as Board_

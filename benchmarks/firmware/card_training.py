@@ -32,14 +32,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from poet_harness.benchmark.configurations import TRANSFERS
 from poet_harness.card.image import prepared_image
 from poet_harness.card.reading import weights_in
-from poet_harness.connection.target import connect
+from poet_harness.data.batches import TrainingData, read_training_data
 from poet_harness.firmware import build
+from poet_harness.plan_folder.plan import Plan, read_plan
+from poet_harness.profiling.configurations import TRANSFERS
 from poet_harness.protocol.device import Device
-from poet_harness.training.batches import TrainingData, read_training_data
-from poet_harness.training.plan import Plan, read_plan
+from poet_harness.target.connect import connect
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule

@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from poet_harness.benchmark.configurations import Configuration
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.profiler import Profiler
-from poet_harness.connection.target import connect
 from poet_harness.firmware import build
+from poet_harness.measuring.measure import Effort
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration
+from poet_harness.target.connect import connect
 from poet_planner.costs.cost_model import CostModel
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph, Node, Operation, Value
@@ -76,7 +76,7 @@ def emulated(board: Board, items: list[Configuration], folder: Path) -> Costs:
         ProfileWriter(path) as writer,
     ):
         target.device.format()
-        Profiler(target.device, target.meter, board, Effort(fewest=1, most=1)).run(items, writer)
+        BoardProfiler(target.device, target.meter, board, Effort(fewest=1, most=1)).run(items, writer)
     rows = read_profile(path)
     costs = zip(rows["time_s"], rows["energy_j"], strict=True)
     return dict(zip(zip(rows["op"], rows["params"], strict=True), costs, strict=True))

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_harness.benchmark.configurations import TRANSFERS, Configuration
-from poet_harness.benchmark.grid import grid
+from poet_harness.profiling.configurations import TRANSFERS, Configuration
+from poet_harness.profiling.grid import grid
 from poet_profiles.operators import OPERATORS, parse_params
 from rich.console import Console
 from rich.table import Table

@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from poet_harness.benchmark.grid import TRANSFERS
 from poet_harness.card.reading import CardReader, commits_on
-from poet_harness.connection.target import connect
 from poet_harness.firmware import build
+from poet_harness.plan_folder.plan import read_plan
+from poet_harness.profiling.grid import TRANSFERS
 from poet_harness.protocol.device import Device
-from poet_harness.training.plan import read_plan
+from poet_harness.target.connect import connect
 from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from poet_harness.benchmark.configurations import Configuration
+from poet_harness.profiling.configurations import Configuration
 from poet_profiles.boards import load_board
 from poet_profiles.operators import is_winograd, params_key
 from rich.console import Console

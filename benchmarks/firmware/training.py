@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
-from poet_harness.connection.target import connect
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
+from poet_harness.target.connect import connect
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
 from poet_planner.reference.training_data import training_data

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from poet_harness.benchmark.configurations import Configuration, from_model
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.profiler import Outcome, Profiler
 from poet_harness.emulation import open_twin
+from poet_harness.emulation.meter import EmulatedMeter
 from poet_harness.firmware import build
-from poet_harness.meters.emulated import EmulatedMeter
+from poet_harness.measuring.measure import Effort
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration, from_model
+from poet_harness.profiling.outcome import Outcome
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
@@ -66,7 +67,7 @@ def profile(
             if wanted.index(item) in moments:
                 twin.reset()
 
-        outcome = Profiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()).run(wanted, rows, began)
+        outcome = BoardProfiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()).run(wanted, rows, began)
     return read_profile(folder / "p.csv"), outcome, time.perf_counter() - start_s
 
 

@@ -87,7 +87,7 @@ def _firmware() -> Check:
 
 
 def _ports() -> Iterator[Check]:
-    from .connection.ports import PERMISSION, ports, usb_id
+    from .ports import PERMISSION, ports, usb_id
 
     for port in ports():
         if usb_id(port):

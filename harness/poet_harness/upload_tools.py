@@ -20,8 +20,8 @@ import serial.tools.list_ports
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from .connection.ports import described, devices, has_id, ports
-from .connection.uf2_drive import check_softdevice, copy_image, drives
+from .ports import described, devices, has_id, ports
+from .target.uf2_drive import check_softdevice, copy_image, drives
 
 SEGGER = 0x1366
 JLINK_PACK = "the J-Link Software and Documentation Pack of segger.com"

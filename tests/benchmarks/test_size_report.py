@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
-from poet_harness.benchmark.grid import TRANSFERS
+from poet_harness.profiling.grid import TRANSFERS
 
 from benchmarks.firmware.size_report import configurations, copied, sizes_by_part
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from poet_harness.benchmark.configurations import Configuration
+from poet_harness.profiling.configurations import Configuration
 from poet_profiles.operators import params_key
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")

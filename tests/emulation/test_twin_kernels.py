@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from poet_harness.benchmark.grid import TRANSFERS
 from poet_harness.emulation import open_twin
+from poet_harness.profiling.grid import TRANSFERS
 from poet_profiles.boards import load_board
 from poet_profiles.operators import OPERATORS
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_harness.training.plan import CHOICES
+from poet_harness.plan_folder.plan import CHOICES
 from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE, is_winograd
 
 from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_harness.training.optimizer import optimizer_of
+from poet_harness.plan_folder.optimizer import optimizer_of
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.reference.updates import Updates

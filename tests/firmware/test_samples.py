@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from poet_harness.card.sample_set import SampleSet
+from poet_harness.data.samples import Samples
 from poet_harness.protocol.device import HeldSet
-from poet_harness.training.samples import Samples
 from poet_profiles.quantised import Normalising
 
 from tests.support.firmware.core import (

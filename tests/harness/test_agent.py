@@ -17,17 +17,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from poet_harness.benchmark.agent_profiler import OVERHEAD, AgentProfiler, Placement
-from poet_harness.benchmark.configurations import Configuration
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.network import Network, PlacedOperator, from_plan
 from poet_harness.cli import app, main
-from poet_harness.connection.ports import open_port
-from poet_harness.connection.target import connect
+from poet_harness.measuring.measure import Effort
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
+from poet_harness.plan_folder.plan import read_plan
+from poet_harness.ports import open_port
+from poet_harness.profiling.agent_profiler import OVERHEAD, AgentProfiler, Placement
+from poet_harness.profiling.configurations import Configuration
+from poet_harness.profiling.network import Network, PlacedOperator, from_plan
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
-from poet_harness.training.plan import read_plan
+from poet_harness.target.connect import connect
 from poet_harness.training.trainer import make_ready
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
@@ -145,7 +145,7 @@ def test_the_closing_error_is_what_a_plan_would_add_up(plan: Path, whole: pd.Dat
 def test_this_computer_is_profiled_by_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is traced by poet-plan, and the agent is started here; pages are those of the current folder's disk."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("poet_harness.benchmark.agent_profiler.PAGE_SIZES", (4096, 65536, 2**20, 2**21))
+    monkeypatch.setattr("poet_harness.profiling.agent_profiler.PAGE_SIZES", (4096, 65536, 2**20, 2**21))
     arguments = ["profile", "--board", "host", "--meter", "nominal", "--model", MODEL, "--quick", "--threads", "1"]
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
@@ -412,7 +412,7 @@ def test_with_a_sensor_energy_is_power_in_the_window_times_time_in_place(plan: P
     network = from_plan(plan)
     with serve(agent) as url, ProfileWriter(tmp_path / "p.csv") as writer:
         device = Device(Link(open_port(url, 1), url))
-        outcome = AgentProfiler(device, SteadyMeter(), HOST, Effort(fewest=1, most=1)).run_all([], [network], writer)
+        outcome = AgentProfiler(device, SteadyMeter(), HOST, Effort(fewest=1, most=1), [network]).run([], writer)
         device.link.close()
     rows = read_profile(tmp_path / "p.csv")
     computed = rows[rows["op"] != "idle"]

@@ -23,7 +23,7 @@ from poet_harness.card.places import CardPlace, card_place, refuse_in_use
 from poet_harness.card.reading import CardReader, look_at, weights_on
 from poet_harness.card.writing import write_card
 from poet_harness.cli import main
-from poet_harness.training.plan import Plan, read_plan
+from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import Record, decode_record, encode_record
 from poet_profiles.errors import UserError

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-from poet_harness.connection import target
-from poet_harness.connection.ports import find_port
-from poet_harness.connection.process import ProcessStream, ssh_command
-from poet_harness.connection.target import connect
+from poet_harness.ports import find_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
+from poet_harness.target import connect as connecting
+from poet_harness.target.connect import connect
+from poet_harness.target.process import ProcessStream, ssh_command
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
@@ -157,7 +157,7 @@ def test_the_supply_is_there_before_the_first_word(monkeypatch: pytest.MonkeyPat
             assert supplied()
             super().__init__(link)
 
-    monkeypatch.setattr(target, "Device", SuppliedDevice)
+    monkeypatch.setattr(connecting, "Device", SuppliedDevice)
     plugged_in = simulated_lpm01a.plugged_in(lpm01a) if kind == "lpm01a" else simulated_ppk2.plugged_in(ppk2)
     with (
         plugged_in as port,

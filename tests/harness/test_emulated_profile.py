@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from poet_harness.benchmark.configurations import Configuration, page
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.profiler import Outcome, Profiler
+from poet_harness.emulation.meter import EmulatedMeter
 from poet_harness.firmware import build
-from poet_harness.meters.emulated import EmulatedMeter
+from poet_harness.measuring.measure import Effort
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration, page
+from poet_harness.profiling.outcome import Outcome
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.regression import Verdict, compare_files
@@ -65,13 +66,13 @@ def image(builds: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def profiling(image: Path, card: Path, line: NoisyLine | None = None) -> Iterator[tuple[Profiler, object]]:
+def profiling(image: Path, card: Path, line: NoisyLine | None = None) -> Iterator[tuple[BoardProfiler, object]]:
     from poet_harness.emulation import open_twin
 
     with open_twin(BOARD, image, card, line) as twin:
         device = Device(Link(twin.serial, "emulated", EAGER))
         device.format()
-        yield Profiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()), twin
+        yield BoardProfiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()), twin
 
 
 def profile(image: Path, folder: Path, line: NoisyLine | None = None, resets: int = 0) -> tuple[pd.DataFrame, Outcome]:

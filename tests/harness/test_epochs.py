@@ -21,14 +21,14 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app, main
+from poet_harness.data.samples import Samples, read_samples
+from poet_harness.data.weights import AFTER_STEPS, StateTable
+from poet_harness.plan_folder.plan import read_plan
 from poet_harness.protocol.link import DeviceResetError
 from poet_harness.training import evaluation
 from poet_harness.training.evaluation import Evaluation
 from poet_harness.training.feeding import Order, OverTheLine
-from poet_harness.training.plan import read_plan
 from poet_harness.training.rates import Rates
-from poet_harness.training.samples import Samples, read_samples
-from poet_harness.training.weights import AFTER_STEPS, StateTable
 from poet_harness.verbs import epochs
 from poet_profiles.errors import UserError
 from poet_profiles.locks import held

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from poet_harness.data.samples import Samples
 from poet_harness.meters.meter import Mark, Meter, MeterError, Window
+from poet_harness.plan_folder.inference import Inference
+from poet_harness.plan_folder.plan import Plan
 from poet_harness.protocol.device import InferenceReport
 from poet_harness.training.evaluation import MOST_METERED, evaluate
-from poet_harness.training.inference import Inference
-from poet_harness.training.plan import Plan
-from poet_harness.training.samples import Samples
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Resident
 from poet_profiles.quantised import Normalising

@@ -18,10 +18,10 @@ import pytest
 import torch
 from poet_harness.card.reading import Weights
 from poet_harness.cli import app
-from poet_harness.training.optimizer import Optimizer as BoardsOptimizer
-from poet_harness.training.plan import Plan
+from poet_harness.data.weights import StateTable
+from poet_harness.plan_folder.optimizer import Optimizer as BoardsOptimizer
+from poet_harness.plan_folder.plan import Plan
 from poet_harness.training.trained_files import torch_optimizer_state
-from poet_harness.training.weights import StateTable
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Optimizer

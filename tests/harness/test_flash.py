@@ -15,8 +15,8 @@ from threading import Timer
 
 import pytest
 from poet_harness import firmware, upload_tools
-from poet_harness.connection import uf2_drive, upload_port
-from poet_harness.training.plan import check_headers, read_plan
+from poet_harness.plan_folder.plan import check_headers, read_plan
+from poet_harness.target import uf2_drive, upload_port
 from poet_harness.verbs import boards, bootloader, flash
 from poet_profiles.boards import Board, Upload, load_board
 from poet_profiles.errors import NO_DEVICE, UserError

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from poet_harness.cli import app
-from poet_harness.training.plan import check_headers, read_plan
+from poet_harness.plan_folder.plan import check_headers, read_plan
 from poet_profiles.errors import UserError
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner

@@ -12,14 +12,14 @@ from subprocess import PIPE, Popen
 
 import pytest
 from poet_harness.card.contents import card_contents
-from poet_harness.card.held_image import held_image
 from poet_harness.card.image import prepared_image
 from poet_harness.card.places import card_place
 from poet_harness.card.writing import write_card
 from poet_harness.cli import app
-from poet_harness.connection.target import connect
-from poet_harness.training.batches import read_training_data
-from poet_harness.training.plan import read_plan
+from poet_harness.data.batches import read_training_data
+from poet_harness.plan_folder.plan import read_plan
+from poet_harness.target.connect import connect
+from poet_harness.target.held_image import held_image
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from typer.testing import CliRunner

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.benchmark.configurations import Configuration
-from poet_harness.benchmark.in_place import costs_in_place, profile_in_place
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.profiler import Profiler
 from poet_harness.cli import app
-from poet_harness.connection.ports import open_port
+from poet_harness.data.batches import read_training_data
+from poet_harness.measuring.measure import Effort
 from poet_harness.meters.nominal import NominalMeter
+from poet_harness.plan_folder.plan import Plan, read_plan
+from poet_harness.ports import open_port
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration
+from poet_harness.profiling.in_place import costs_in_place, profile_in_place
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
-from poet_harness.training.batches import read_training_data
-from poet_harness.training.plan import Plan, read_plan
 from poet_harness.training.trainer import ObservedAction, ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
@@ -94,7 +94,9 @@ def test_training_that_ends_early_loses_no_step(tmp_path: Path, plan_folder: Pat
         trainer = Trainer(device, meter, plan)
         data = read_training_data(plan_folder / "data.npz", plan, STEPS)
         with pytest.raises(UserError, match="cable"):
-            profile_in_place(trainer, Profiler(device, meter, BOARD, Effort()), rows, plan, data, 0.25, second_fails)
+            profile_in_place(
+                trainer, BoardProfiler(device, meter, BOARD, Effort()), rows, plan, data, 0.25, second_fails
+            )
     [row] = read_profile(tmp_path / "p.csv").itertuples()
     assert (row.op, row.repeats) == ("relu", 2)
 

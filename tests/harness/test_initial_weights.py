@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from poet_harness.cli import app
-from poet_harness.training.batches import read_training_data
-from poet_harness.training.plan import read_plan
-from poet_harness.training.weights import AFTER_STEPS, TABLE
+from poet_harness.data.batches import read_training_data
+from poet_harness.data.weights import AFTER_STEPS, TABLE
+from poet_harness.plan_folder.plan import read_plan
 from poet_profiles.errors import UserError
 from poet_profiles.state_names import write_names
 from safetensors.numpy import load_file, save_file

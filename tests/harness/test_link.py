@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poet_harness.connection.ports import open_port
+from poet_harness.ports import open_port
 from poet_harness.protocol import link as link_module
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, DeviceResetError, Link, Patience, SilentDeviceError

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poet_harness.benchmark.configurations import Configuration, page
-from poet_harness.benchmark.idle import IDLE_WINDOWS
-from poet_harness.benchmark.measure import Effort
-from poet_harness.benchmark.profiler import Profiler
 from poet_harness.cli import app
-from poet_harness.connection.process import ProcessStream
-from poet_harness.connection.target import connect
 from poet_harness.firmware import build
+from poet_harness.measuring.idle import IDLE_WINDOWS
+from poet_harness.measuring.measure import Effort
 from poet_harness.meters.clocked import ClockedMeter
 from poet_harness.meters.lpm01a import Lpm01aMeter
 from poet_harness.meters.nominal import NominalMeter
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration, page
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
+from poet_harness.target.connect import connect
+from poet_harness.target.process import ProcessStream
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.profile import ProfileWriter, read_profile
@@ -74,7 +74,7 @@ def test_a_clock_that_falls_in_the_middle_of_a_run_is_noticed(program: Path, tmp
         if item == WANTED[1]:
             show(sysfs, 1000, 82.5)
 
-    profiler = Profiler(device, NominalMeter(description), description, Effort(fewest=2, most=2))
+    profiler = BoardProfiler(device, NominalMeter(description), description, Effort(fewest=2, most=2))
     with ProfileWriter(tmp_path / "p.csv") as writer:
         outcome = profiler.run(WANTED, writer, began)
     stream.close()

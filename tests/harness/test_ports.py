@@ -15,11 +15,11 @@ import pytest
 import serial
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_harness.connection import ports as ports_module
-from poet_harness.connection.ports import by_number, find_port, open_port, open_serial
-from poet_harness.connection.target import connect
-from poet_harness.connection.upload_port import console_port
+from poet_harness import ports as ports_module
 from poet_harness.meters import lpm01a, ppk2
+from poet_harness.ports import by_number, find_port, open_port, open_serial
+from poet_harness.target.connect import connect
+from poet_harness.target.upload_port import console_port
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports

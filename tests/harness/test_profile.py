@@ -11,15 +11,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import Result
-from poet_harness.benchmark.configurations import Configuration, from_file, from_graph, page
-from poet_harness.benchmark.grid import grid
-from poet_harness.benchmark.measure import Effort, Measurement, measure
-from poet_harness.benchmark.profiler import Outcome, Profiler
-from poet_harness.benchmark.slices import ram_bytes, slices
 from poet_harness.cli import app
-from poet_harness.connection.ports import open_port
+from poet_harness.measuring.measure import Effort, Measurement, measure
 from poet_harness.meters.meter import Activity, Mark, Meter, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
+from poet_harness.ports import open_port
+from poet_harness.profiling.board_profiler import BoardProfiler
+from poet_harness.profiling.configurations import Configuration, from_file, from_graph, page
+from poet_harness.profiling.grid import grid
+from poet_harness.profiling.outcome import Outcome
+from poet_harness.profiling.slices import ram_bytes, slices
 from poet_harness.protocol.device import Device, Timing
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.verbs.console import wide_console
@@ -45,9 +46,9 @@ SOME = [
 ]
 
 
-def profile(url: str, path: Path, wanted: Sequence[Configuration], effort: Effort = QUICK) -> Profiler:
+def profile(url: str, path: Path, wanted: Sequence[Configuration], effort: Effort = QUICK) -> BoardProfiler:
     device = Device(Link(open_port(url, 115_200), url, EAGER))
-    profiler = Profiler(device, NominalMeter(BOARD), BOARD, effort)
+    profiler = BoardProfiler(device, NominalMeter(BOARD), BOARD, effort)
     with ProfileWriter(path) as writer:
         profiler.run(wanted, writer)
     return profiler
@@ -140,7 +141,7 @@ def test_a_board_that_slows_down_is_noticed(tmp_path: Path) -> None:
     simulated = SimulatedDevice()
     with serve(simulated) as url:
         device = Device(Link(open_port(url, 115_200), url, EAGER))
-        profiler = Profiler(device, NominalMeter(BOARD), BOARD, QUICK)
+        profiler = BoardProfiler(device, NominalMeter(BOARD), BOARD, QUICK)
         with ProfileWriter(tmp_path / "p.csv") as writer:
             assert profiler.run(SOME, writer, lambda item: None).drift == 0
         with ProfileWriter(tmp_path / "hot.csv") as writer:
@@ -164,7 +165,7 @@ def watched(path: Path, sensors: Sensors, wanted: Sequence[Configuration]) -> tu
     with serve(simulated) as url:
         device = Device(Link(open_port(url, 115_200), url, EAGER))
         with ProfileWriter(path) as writer:
-            return simulated, Profiler(device, NominalMeter(BOARD), BOARD, Effort(most=3)).run(wanted, writer)
+            return simulated, BoardProfiler(device, NominalMeter(BOARD), BOARD, Effort(most=3)).run(wanted, writer)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_a_configuration_that_draws_less_than_the_sleeping_board_has_no_negative
         device = Device(Link(open_port(url, 115_200), url, EAGER))
         with ProfileWriter(tmp_path / "p.csv") as writer:
             meter.matched = True
-            outcome = Profiler(device, meter, BOARD, QUICK).run([configuration], writer)
+            outcome = BoardProfiler(device, meter, BOARD, QUICK).run([configuration], writer)
     assert outcome.below_idle == [configuration]
     assert read_profile(tmp_path / "p.csv").iloc[-1]["energy_j"] == 0
 
@@ -528,7 +529,7 @@ def test_page_rows_without_the_cards_current_are_refused(
     meter.source = source
     pages = [item for item in SOME if item.is_page]
     with serve(SimulatedDevice(board=board)) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, load_board(board), QUICK)
+        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, load_board(board), QUICK)
         outcome = profiler.run(SOME, writer)
     ops = list(read_profile(tmp_path / "p.csv")["op"])
     assert ("page_in" in ops, "page_out" in ops) == (written, written)
@@ -543,7 +544,7 @@ def test_costs_in_place_without_the_cards_current_are_left_out(tmp_path: Path) -
     measured = Measurement(1e-3, 0.0, 1e-3 * BOARD.voltage_v * 2e-3, 0.0, 1, 512, 0)
     costs = {item: measured for item in SOME}
     with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), SupplyMeter(0.0), BOARD, QUICK)
+        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), SupplyMeter(0.0), BOARD, QUICK)
         assert profiler.take_over(costs, 1e-3, writer) == 4
     assert not {"page_in", "page_out"} & set(read_profile(tmp_path / "p.csv")["op"])
 
@@ -555,7 +556,7 @@ def test_rows_within_a_few_steps_of_the_meter_are_marked(
     meter = NominalMeter(BOARD)
     meter.power_step_w = 2e-3
     with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = Profiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, BOARD, QUICK)
+        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, BOARD, QUICK)
         outcome = profiler.run(SOME, writer)
     rows = read_profile(tmp_path / "p.csv")
     marked = {

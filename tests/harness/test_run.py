@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from poet_harness.cli import app
-from poet_harness.connection.ports import open_port
+from poet_harness.data.batches import read_training_data
 from poet_harness.meters.meter import Mark, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
+from poet_harness.plan_folder.plan import read_plan
+from poet_harness.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
-from poet_harness.training.batches import read_training_data
-from poet_harness.training.plan import read_plan
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError

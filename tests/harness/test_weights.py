@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from poet_harness.cli import app
-from poet_harness.training.plan import read_plan
-from poet_harness.training.weights import AFTER_STEPS, TABLE
+from poet_harness.data.weights import AFTER_STEPS, TABLE
+from poet_harness.plan_folder.plan import read_plan
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Method, Optimizer

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from poet_harness.benchmark.configurations import from_file
 from poet_harness.meters.recorded import read_trace
+from poet_harness.profiling.configurations import from_file
 from poet_harness.regression import compare_files
 from poet_planner.report.points import read_points
 from poet_profiles.boards import load_board

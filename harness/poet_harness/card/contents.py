@@ -10,8 +10,8 @@ from poet_profiles.card.layout import NO_RECORD, RECORD_BLOCKS, CardLayout, chec
 from poet_profiles.card.record import Record, encode_record
 from poet_profiles.errors import UserError
 
-from ..training.batches import TrainingData, read_training_data
-from ..training.plan import Plan
+from ..data.batches import TrainingData, read_training_data
+from ..plan_folder.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 from poet_profiles.card.layout import BLOCK_BYTES, CardLayout
 from poet_profiles.errors import UserError
 
-from ..training.batches import TrainingData
-from ..training.plan import Plan
+from ..data.batches import TrainingData
+from ..plan_folder.plan import Plan
+from ..target.held_image import held_image
 from .batch_count import check_batch_count
 from .contents import CardContents, laid_out
-from .held_image import held_image
 from .places import CardPlace, card_place
 from .reading import CardReader, padded_bytes, record_on
 from .writing import write_card

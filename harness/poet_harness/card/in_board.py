@@ -11,10 +11,10 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.kept import BATCH_KINDS, TRAINED_KINDS
 from poet_profiles.protocol.status import Status
 
+from ..data.batches import Array, TrainingData
+from ..plan_folder.plan import Plan
 from ..protocol.device import Device, Restored
 from ..protocol.link import DeviceError
-from ..training.batches import Array, TrainingData
-from ..training.plan import Plan
 from .batch_count import check_batch_count
 from .reading import Weights
 

@@ -28,8 +28,8 @@ from poet_profiles.card.layout import (
 from poet_profiles.card.record import OLDER_MAGIC, Record, SlotHeader, decode_record, decode_slot, newest
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..training.batches import Array
-from ..training.plan import Plan
+from ..data.batches import Array
+from ..plan_folder.plan import Plan
 
 CHUNK_BYTES = 1024 * 1024
 O_DIRECT = getattr(os, "O_DIRECT", None)

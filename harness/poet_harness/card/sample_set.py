@@ -21,9 +21,9 @@ from ..protocol.link import DeviceError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..data.samples import Samples
+    from ..plan_folder.plan import Plan
     from ..protocol.device import Device
-    from ..training.plan import Plan
-    from ..training.samples import Samples
 
 MAGIC = b"POET SET 1\n".ljust(16, b"\0")
 WORD = 0  # the type of numbers that stay as they are; those of TYPES follow

@@ -15,8 +15,8 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.stopping import heed
 from poet_profiles.whole_file import replacing
 
+from ..target.held_image import held_image
 from .contents import CardContents, Piece
-from .held_image import held_image
 from .places import CardPlace, open_exclusively
 from .reading import CardReader, padded_bytes
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..connection.ports import by_number
+from ..ports import by_number
 from .clocked import ClockedMeter
 from .meter import MeterError
 from .sysfs import averaged, number, text

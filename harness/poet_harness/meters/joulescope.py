@@ -20,7 +20,7 @@ import numpy as np
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..connection.ports import by_number
+from ..ports import by_number
 from ..protocol.link import LostDeviceError
 from .meter import Mark, Meter, MeterError, Window
 from .sampled import WindowIntegrator, assign

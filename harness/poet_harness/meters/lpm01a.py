@@ -20,7 +20,7 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools.list_ports_common import ListPortInfo
 
-from ..connection.ports import described, ports
+from ..ports import described, ports
 from .intervals import cut
 from .meter import Mark, MeterError, Window
 from .recorded import Recording

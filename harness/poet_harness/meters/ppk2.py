@@ -21,7 +21,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from ..connection.ports import described, devices
+from ..ports import described, devices
 from .meter import Mark, MeterError, Window
 from .sampled import WindowIntegrator, assign
 from .streaming import StreamingMeter, open_instrument

@@ -22,7 +22,7 @@ from pathlib import Path
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..connection.ports import by_number
+from ..ports import by_number
 from .clocked import ClockedMeter
 from .counter import WrappingCounter
 from .meter import MeterError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
-from ..connection.ports import open_serial
+from ..ports import open_serial
 from ..protocol.link import LostDeviceError
 from .meter import Meter
 

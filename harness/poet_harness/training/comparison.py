@@ -16,7 +16,7 @@ from poet_profiles.text_file import read_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .plan import Plan
+    from ..plan_folder.plan import Plan
     from .trainer import Trainer
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from poet_profiles.quantised import Normalising
 
     from ..card.sample_set import SampleSet
-    from .batches import TrainingData
+    from ..data.batches import TrainingData
+    from ..data.samples import Samples
+    from ..plan_folder.plan import Plan
     from .evaluation import Evaluation
-    from .plan import Plan
     from .rates import Rates
-    from .samples import Samples
     from .trainer import ObservedStep, Trainer
 
 MOST_CHECKED = 256

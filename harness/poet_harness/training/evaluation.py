@@ -15,12 +15,12 @@ from poet_profiles.quantised import TYPES, Normalising
 from poet_profiles.stopping import heed
 
 from ..card.in_board import tensors_in
+from ..data.samples import BatchTensor, Samples, batch_tensors
 from ..meters.meter import Activity, Mark, Meter, MeterError
+from ..plan_folder.inference import Inference
+from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
 from .finite import count_not_finite
-from .inference import Inference
-from .plan import Plan
-from .samples import BatchTensor, Samples, batch_tensors
 
 Array = NDArray[Any]
 

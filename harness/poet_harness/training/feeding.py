@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..card.sample_set import SampleSet
+    from ..data.samples import Samples
     from ..protocol.device import Device
-    from .samples import Samples
 
 
 @dataclass(frozen=True)

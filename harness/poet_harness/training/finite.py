@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from ..plan_folder.plan import Plan
 
 
 class NotFiniteError(UserError):

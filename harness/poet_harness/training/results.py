@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..card.reading import Weights
-    from .plan import Plan
+    from ..data.weights import StateTable
+    from ..plan_folder.plan import Plan
     from .trainer import ObservedStep, Trainer
-    from .weights import StateTable
 
 ROW_BYTES = 350
 

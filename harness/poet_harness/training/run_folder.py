@@ -20,8 +20,8 @@ from poet_profiles.json_file import read_json
 from poet_profiles.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from .batches import TrainingData
-    from .plan import Plan
+    from ..data.batches import TrainingData
+    from ..plan_folder.plan import Plan
 
 FORMAT = "poet-run/1"
 SETTINGS_FILE = "run.json"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from poet_profiles.arrays import safetensors
 from poet_profiles.errors import UserError
 
-from .plan import Plan
-from .weights import StateTable
+from ..data.weights import StateTable
+from ..plan_folder.plan import Plan
 
 if TYPE_CHECKING:
     from ..card.reading import Weights

@@ -15,16 +15,16 @@ from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import finishing, heed
 
-from ..benchmark.idle import measure_idle
-from ..benchmark.measure import Effort
 from ..card.in_board import CardInBoard, tensors_in
 from ..card.reading import Weights
+from ..data.batches import TrainingData
+from ..measuring.idle import measure_idle
+from ..measuring.measure import Effort
 from ..meters.meter import Activity, Mark, Meter, MeterError
+from ..plan_folder.plan import Plan
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
-from .batches import TrainingData
 from .finite import NotFiniteError, count_not_finite, largest_input
-from .plan import Plan
 
 # By words of the board's answer.
 CURES = {

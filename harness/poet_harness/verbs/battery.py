@@ -80,7 +80,7 @@ def command(
     from poet_profiles.errors import UserError
 
     from ..battery import Battery, life, observed_step, planned_step
-    from ..training.plan import read_plan
+    from ..plan_folder.plan import read_plan
     from .console import print_json, wide_console
 
     if samples is not None and data is not None:
@@ -101,7 +101,7 @@ def command(
     lasts = life(step, battery, shares[2].value, sleep_power_w)
     batch = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
     if data is not None:
-        from ..training.batches import read_training_data
+        from ..data.batches import read_training_data
 
         samples = batch * len(read_training_data(data, schedule, None).batches)
     steps_an_epoch = None if samples is None else math.ceil(samples / batch)

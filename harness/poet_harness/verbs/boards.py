@@ -19,7 +19,7 @@ def command(as_json: Json = False) -> None:
     from poet_profiles.boards import board_names, load_board
     from rich.table import Table
 
-    from ..connection.ports import devices, has_id, ports
+    from ..ports import devices, has_id, ports
     from .console import print_json, wide_console
 
     seen = ports()
@@ -52,7 +52,7 @@ def command(as_json: Json = False) -> None:
 
 
 def _is_console(port: ListPortInfo, board: Board) -> bool:
-    from ..connection.ports import may_be_console
+    from ..ports import may_be_console
 
     return board.kind == "microcontroller" and may_be_console(port, board)
 

@@ -16,7 +16,7 @@ def command(board: BoardName, port: Port = None, as_json: Json = False) -> None:
     """
     from poet_profiles.boards import load_board
 
-    from ..connection.upload_port import start_bootloader
+    from ..target.upload_port import start_bootloader
 
     description = load_board(board)
     place = start_bootloader(description, port)

@@ -14,7 +14,7 @@ from .options import Json
 if TYPE_CHECKING:
     from ..card.places import CardPlace
     from ..card.reading import CardReader, Held
-    from ..training.plan import Plan
+    from ..plan_folder.plan import Plan
 
 NAME = "card"
 
@@ -49,7 +49,7 @@ def command(
     from poet_profiles.errors import UserError
 
     from ..card.places import card_place, refuse_own_input
-    from ..training.plan import read_plan
+    from ..plan_folder.plan import read_plan
 
     schedule = read_plan(plan) if plan is not None else None
     place = card_place(card)
@@ -136,8 +136,8 @@ def _confirm(place: CardPlace) -> None:
 def _read(place: CardPlace, plan: Plan | None, data: Path | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
 
-    from ..card.held_image import held_image
     from ..card.reading import CardReader, check_batches, look_at, weights_on
+    from ..target.held_image import held_image
     from .console import print_json
 
     if not place.exists:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..card.sample_set import SampleSet
+    from ..data.batches import TrainingData
+    from ..data.samples import Samples
+    from ..plan_folder.plan import Plan
     from ..protocol.device import Device
-    from ..training.batches import TrainingData
     from ..training.epochs import Epochs
-    from ..training.plan import Plan
     from ..training.run_folder import EpochRow
-    from ..training.samples import Samples
     from ..training.trainer import ObservedStep, Trainer
 
 MOST_EPOCHS_SHOWN = 20
@@ -134,10 +134,10 @@ def training_over_epochs(
     from poet_profiles.quantised import read_normalising
 
     from ..card.sample_set import SampleSet
+    from ..data.samples import batch_tensors, read_samples
     from ..training.epochs import Course, Epochs
     from ..training.feeding import Order
     from ..training.rates import Rates
-    from ..training.samples import batch_tensors, read_samples
 
     assert options.samples is not None
     assert options.epochs is not None

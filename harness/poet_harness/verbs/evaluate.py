@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from poet_profiles.quantised import Normalising
     from rich.table import Table
 
-    from ..connection.target import Target
-    from ..training import plan as plans
+    from ..data.samples import Samples
+    from ..plan_folder import plan as plans
+    from ..target.connect import Target
     from ..training.evaluation import Evaluation
-    from ..training.samples import Samples
 
 NAME = "eval"
 NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weights"
@@ -63,10 +63,10 @@ def command(
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable
 
-    from ..connection.target import connect, takes_image
+    from ..data.samples import read_samples
+    from ..plan_folder.plan import read_plan
     from ..protocol.link import DeviceError, DeviceResetError
-    from ..training.plan import read_plan
-    from ..training.samples import read_samples
+    from ..target.connect import connect, takes_image
     from .console import print_json, wide_console
 
     if (weights is None) == (not restore):
@@ -115,9 +115,9 @@ def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     from poet_profiles.arrays import read_arrays
     from poet_profiles.graph.parts import name_of
 
-    from ..training.batches import read_training_data
-    from ..training.initial_weights import with_weights
-    from ..training.weights import TABLE, state_table
+    from ..data.batches import read_training_data
+    from ..data.initial_weights import with_weights
+    from ..data.weights import TABLE, state_table
 
     if weights.suffix == ".npz" and weights.is_file() and TABLE in read_arrays(weights, "poet-plan data"):
         return read_training_data(weights, plan, 0).weights
@@ -141,8 +141,8 @@ def _evaluated(
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..benchmark.idle import measure_idle
-    from ..benchmark.measure import Effort
+    from ..measuring.idle import measure_idle
+    from ..measuring.measure import Effort
     from ..training.evaluation import evaluate, weights_not_finite
     from ..training.trainer import make_ready
 

@@ -41,11 +41,11 @@ def command(
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
 
-    from ..connection.target import connect, takes_image
-    from ..connection.upload_port import console_port
-    from ..connection.upload_port import upload_port as find_upload_port
     from ..firmware import built, upload
-    from ..training.plan import check_headers, read_plan
+    from ..plan_folder.plan import check_headers, read_plan
+    from ..target.connect import connect, takes_image
+    from ..target.upload_port import console_port
+    from ..target.upload_port import upload_port as find_upload_port
     from ..upload_tools import refuse_several_probes, refuse_to_overwrite
 
     description = load_board(board)

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from poet_profiles.profile import ProfileWriter
     from rich.console import Console
 
-    from ..benchmark.configurations import Configuration
-    from ..benchmark.network import Network
-    from ..benchmark.profiler import Outcome, Profiler
-    from ..training.batches import TrainingData
-    from ..training.plan import Plan
+    from ..data.batches import TrainingData
+    from ..plan_folder.plan import Plan
+    from ..profiling.configurations import Configuration
+    from ..profiling.network import Network
+    from ..profiling.outcome import Outcome
+    from ..profiling.profiler import Profiler
     from ..training.trainer import Trainer
 
 NAME = "profile"
@@ -81,13 +82,13 @@ def command(
     from poet_profiles.errors import UserError
     from poet_profiles.profile import ProfileWriter
 
-    from ..benchmark.agent_profiler import AgentProfiler, fit_pages, page_sizes
-    from ..benchmark.measure import Effort
-    from ..benchmark.profiler import Profiler
     from ..card.image import prepared_image
-    from ..connection.target import connect, takes_image
     from ..firmware import build
+    from ..measuring.measure import Effort
+    from ..profiling.agent_profiler import AgentProfiler, fit_pages, page_sizes
+    from ..profiling.board_profiler import BoardProfiler
     from ..protocol.device import check_learning_rate
+    from ..target.connect import connect, takes_image
     from ..training.trainer import Trainer
     from .console import print_json, wide_console
 
@@ -139,7 +140,8 @@ def command(
             if any(item.uses_card for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
                 target.device.format()
             is_agent = target.device.hello.is_agent
-            profiler = (AgentProfiler if is_agent else Profiler)(target.device, target.meter, description, effort)
+            measuring = (target.device, target.meter, description, effort)
+            profiler: Profiler = AgentProfiler(*measuring, networks) if is_agent else BoardProfiler(*measuring)
             in_place = 0
             if training is not None:
                 trainer = Trainer(target.device, target.meter, training[0])
@@ -158,8 +160,8 @@ def command(
 
 
 def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingData]:
-    from ..training.batches import read_training_data
-    from ..training.plan import read_plan
+    from ..data.batches import read_training_data
+    from ..plan_folder.plan import read_plan
 
     schedule = read_plan(plan)
     return schedule, read_training_data(data, schedule, steps)
@@ -178,7 +180,7 @@ def _train(
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..benchmark.in_place import profile_in_place
+    from ..profiling.in_place import profile_in_place
 
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("in place", total=len(data.batches))
@@ -198,7 +200,7 @@ def _graphs_of(plan: Path) -> list[Path]:
 
 
 def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
-    from ..benchmark.configurations import from_file, from_graph, from_model
+    from ..profiling.configurations import from_file, from_graph, from_model
 
     chosen = [item for path in graphs for item in from_graph(path)]
     chosen += [item for name in models for item in from_model(name, board.name)]
@@ -211,7 +213,7 @@ def _networks(board: Board, plan: Path | None, models: list[str]) -> list[Networ
     """What an agent runs whole steps of."""
     from rich.console import Console
 
-    from ..benchmark.network import from_plan, network_of_model
+    from ..profiling.network import from_plan, network_of_model
 
     networks = [] if plan is None else [from_plan(plan)]
     for name in models:
@@ -225,8 +227,8 @@ def _standard(board: Board) -> list[Configuration]:
     from poet_profiles.errors import UserError
     from rich.console import Console
 
-    from ..benchmark.configurations import from_fitting_models
-    from ..benchmark.grid import grid
+    from ..profiling.configurations import from_fitting_models
+    from ..profiling.grid import grid
 
     if board.kind != "microcontroller":
         return grid()
@@ -248,8 +250,6 @@ def _with_progress(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..benchmark.agent_profiler import AgentProfiler
-
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         total = 1 + len(wanted) + sum(1 + len(network.places) for network in networks)
@@ -259,10 +259,7 @@ def _with_progress(
             progress.update(task, advance=1, description=f"{item.op:24}")
 
         try:
-            if isinstance(profiler, AgentProfiler):
-                outcome = profiler.run_all(wanted, networks, profile, began)
-            else:
-                outcome = profiler.run(wanted, profile, began)
+            outcome = profiler.run(wanted, profile, began)
         except Stopped as stopped:
             words = f"{stopped}; {profile.path} keeps what was measured, --resume goes on"
             raise UserError(words, stopped.exit_code) from None

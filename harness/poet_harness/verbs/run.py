@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from ..training import plan as plans
-    from ..training.batches import TrainingData
+    from ..data.batches import TrainingData
+    from ..plan_folder import plan as plans
     from ..training.run_folder import EpochRow
     from ..training.trainer import ObservedStep, Trainer
 
@@ -102,10 +102,10 @@ def command(
 
     from ..card.image import prepared_image
     from ..card.reading import weights_in
-    from ..connection.target import connect, takes_image
+    from ..data.batches import read_training_data
+    from ..plan_folder.plan import read_plan
     from ..protocol.device import check_learning_rate
-    from ..training.batches import read_training_data
-    from ..training.plan import read_plan
+    from ..target.connect import connect, takes_image
     from ..training.results import Results
     from ..training.trainer import Trainer
     from .console import print_json, wide_console

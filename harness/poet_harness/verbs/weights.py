@@ -13,7 +13,7 @@ from .options import Emulate, Json, Plan, Port
 
 if TYPE_CHECKING:
     from ..card.reading import Weights
-    from ..training import plan as plans
+    from ..plan_folder import plan as plans
 
 NAME = "weights"
 
@@ -54,9 +54,9 @@ def command(
     from poet_profiles.errors import UserError
     from poet_profiles.whole_file import check_writable, write_whole
 
-    from ..training.plan import read_plan
+    from ..data.weights import state_table
+    from ..plan_folder.plan import read_plan
     from ..training.trained_files import check_suffix, torch_optimizer_state, trained_files
-    from ..training.weights import state_table
     from .console import print_json
 
     check_suffix(out)
@@ -92,9 +92,9 @@ def command(
 def _off_card(card: Path | None, plan: plans.Plan) -> Weights:
     from poet_profiles.errors import UserError
 
-    from ..card.held_image import held_image
     from ..card.places import card_place
     from ..card.reading import CardReader, weights_on
+    from ..target.held_image import held_image
 
     if card is None:
         raise UserError(
@@ -114,7 +114,7 @@ def _off_board(
     from poet_profiles.errors import UserError
 
     from ..card.in_board import committed_weights
-    from ..connection.target import connect, takes_image
+    from ..target.connect import connect, takes_image
     from ..training.trainer import make_ready
 
     board = load_board(name)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_harness.connection.ports import open_port
+from poet_harness.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, Link, Patience
 from poet_profiles.errors import NO_DEVICE, UserError

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from poet_harness.benchmark.grid import grid
+from poet_harness.profiling.grid import grid
 from poet_planner import models
 from poet_planner.baselines.store_all import store_all_schedule
 from poet_profiles.graph import Graph

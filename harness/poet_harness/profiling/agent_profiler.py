@@ -23,13 +23,14 @@ from typing import NamedTuple, TypeVar
 from poet_profiles.boards import Board
 from poet_profiles.profile import PLACE, ProfileWriter, read_profile
 
-from ..meters.meter import Activity, Mark
-from ..protocol.device import Timing
+from ..measuring.measure import Effort, Measurement, measure, spread
+from ..meters.meter import Activity, Mark, Meter
+from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError
 from .configurations import PAGE_OPS, Configuration, page
-from .measure import Measurement, measure, spread
 from .network import Network
-from .profiler import REST_S, STEADY_ATTEMPTS, Outcome, Profiler
+from .outcome import Closing, Outcome
+from .profiler import REST_S, STEADY_ATTEMPTS, Began, Profiler
 
 WARM_UP_STEPS = 2
 PLACED_STEPS = 7
@@ -38,7 +39,6 @@ PAGE_SIZES = tuple(4096 << shift for shift in range(13))
 OVERHEAD = Configuration("overhead", "")
 
 T = TypeVar("T")
-Began = Callable[[Configuration], None]
 
 
 class Power(NamedTuple):
@@ -46,15 +46,6 @@ class Power(NamedTuple):
 
     median_w: float
     std_w: float
-
-
-@dataclass(frozen=True)
-class Closing:
-    """What the rows of a network add up to, as a share of its whole step; the energy's is None without a sensor."""
-
-    network: str
-    time: float
-    energy: float | None
 
 
 @dataclass(frozen=True)
@@ -128,24 +119,26 @@ class Placement:
 
 
 class AgentProfiler(Profiler):
-    """A profiler of a Linux board under PyTorch; see :class:`Profiler`."""
+    """A profiler of a Linux board under PyTorch; see :class:`Profiler`.
 
-    def run_all(
-        self,
-        configurations: Iterable[Configuration],
-        networks: Sequence[Network],
-        profile: ProfileWriter,
-        began: Began = lambda _: None,
+    Parameters
+    ----------
+    networks : sequence of Network
+        Those whose operators are timed in their place, behind the configurations.
+    """
+
+    def __init__(
+        self, device: Device, meter: Meter, board: Board, effort: Effort, networks: Sequence[Network] = ()
+    ) -> None:
+        super().__init__(device, meter, board, effort)
+        self._networks = networks
+
+    def run(
+        self, configurations: Iterable[Configuration], profile: ProfileWriter, began: Began = lambda _: None
     ) -> Outcome:
-        """Measure configurations, then networks: what of them the profile does not hold yet.
-
-        Raises
-        ------
-        UserError
-            As :meth:`Profiler.run` does.
-        """
-        self.run(configurations, profile, began)
-        for network in networks:
+        """Measure configurations, then networks; see :meth:`Profiler.run`."""
+        super().run(configurations, profile, began)
+        for network in self._networks:
             try:
                 self._network(network, profile, began)
             except DeviceError as error:

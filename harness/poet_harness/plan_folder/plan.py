@@ -26,10 +26,10 @@ from poet_profiles.schedule.file import document_of_schedule, read_schedule, sch
 from poet_profiles.schedule.ram import held_bytes
 from poet_profiles.state_names import read_names
 
-from ..benchmark.network import PROGRAM_FILE, packed, read_program
 from .inference import Inference, read_inference
 from .optimizer import Optimizer, optimizer_of
 from .page_blocks import page_blocks
+from .program_file import PROGRAM_FILE, packed, read_program
 from .program_tensors import tensors_of
 
 if TYPE_CHECKING:

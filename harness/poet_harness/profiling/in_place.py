@@ -15,11 +15,11 @@ from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.profile import ProfileWriter
 from poet_profiles.stopping import undisturbed
 
-from ..training.batches import TrainingData
-from ..training.plan import Action, Plan
+from ..data.batches import TrainingData
+from ..measuring.measure import Measurement, spread
+from ..plan_folder.plan import Action, Plan
 from ..training.trainer import ObservedStep, Trainer
 from .configurations import TRANSFERS, Configuration
-from .measure import Measurement, spread
 from .profiler import Profiler
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .meter import Mark, Meter, Window
-from .sampled import WindowIntegrator, assign
+from ..meters.meter import Mark, Meter, Window
+from ..meters.sampled import WindowIntegrator, assign
 
 if TYPE_CHECKING:
-    from poet_harness.emulation import Trace, Twin
+    from .power import Trace
+    from .twin import Twin
 
 PERIOD_S = 1e-5
 

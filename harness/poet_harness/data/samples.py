@@ -18,8 +18,8 @@ from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.quantised import TYPES, Normalising
 from poet_profiles.users_module import module_of
 
+from ..plan_folder.plan import Plan
 from .batches import refuse_numbers
-from .plan import Plan
 
 Array = NDArray[Any]
 Rows = Callable[[NDArray[np.int64]], dict[int, Array]]

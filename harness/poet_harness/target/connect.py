@@ -15,12 +15,12 @@ from typing import Self
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 
-from ..card.held_image import held_image
 from ..meters.meter import Meter
 from ..meters.registry import board_meter, open_meter, supply_meter
+from ..ports import check_port, open_port
 from ..protocol.device import Device
 from ..protocol.link import Link, Patience
-from .ports import check_port, open_port
+from .held_image import held_image
 from .process import SSH, ProcessStream, ssh_command
 from .upload_port import console_port
 
@@ -140,7 +140,7 @@ def _emulated(
     board: Board, image: Path, meter: str | None, card: Path | None, card_pauses: int | None, opening: ExitStack
 ) -> Target:
     from ..emulation import CardTiming, open_twin
-    from ..meters.emulated import EmulatedMeter
+    from ..emulation.meter import EmulatedMeter
 
     card, fresh = _card(card, opening)
     twin = opening.enter_context(open_twin(board, image, card, timing=CardTiming(pause_seed=card_pauses)))

@@ -15,7 +15,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.parts import name_of
 
-from .plan import Plan
+from ..plan_folder.plan import Plan
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph.parts import name_of, whole_shapes
 from poet_profiles.weights_file import Wanted, WeightsFile, by_source, is_counter, read_weights, refuse_differences
 
-from .plan import Plan
+from ..plan_folder.plan import Plan
 from .weights import AFTER_STEPS, StateTable
 
 Array = NDArray[Any]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .measure import Measurement
+from ..measuring.measure import Measurement
 
 MOST_CLOCK_CHANGE = 0.01
 MOST_WARMING_C = 5.0

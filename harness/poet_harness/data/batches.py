@@ -16,8 +16,8 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Kept, Resident
 from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 
+from ..plan_folder.plan import Plan
 from .initial_weights import optimizer_state, with_weights
-from .plan import Plan
 from .weights import StateTable, rows_of_text, state_table
 
 Array = NDArray[Any]

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiling a board: every configuration in turn, each row on disk before the next begins."""
+"""Profiling: every configuration in turn, each row on disk before the next begins."""
 
 from __future__ import annotations
 
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -17,19 +18,18 @@ from poet_profiles.profile import LOOP, PLACE, ProfileRow, ProfileWriter
 from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import undisturbed
 
+from ..measuring.idle import measure_idle
+from ..measuring.measure import Effort, Measurement, measure, spread
 from ..meters.meter import Activity, Meter
 from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError, DeviceResetError
-from .configurations import PAGE_OPS, Configuration
+from .configurations import Configuration
 from .drift import DriftWatch
-from .idle import measure_idle
-from .measure import Effort, Measurement, measure, spread
-from .slices import page_slice, ram_bytes, slices
-
-if TYPE_CHECKING:
-    from .agent_profiler import Closing
+from .outcome import Outcome
+from .slices import ram_bytes, slices
 
 T = TypeVar("T")
+Began = Callable[[Configuration], None]
 
 DTYPE = "f32"
 # Where a row's time was taken: of repeated calls, or in a training step.
@@ -43,52 +43,8 @@ IDLE = Configuration("idle", "")
 FEWEST_STEPS = 20
 
 
-@dataclass
-class Outcome:
-    """What a profile run did.
-
-    Parameters
-    ----------
-    written : int
-        Rows.
-    skipped : list
-        Configurations that the board cannot run, with the reason.
-    resets : int
-        How often the board was reset meanwhile.
-    drift : float
-        How much more time or energy the first operator took when it was measured again at the end: a board that grew
-        hot, or changed its clock.
-    unsteady : list
-        Configurations in whose row the board's own sensors show drift, every time they were measured, with its words.
-    temperatures_c : tuple of float
-        Lowest and highest of the run; empty for a board without such a sensor.
-    past_the_meter : list
-        Page transfers whose rows were refused, with what they drew: the card's current is not in the measurement.
-    coarse : list
-        Configurations whose power is within a few steps of the meter, with that power; their rows are marked.
-    below_idle : list
-        Configurations that drew less than the sleeping board; their rows have an energy of zero.
-    closings : list
-        Of each network whose whole step was measured, by an agent.
-    through_cache : bool
-        Whether pages went through the cache of the board's kernel, as its file system takes no direct transfers.
-    """
-
-    written: int = 0
-    skipped: list[tuple[Configuration, str]] = field(default_factory=list)
-    resets: int = 0
-    drift: float = 0.0
-    unsteady: list[tuple[Configuration, str]] = field(default_factory=list)
-    temperatures_c: tuple[float, ...] = ()
-    past_the_meter: list[tuple[Configuration, str]] = field(default_factory=list)
-    coarse: list[tuple[Configuration, str]] = field(default_factory=list)
-    below_idle: list[Configuration] = field(default_factory=list)
-    closings: list[Closing] = field(default_factory=list)
-    through_cache: bool = False
-
-
-class Profiler:
-    """Runs benchmarks on one board with one meter.
+class Profiler(ABC):
+    """Runs benchmarks on one board with one meter; what a page transfer is depends on the board.
 
     Parameters
     ----------
@@ -106,13 +62,9 @@ class Profiler:
         self._outcome = Outcome()
         self._watch = DriftWatch()
         self._idle_power_w = 0.0
-        self._pages: dict[tuple[str, int, str], Measurement] = {}
 
     def run(
-        self,
-        configurations: Iterable[Configuration],
-        profile: ProfileWriter,
-        began: Callable[[Configuration], None] = lambda _: None,
+        self, configurations: Iterable[Configuration], profile: ProfileWriter, began: Began = lambda _: None
     ) -> Outcome:
         """Measure what the profile does not hold yet, and append it row by row.
 
@@ -228,19 +180,9 @@ class Profiler:
 
         return measure(call, Activity.COMPUTE, self._meter, self._effort, self._idle_power_w)
 
+    @abstractmethod
     def _page(self, item: Configuration) -> tuple[float, Measurement]:
-        words = dict(pair.split("=") for pair in item.params.split())
-        size, pattern = int(words["bytes"]), words["pattern"]
-        buffer = page_slice(size, self._device.hello.ram_bytes)
-
-        def call(repeats: int, expected_s: float) -> Timing:
-            return self._device.page(PAGE_OPS[item.op], buffer, repeats, pattern, expected_s)
-
-        # Pages larger than the RAM go through the same buffer, and differ only in how often: one measurement is enough.
-        key = (item.op, buffer, pattern)
-        if buffer == size or key not in self._pages:
-            self._pages[key] = measure(call, Activity(item.op), self._meter, self._effort, self._idle_power_w)
-        return buffer / size, self._pages[key]
+        """Measure page transfers; the share of a page that was transferred at once, and what came of it."""
 
     def _through_resets(self, work: Callable[[], T]) -> T:
         """Do ``work`` again when the board was reset in the middle of it."""

@@ -3,24 +3,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph
-from poet_profiles.graph.file import graph_hash, read_graph
-from poet_profiles.json_file import of_format, read_document
+from poet_profiles.graph.file import read_graph
 
+from ..plan_folder.program_file import GRAPH_FILE, PROGRAM_FILE, packed, read_program
 from .configurations import Configuration, run_planner
-
-GRAPH_FILE, PROGRAM_FILE = "graph.json", "program.json"
-PROGRAM_FORMAT = "poet-program/1"
 
 
 @dataclass(frozen=True)
@@ -86,26 +79,6 @@ def from_plan(folder: Path) -> Network:
         configuration = Configuration(node.operation.op, node.operation.params)
         placed.append(PlacedOperator(configuration, sum(v.bytes for v in node.values)))
     return Network(graph.name, document["graph_hash"], packed(document), tuple(placed))
-
-
-def read_program(folder: Path, graph: Graph) -> dict[str, Any]:
-    """The program file beside a graph.
-
-    Raises
-    ------
-    UserError
-        If it is missing or damaged, or another graph's.
-    """
-    path = folder / PROGRAM_FILE
-    document = read_document(path, lambda read: of_format(read, PROGRAM_FORMAT))
-    if document.get("graph_hash") != graph_hash(graph):
-        raise UserError(f"{path}: belongs to another graph than {folder / GRAPH_FILE}; make the plan again")
-    return document
-
-
-def packed(document: Mapping[str, Any]) -> bytes:
-    """A document as an agent loads it."""
-    return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
 def network_of_model(name: str, board: str) -> Network:

@@ -8,8 +8,8 @@ import time
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from ..ports import find_port, has_id, open_port, ports, usb_id
 from ..protocol.link import DeviceError, Link, SilentDeviceError
-from .ports import find_port, has_id, open_port, ports, usb_id
 from .uf2_drive import drives
 
 # From the request to the bootloader's port: a reset, and the host's look at the USB device.

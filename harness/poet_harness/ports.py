@@ -18,7 +18,7 @@ from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from ..protocol.link import Stream
+from .protocol.link import Stream
 
 METER_IDS = {"1915:c00a", "0483:5740"}  # PPK2, LPM01A
 # pyserial's location of a USB port: the device, then configuration and interface, as in 1-3:1.2; 1-3:x.2 on Windows.
