@@ -20,8 +20,6 @@ MOST_LINES = 120
 MOST_PARAMETERS = 10
 # Each verb's options are its parameters. They go when the command lines are regrouped.
 LONG_VERBS = {
-    ("harness/poet_harness/verbs/profile.py", "command"),
-    ("harness/poet_harness/verbs/run.py", "command"),
     ("planner/poet_planner/cli/plan.py", "plan"),
 }
 # The public interface, whose parameters users give by name.

@@ -4,8 +4,8 @@
     .venv/bin/python -m benchmarks.firmware.wearers
 
 Each wearer begins with the same pretrained weights, shows 56 windows of his left arm, and is tested with windows of
-later: 30 epochs by `poet-harness run`, in shuffled batches of eight. The network was pretrained with the right arms of
-eight of them. Exits 1 if fewer than 92 % are right after, in the mean of the ten. It needs the package seglearn, and
+later: 30 epochs by `poet-harness train`, in shuffled batches of eight. The network was pretrained with the right arms
+of eight of them. Exits 1 if fewer than 92 % are right after, in the mean of the ten. It needs the package seglearn, and
 takes three minutes.
 """
 
@@ -64,8 +64,8 @@ def main() -> int:
             before = evaluated(board, later, watch.PRETRAINED)
             trained = folder / f"{wearer}.safetensors"
             call(
-                f"poet-harness run {board} --data {begin} --weights {watch.PRETRAINED} --samples {shown} --scale 1/1024"
-                f" --to-card --epochs {EPOCHS} --shuffle 1 --lr 0.01 --trained {trained}"
+                f"poet-harness train {board} --data {begin} --weights {watch.PRETRAINED} --samples {shown}"
+                f" --scale 1/1024 --to-card --epochs {EPOCHS} --shuffle 1 --lr 0.01 --trained {trained}"
             )
             after = evaluated(board, later, trained)
             shares.append((before["accuracy"], after["accuracy"]))

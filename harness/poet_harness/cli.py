@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from poet_profiles.command_line import Command, Program
@@ -21,7 +21,7 @@ from .verbs import (
     boards,
     bootloader,
     card,
-    compare,
+    diff,
     doctor,
     energy,
     evaluate,
@@ -29,22 +29,46 @@ from .verbs import (
     meters,
     profile,
     run,
+    train,
     weights,
 )
+from .verbs.option_groups import flattened
 
 HELP = "Measure what training costs on a board, put a schedule on it, and run it."
 
+
+class Verbs(Program):
+    """Finds a verb by its name of the last release, too, and says the new one. That goes with the next release."""
+
+    def resolve_command(self, context: Any, arguments: list[str]) -> Any:
+        name, *rest = arguments
+        old, new = name, "diff" if name == "compare" else name
+        if name == run.NAME and (of_train := self._of_train_alone(rest)):
+            old, new = f"{name} {of_train}", train.NAME
+        if new != name:
+            print(f"poet-harness: {old} is called {new} now: write poet-harness {new}", file=sys.stderr)
+        return super().resolve_command(context, [new, *rest])
+
+    def _of_train_alone(self, words: list[str]) -> str | None:
+        """The first option among the words that ``train`` has and ``run`` has not."""
+        of_run, of_train = (
+            {option for parameter in self.commands[name].params for option in parameter.opts}
+            for name in (run.NAME, train.NAME)
+        )
+        return next((name for word in words if (name := word.partition("=")[0]) in of_train - of_run), None)
+
+
 app = typer.Typer(
-    cls=Program,
+    cls=Verbs,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-VERBS = (profile, flash, bootloader, card, run, evaluate, weights, compare, battery, energy, boards, meters, doctor)
+VERBS = (profile, flash, bootloader, card, run, train, evaluate, weights, diff, battery, energy, boards, meters, doctor)
 for verb in VERBS:
-    app.command(verb.NAME, cls=Command)(verb.command)
+    app.command(verb.NAME, cls=Command)(flattened(verb.command))
 
 
 @app.callback(help=HELP)

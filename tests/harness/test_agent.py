@@ -273,7 +273,8 @@ def scheduled(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *options: str) -> Result:
-    given = ["run", "--board", "host", "--meter", "nominal", "--plan", str(folder), "--data", str(folder / "data.npz")]
+    verb = "train" if "--samples" in options else "run"
+    given = [verb, "--board", "host", "--meter", "nominal", "--plan", str(folder), "--data", str(folder / "data.npz")]
     return CliRunner().invoke(app, [*given, *options], env={"COLUMNS": "400"})
 
 

@@ -11,9 +11,11 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
-from poet_harness.cli import main
+import typer.main
+from poet_harness.cli import app, main
 from poet_profiles.profile import read_profile
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
@@ -41,12 +43,20 @@ def heed_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def verbs() -> dict[str, Any]:
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.parametrize(
-    "verb", ["profile", "flash", "card", "run", "eval", "compare", "battery", "energy", "boards", "meters", "doctor"]
+    "verb",
+    [
+        *("profile", "flash", "bootloader", "card", "run", "train", "eval", "weights", "diff"),
+        *("battery", "energy", "boards", "meters", "doctor"),
+    ],
 )
 def test_every_verb_explains_itself(verb: str) -> None:
     done = run(verb, "--help")
@@ -77,6 +87,38 @@ def test_a_users_fault_is_one_line_and_a_code(
     [line] = done.stderr.splitlines()
     assert all(word in line for word in words)
     assert done.stdout == ""
+
+
+def test_run_shows_few_options_each_under_a_heading() -> None:
+    shown = [option for option in verbs()["run"].params if not option.hidden]
+    assert len(shown) <= 17
+    panels = {option.rich_help_panel for option in shown}
+    assert panels == {None, "Connection", "Training", "Results"}
+
+
+@pytest.mark.parametrize("option", ["--port", "--emulate", "--meter", "--card-pauses", "--threads"])
+def test_each_option_of_the_connection_is_one_and_has_an_environment_variable(option: str) -> None:
+    found = [one for verb in verbs().values() for one in verb.params if option in one.opts]
+    assert len(found) > 3
+    assert {one.envvar for one in found} == {f"POET_{option[2:].upper().replace('-', '_')}"}
+    assert len({one.help for one in found}) == 1
+
+
+def test_the_environment_names_the_board_and_a_word_on_the_command_line_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POET_BOARD", "z80")
+    assert "no board named 'z80'" in run("bootloader").stderr
+    assert "no board named 'z81'" in run("bootloader", "--board", "z81").stderr
+
+
+def test_the_name_of_the_last_release_says_the_new_one(tmp_path: Path) -> None:
+    old, new = (run(name, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")) for name in ("compare", "diff"))
+    note, *rest = old.stderr.splitlines()
+    assert note == "poet-harness: compare is called diff now: write poet-harness diff"
+    assert rest == new.stderr.splitlines()
+    assert old.returncode == new.returncode == 2
+    assert "compare" not in verbs()
 
 
 def test_a_wrong_option_is_code_2() -> None:
@@ -198,11 +240,11 @@ def test_output_that_nobody_reads_to_its_end_is_no_fault() -> None:
         ["profile", "--board", "nrf52840", "--plan", "folder", "--data", "missing.npz"],
         ["energy", "--trace", "folder", "--windows", "folder"],
         ["energy", "--trace", "binary", "--windows", "binary"],
-        ["compare", "folder", "folder"],
-        ["compare", "binary", "binary"],
-        ["compare", "c.csv", "c.csv"],
-        ["compare", "missing.csv", "c.csv"],
-        ["compare", "c.csv", "c.csv", "--limit", "2"],
+        ["diff", "folder", "folder"],
+        ["diff", "binary", "binary"],
+        ["diff", "c.csv", "c.csv"],
+        ["diff", "missing.csv", "c.csv"],
+        ["diff", "c.csv", "c.csv", "--limit", "2"],
         ["battery", "--plan", "folder", "--cell", "cr123a"],
         ["battery", "--plan", "plan", "--cell", "cr123a"],
         ["battery", "--plan", "plan", "--cell", "binary.toml"],

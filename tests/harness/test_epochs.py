@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``poet-harness run --epochs`` against the simulated device: samples, order, rates, what is kept and gone on from."""
+"""``poet-harness train`` against the simulated device: samples, order, rates, what is kept and gone on from."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -29,7 +30,7 @@ from poet_harness.training import evaluation
 from poet_harness.training.evaluation import Evaluation
 from poet_harness.training.feeding import Order, OverTheLine
 from poet_harness.training.rates import Rates
-from poet_harness.verbs import epochs
+from poet_harness.verbs import train
 from poet_profiles.errors import UserError
 from poet_profiles.locks import held
 from poet_profiles.quantised import read_normalising
@@ -74,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def arguments(folder: Path, url: str, *more: str) -> list[str]:
-    given = ["run", "--board", "nrf52840", "--meter", "nominal", "--port", url, "--plan", str(folder)]
+    given = ["train", "--board", "nrf52840", "--meter", "nominal", "--port", url, "--plan", str(folder)]
     given += ["--data", str(folder / "data.npz"), "--samples", str(folder / "set.npz"), "--lr", "0.25"]
     return [*given, "--epochs", str(EPOCHS), *more]
 
@@ -325,7 +326,6 @@ def test_a_run_that_is_refused_leaves_no_folder(folder: Path, options: list[str]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--steps", "3"], "--epochs says how many"),
         (["--resume"], "name it with --folder"),
         (["--schedule", "linear"], "there are constant, step, cosine"),
         (["--warmup", "12"], "the training has 12 steps in all"),
@@ -343,13 +343,31 @@ def test_options_that_do_not_fit_together_are_one_line(folder: Path, options: li
     assert message in str(result.exception)
 
 
-@pytest.mark.parametrize("option", ["--samples", "--shuffle", "--folder"])
-def test_what_belongs_to_epochs_is_refused_without_them(folder: Path, option: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--samples", "set.npz"], "--epochs"), (["--shuffle=3"], "--samples"), (["--epochs", "3"], "--samples")],
+)
+def test_the_spelling_of_the_last_release_says_the_new_one(folder: Path, options: list[str], message: str) -> None:
+    """What belongs to epochs makes a `run` a `train`, which says what else it needs."""
     given = ["run", "--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--plan", str(folder)]
-    result = CliRunner().invoke(app, [*given, "--data", str(folder / "data.npz"), option, "3"])
-    assert f"{option}: belongs to training over epochs" in str(result.exception)
-    result = CliRunner().invoke(app, [*given, "--data", str(folder / "data.npz"), "--epochs", "3"])
-    assert "name it with --samples" in str(result.exception)
+    result = CliRunner().invoke(app, [*given, "--data", str(folder / "data.npz"), *options])
+    assert result.exit_code == 2
+    name = options[0].partition("=")[0]
+    assert f"poet-harness: run {name} is called train now: write poet-harness train\n" in result.stderr
+    assert re.search(rf"Missing option '{message}'", result.stderr)
+
+
+def test_the_spelling_of_the_last_release_trains(folder: Path) -> None:
+    done = []
+    for verb in ("run", "train"):
+        with serve(board()) as url:
+            done.append(CliRunner().invoke(app, [verb, *arguments(folder, url, "--json")[1:]]))
+    assert [result.exit_code for result in done] == [0, 0]
+    losses = [[row["loss"] for row in json.loads(result.stdout)["epochs"]] for result in done]
+    assert len(losses[0]) == EPOCHS
+    assert losses[0] == losses[1]
+    assert "is called train now" in done[0].stderr
+    assert "is called" not in done[1].stderr
 
 
 def test_rates_are_those_of_pytorchs_schedulers() -> None:
@@ -564,7 +582,7 @@ def test_the_best_weights_are_kept_though_the_board_is_reset_in_a_validation(
         return Evaluation(answer, 9, 9, 1e-3, None, 100, np.zeros(1, "f4"))
 
     monkeypatch.setattr(evaluation, "evaluate", known)
-    monkeypatch.setattr(epochs, "_validation", lambda *_: Samples("held", 9, lambda numbers: {2: X[numbers]}))
+    monkeypatch.setattr(train, "_validation", lambda *_: Samples("held", 9, lambda numbers: {2: X[numbers]}))
     device = board(Recording)
     result = run(folder, device, "--validate", "--folder", str(folder / "run"))
     assert result.exit_code == 0, result.output

@@ -81,7 +81,7 @@ def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: I
 
 
 def run(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> Any:
-    given = ["run", *BOARDS[board], "--plan", str(folder / plan), "--data", str(folder / "data.npz"), *OPTIONS]
+    given = ["train", *BOARDS[board], "--plan", str(folder / plan), "--data", str(folder / "data.npz"), *OPTIONS]
     given += ["--samples", str(folder / "set.npz"), "--folder", str(folder / name)]
     return CliRunner().invoke(app, [*given, "--trained", str(folder / f"{name}.safetensors"), *options])
 

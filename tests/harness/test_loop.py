@@ -113,7 +113,7 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     # The same plan, and another traced step: nothing has become dearer. The shortest step takes 49 or 50 ticks of the
     # timer, and one is 2.04 % of it. No operator's time depends on these numbers. (log_softmax can be
     # quicker by an eighth: where scores are more than 104 apart, their exponential is 0 at once.)
-    told = call(harness, "compare", "reference.csv", "rest.csv", "--limit", "2.5%")
+    told = call(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%")
     assert "only in A: whole step\n" in told
     assert " 0 dearer, 0 cheaper" in told
     assert "losses differ" not in told

@@ -55,7 +55,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, device: SimulatedDevice, *more: str) -> Any:
-    given = ["run", "--board", "nrf52840", "--meter", "nominal", "--plan", str(folder), "--lr", str(RATE)]
+    verb = "train" if "--samples" in more else "run"
+    given = [verb, "--board", "nrf52840", "--meter", "nominal", "--plan", str(folder), "--lr", str(RATE)]
     given += ["--data", str(folder / "data.npz")]
     with serve(device) as url:
         return CliRunner().invoke(app, [*given, "--port", url, *more])

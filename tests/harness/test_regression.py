@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``poet-harness compare``: what is dearer, what is left out, and which files it refuses."""
+"""``poet-harness diff``: what is dearer, what is left out, and which files it refuses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def verdicts(first: Path, second: Path, limit: float = 0.02) -> dict[tuple[str, 
 
 
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["poet-harness", "compare", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["poet-harness", "diff", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert isinstance(ended.value.code, int)

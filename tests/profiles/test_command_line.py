@@ -50,12 +50,13 @@ def kind_of(option: Any) -> type:
 
 
 def required(program: str, verb: str, without: str) -> list[str]:
-    """What the verb has to be given beside an option; a folder that is there does for everything that is a path."""
+    """What the verb has to be given beside an option; a folder that is there does for all but numbers."""
     command = next(command for of, name, command in verbs() if (of, name) == (program, verb))
     given = [verb] if verb else []
     for parameter in command.params:
         if parameter.required and parameter.opts[0] != without:
-            given += [parameter.opts[0], "."] if parameter.opts[0].startswith("-") else ["."]
+            value = "1" if kind_of(parameter) is int else "."
+            given += [parameter.opts[0], value] if parameter.opts[0].startswith("-") else [value]
     return given
 
 
@@ -106,7 +107,7 @@ PLANNED = ["--graph", "graph.json", "--ram", "100%"]
 TRACED = ["--model", "digits_cnn_small", "--profile", "m4"]
 ADAM = ["--optimizer", "adam"]
 RUN = ["run", "--board", "native", "--plan", "plan", "--data", "plan/data.npz"]
-EPOCHS = [*RUN, "--samples", "plan/set.npz", "--epochs", "2"]
+EPOCHS = ["train", *RUN[1:], "--samples", "plan/set.npz", "--epochs", "2"]
 BATTERY = ["battery", "--plan", str(ROOT / "notebooks" / "data" / "digits_cnn_216KB"), "--cell", "cr123a"]
 SCALES = ("x", "nan", "inf", "0", "1/0", "1e400", "1e-60")
 SHIFTS = ("x", "nan", "inf", "1e400")
@@ -146,7 +147,7 @@ TEXTS: list[tuple[str, list[str], str, tuple[str, ...]]] = [
     ("poet-harness", BATTERY, "--efficiency", SHARES),
     ("poet-harness", BATTERY, "--duty", SHARES),
     ("poet-harness", BATTERY, "--idle-power", ("x", "nan", "inf", "-1uW", "5XW", "1e400W")),
-    ("poet-harness", ["compare", "rows.csv", "rows.csv"], "--limit", ("x", "nan%", "inf%", "-1%", "1e400%")),
+    ("poet-harness", ["diff", "rows.csv", "rows.csv"], "--limit", ("x", "nan%", "inf%", "-1%", "1e400%")),
 ]
 
 
@@ -189,7 +190,7 @@ REFUSED_LATE = [
     ("poet-harness", ["profile", *NO_BOARD, "--configs", "rows.csv", "--out", "new/profile.csv"]),
     ("poet-harness", [*ON_NO_BOARD, "--out", "new/o.csv", "--save", "new/s.npz", "--trained", "new/t.safetensors"]),
     ("poet-harness", [*EPOCHS, "--folder", "new/run", "--card", "new.img"]),
-    ("poet-harness", [*ON_NO_BOARD, *EPOCHS[len(RUN) :], "--folder", "new/run"]),
+    ("poet-harness", ["train", *ON_NO_BOARD[1:], *EPOCHS[len(RUN) :], "--folder", "new/run"]),
     ("poet-harness", ["eval", *ON_NO_BOARD[1:], "--weights", "plan/data.npz", "--save", "new/scores.npz"]),
     ("poet-harness", ["weights", "--plan", "plan", "--card", "nosuch.img", "--out", "new/w.safetensors"]),
     ("poet-harness", ["card", "new/card.img", "--plan", "plan", "--data", "plan/data.npz"]),

@@ -128,7 +128,10 @@ def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
     if port is not None:
         check_port(port)
     if emulate and port is not None:
-        raise UserError(f"--emulate --port {port}: is it the emulated board, or the one at that port? leave one out")
+        raise UserError(
+            f"--emulate --port {port}: is it the emulated board, or the one at that port? leave one out; "
+            "POET_EMULATE and POET_PORT count as well"
+        )
     if emulate and board.kind == "linux":
         raise UserError(
             f"{board.name}: only microcontrollers are emulated; run poet-agent there, and name it with --port ssh://"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .epochs import Scale, Shift
 from .flash import flashed_image
-from .options import BoardName, Card, Emulate, Json, MeterName, Plan, Port
-from .run import PLAN_FILES
+from .option_groups import Connection
+from .options import Json, Plan, Scale, Shift
+from .session import PLAN_FILES
 
 if TYPE_CHECKING:
     from poet_profiles.quantised import Normalising
@@ -27,7 +27,7 @@ NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weigh
 
 
 def command(
-    board: BoardName,
+    connection: Connection,
     plan: Plan,
     data: Annotated[
         str,
@@ -42,10 +42,6 @@ def command(
         typer.Option(help="Weights: .safetensors, .pt, .pth, .npz; or a file of poet-plan data, for those in it."),
     ] = None,
     restore: Annotated[bool, typer.Option("--restore", help="Take the weights that the board's card keeps.")] = False,
-    port: Port = None,
-    emulate: Emulate = False,
-    meter: MeterName = None,
-    card: Card = None,
     scale: Scale = None,
     shift: Shift = None,
     save: Annotated[Path | None, typer.Option(help=".npz: the scores of each sample.")] = None,
@@ -66,17 +62,16 @@ def command(
     from ..data.samples import read_samples
     from ..plan_folder.plan import read_plan
     from ..protocol.link import DeviceError, DeviceResetError
-    from ..target.connect import connect, takes_image
     from .console import print_json, wide_console
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
     if save is not None:
-        read = [Path(data), weights, card, *(plan / name for name in PLAN_FILES)]
+        read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
         if save.resolve() in {path.resolve() for path in read if path is not None}:
             raise UserError(f"--save {save}: eval reads this file; name another")
         check_writable(save)
-    description = load_board(board)
+    description = load_board(connection.board)
     schedule = read_plan(plan)
     if schedule.documents:
         raise UserError(f"{plan}: is for a Linux board; evaluate its model in PyTorch, with what run --trained wrote")
@@ -87,8 +82,8 @@ def command(
     samples = sets.validation or sets.train
     tensors = None if weights is None else _tensors(weights, schedule, plan)
     with ExitStack() as opening:
-        image = flashed_image(plan, description) if takes_image(description, port, emulate) else None
-        target = opening.enter_context(connect(description, port, image=image, emulate=emulate, meter=meter, card=card))
+        image = flashed_image(plan, description) if connection.takes_image(description) else None
+        target = opening.enter_context(connection.open(description, image, connection.card))
         where = target.device.link.name
         try:
             found, idle_power_w = _evaluated(target, schedule, samples, normalising, tensors)

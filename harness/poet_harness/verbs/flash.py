@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import BoardName, Emulate, Json, Plan, Port
+from .options import BoardName, Emulate, Json, Plan, Port, connection_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ NAME = "flash"
 
 UploadPort = Annotated[
     str | None,
-    typer.Option(help="Port of the bootloader, on a board whose console (--port) is another; found if not given."),
+    connection_option(help="Port of the bootloader, on a board whose console (--port) is another; found if not given."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what lies on the board, a bootloader included.")]
 

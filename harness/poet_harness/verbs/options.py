@@ -1,53 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several verbs share."""
+"""Options that several verbs have, with one name and one meaning. Those of a board are environment variables, too."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-BoardName = Annotated[str, typer.Option("--board", "-b", help="Board name (poet-harness boards) or a .toml file.")]
+# Under the headings of the help.
+connection_option = partial(typer.Option, rich_help_panel="Connection")
+training_option = partial(typer.Option, rich_help_panel="Training")
+data_set_option = partial(typer.Option, rich_help_panel="Data set")
+rate_option = partial(typer.Option, rich_help_panel="Learning rate")
+measured_option = partial(typer.Option, rich_help_panel="What is measured")
+results_option = partial(typer.Option, rich_help_panel="Results")
+
+BoardName = Annotated[
+    str, connection_option("--board", "-b", envvar="POET_BOARD", help="Name (poet-harness boards) or .toml file.")
+]
 Port = Annotated[
     str | None,
-    typer.Option(
+    connection_option(
+        envvar="POET_PORT",
         help="Device name, ssh:// or any pyserial URL (socket://, rfc2217://, spy://); if not given: a USB port; for a "
-        "Linux board, here"
+        "Linux board, here",
     ),
 ]
-Emulate = Annotated[bool, typer.Option("--emulate", help="Use the emulated board; results are called emulated.")]
-
-
-def _known_meter(name: str | None) -> str | None:
-    """Refuse a name that no meter has before a board is opened, or firmware built for it."""
-    if name is None:
-        return None
-    from ..meters.registry import checked
-
-    return checked(name)
-
-
-MeterName = Annotated[
-    str | None,
-    typer.Option(
-        "--meter",
-        callback=_known_meter,
-        help="NAME or NAME:ADDRESS (poet-harness meters); the connected one if not given.",
-    ),
+Emulate = Annotated[
+    bool, connection_option("--emulate", envvar="POET_EMULATE", help="Emulated board; results are called emulated.")
 ]
-Card = Annotated[
-    Path | None,
-    typer.Option(help="Card image for --emulate and for this computer, kept for later; a fresh one if not given."),
-]
-CardPauses = Annotated[
-    int | None,
-    typer.Option(
-        "--card-pauses",
-        min=0,
-        metavar="SEED",
-        help="With --emulate: the card tidies up for 20 to 100 ms, once in 2,000 to 10,000 blocks that it writes.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Plan = Annotated[Path, typer.Option("--plan", help="Folder written by poet-plan.", exists=True, file_okay=False)]
+Scale = Annotated[
+    str | None,
+    data_set_option(help="Of u8, i8 or i16 samples, (q - shift) * scale: a number, 1/255, or one a channel: 0.1,0.2."),
+]
+Shift = Annotated[str | None, data_set_option(help="See --scale; 0 if not given.")]
+Json = Annotated[bool, results_option("--json", help="Print JSON, for programs.")]

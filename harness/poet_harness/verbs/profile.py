@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from .flash import flashed_image
-from .options import BoardName, Card, CardPauses, Emulate, Json, MeterName, Port
+from .option_groups import Connection
+from .options import Json, connection_option, measured_option, results_option
 
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
@@ -30,43 +30,42 @@ MOST_DRIFT = 0.02
 MOST_OPEN = 0.1
 
 
-def command(
-    board: BoardName,
-    port: Port = None,
-    emulate: Emulate = False,
-    meter: MeterName = None,
-    card: Card = None,
-    card_pauses: CardPauses = None,
+@dataclass(frozen=True)
+class Wanted:
+    """What is measured, and how well."""
+
     graph: Annotated[
-        list[Path] | None, typer.Option(help="Benchmark what this poet-graph/1 needs; may be given several times.")
-    ] = None,
+        list[Path] | None, measured_option(help="Benchmark what this poet-graph/1 needs; may be given several times.")
+    ] = None
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="The same for a model that poet-plan knows.")
-    ] = None,
+        list[str] | None, measured_option("--model", "-m", help="The same for a model that poet-plan knows.")
+    ] = None
     plan: Annotated[
         Path | None,
-        typer.Option(
+        measured_option(
             help="Folder of a plan, whose operators are timed in place: on a microcontroller, where it is flashed, in "
             "training steps on --data; on a Linux board, in steps on random data.",
             exists=True,
             file_okay=False,
         ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="For --plan: .npz with parameters and batches.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="For --plan: training steps, one batch each.")] = 10,
-    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="For --plan: learning rate.")] = 0.01,
-    configs: Annotated[Path | None, typer.Option(help="CSV with the columns op and params, or a graph .json.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Profile to write; BOARD.csv if not given.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rows that the file already has.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="One window each, no confidence interval.")] = False,
-    image: Annotated[Path | None, typer.Option(help="Firmware for --emulate; built if not given.")] = None,
-    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Page transfers too.")] = True,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="For the agent on this computer: threads, and processors, of PyTorch.")
-    ] = None,
+    ] = None
+    data: Annotated[Path | None, measured_option(help="For --plan: .npz with parameters and batches.")] = None
+    steps: Annotated[int, measured_option(min=1, help="For --plan: training steps, one batch each.")] = 10
+    learning_rate: Annotated[float, measured_option("--lr", min=0.0, help="For --plan: learning rate.")] = 0.01
+    configs: Annotated[Path | None, measured_option(help="CSV with columns op and params, or a graph .json.")] = None
+    quick: Annotated[bool, measured_option("--quick", help="One window each, no confidence interval.")] = False
+    pages: Annotated[bool, measured_option("--pages/--no-pages", help="Page transfers too.")] = True
+
+
+def command(
+    connection: Connection,
+    asked: Wanted,
+    image: Annotated[Path | None, connection_option(help="Firmware for --emulate; built if not given.")] = None,
     format_card: Annotated[
-        bool, typer.Option("--format-card", help="Label the card for poet. What it holds is lost.")
+        bool, connection_option("--format-card", help="Label the card for poet. What it holds is lost.")
     ] = False,
+    out: Annotated[Path | None, results_option("--out", "-o", help="Profile to write; BOARD.csv if not given.")] = None,
+    resume: Annotated[bool, results_option("--resume", help="Go on with the rows that the file already has.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure time and energy of operators and page transfers on a board.
@@ -74,6 +73,8 @@ def command(
     Rows are on disk as they come: after Ctrl-C, a crash or a cable pulled out, --resume goes on where it stopped.
     Without --graph, --model, --configs or --plan: what the built-in models need that fit a microcontroller, and a grid
     from which a planner can fit other shapes.
+
+    For experiments there are --card-pauses SEED (docs/emulation.md) and --threads N (docs/linux_boards.md), too.
     """
     from contextlib import ExitStack
     from dataclasses import asdict
@@ -85,67 +86,45 @@ def command(
     from ..card.image import prepared_image
     from ..firmware import build
     from ..measuring.measure import Effort
-    from ..profiling.agent_profiler import AgentProfiler, fit_pages, page_sizes
+    from ..profiling.agent_profiler import AgentProfiler, fit_pages
     from ..profiling.board_profiler import BoardProfiler
-    from ..protocol.device import check_learning_rate
-    from ..target.connect import connect, takes_image
     from ..training.trainer import Trainer
     from .console import print_json, wide_console
 
-    description = load_board(board)
+    plan = asked.plan
+    description = load_board(connection.board)
     on_agent = description.kind == "linux" and image is None
-    if (plan is None) != (data is None) and not on_agent:
-        raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
-    if data is not None and on_agent:
-        raise UserError(f"--data: {description.name} is profiled on random data; leave it out")
-    if plan is not None and image is not None:
-        raise UserError(f"--image: --plan runs the image in {plan}; leave one of them out")
-    check_learning_rate(learning_rate)
+    _check(asked, description, on_agent, image)
     target_path = out or Path(f"{description.name}.csv")
-    effort = Effort(fewest=1, most=1) if quick else Effort()
+    effort = Effort(fewest=1, most=1) if asked.quick else Effort()
     if not resume and target_path.is_file() and target_path.stat().st_size:
         raise UserError(f"{target_path}: exists already; --resume goes on with it, --out names another file")
-    training = _read_training(plan, data, steps) if plan is not None and data is not None else None
+    training = _read_training(plan, asked.data, asked.steps) if plan is not None and asked.data is not None else None
     with ProfileWriter(target_path) as profile:
-        networks = _networks(description, plan, model or []) if on_agent else []
-        graphs = [*(graph or []), *(_graphs_of(plan) if plan is not None and not on_agent else [])]
-        chosen = _chosen(description, graphs, [] if on_agent else model or [], configs)
-        if image is None and takes_image(description, port, emulate):
+        networks = _networks(description, plan, asked.model or []) if on_agent else []
+        chosen = _chosen(description, asked, on_agent)
+        if image is None and connection.takes_image(description):
             image = flashed_image(plan, description) if plan is not None else build(description)
         with ExitStack() as opening:
+            card = connection.card
             if image is not None and training is not None:
-                card = opening.enter_context(prepared_image(card, *training, steps))
-            opened = connect(
-                description,
-                port,
-                image=image,
-                emulate=emulate,
-                meter=meter,
-                card=card,
-                card_pauses=card_pauses,
-                threads=threads,
-            )
-            target = opening.enter_context(opened)
-            if target.device.hello.is_agent:
-                wanted = [*chosen, *page_sizes()]
-            elif networks:
+                card = opening.enter_context(prepared_image(card, *training, asked.steps))
+            target = opening.enter_context(connection.open(description, image, card))
+            is_agent = target.device.hello.is_agent
+            if networks and not is_agent:
                 raise UserError(
                     f"{target.device.link.name}: is no poet-agent, and runs no --model and no --plan of a Linux board; "
                     "start poet-agent there"
                 )
-            else:
-                wanted = chosen or _standard(description)
-            if description.storage == "none" or not pages:
-                wanted = [item for item in wanted if not item.is_page]
+            wanted = _wanted(description, chosen, is_agent, asked.pages)
             if any(item.uses_card for item in (*wanted, *chosen)) and (format_card or target.fresh_card):
                 target.device.format()
-            is_agent = target.device.hello.is_agent
             measuring = (target.device, target.meter, description, effort)
             profiler: Profiler = AgentProfiler(*measuring, networks) if is_agent else BoardProfiler(*measuring)
             in_place = 0
             if training is not None:
                 trainer = Trainer(target.device, target.meter, training[0])
-                in_place = _train(trainer, profiler, profile, *training, learning_rate)
+                in_place = _train(trainer, profiler, profile, *training, asked.learning_rate)
             outcome = _with_progress(profiler, wanted, networks, profile)
             outcome.written += in_place
             source, meter_words = target.meter.source, target.meter.identity
@@ -159,6 +138,21 @@ def command(
             wide_console().print(fit.words)
 
 
+def _check(asked: Wanted, board: Board, on_agent: bool, image: Path | None) -> None:
+    """Refuse what does not go together."""
+    from poet_profiles.errors import UserError
+
+    from ..protocol.device import check_learning_rate
+
+    if (asked.plan is None) != (asked.data is None) and not on_agent:
+        raise UserError("--plan and --data go together: a plan is trained on batches (make them with poet-plan data)")
+    if asked.data is not None and on_agent:
+        raise UserError(f"--data: {board.name} is profiled on random data; leave it out")
+    if asked.plan is not None and image is not None:
+        raise UserError(f"--image: --plan runs the image in {asked.plan}; leave one of them out")
+    check_learning_rate(asked.learning_rate)
+
+
 def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingData]:
     from ..data.batches import read_training_data
     from ..plan_folder.plan import read_plan
@@ -168,12 +162,7 @@ def _read_training(plan: Path, data: Path, steps: int) -> tuple[Plan, TrainingDa
 
 
 def _train(
-    trainer: Trainer,
-    profiler: Profiler,
-    profile: ProfileWriter,
-    plan: Plan,
-    data: TrainingData,
-    learning_rate: float,
+    trainer: Trainer, profiler: Profiler, profile: ProfileWriter, plan: Plan, data: TrainingData, learning_rate: float
 ) -> int:
     from poet_profiles.errors import UserError
     from poet_profiles.stopping import Stopped
@@ -199,14 +188,25 @@ def _graphs_of(plan: Path) -> list[Path]:
     return [plan / "graph.json", *([beside] if beside.is_file() else [])]
 
 
-def _chosen(board: Board, graphs: list[Path], models: list[str], configs: Path | None) -> list[Configuration]:
+def _chosen(board: Board, asked: Wanted, on_agent: bool) -> list[Configuration]:
+    """What is asked for by name; an agent runs models and plans whole."""
     from ..profiling.configurations import from_file, from_graph, from_model
 
+    graphs = [*(asked.graph or []), *(_graphs_of(asked.plan) if asked.plan is not None and not on_agent else [])]
     chosen = [item for path in graphs for item in from_graph(path)]
-    chosen += [item for name in models for item in from_model(name, board.name)]
-    if configs is not None:
-        chosen += from_file(configs)
+    chosen += [item for name in ([] if on_agent else asked.model or []) for item in from_model(name, board.name)]
+    if asked.configs is not None:
+        chosen += from_file(asked.configs)
     return list(dict.fromkeys(chosen))
+
+
+def _wanted(board: Board, chosen: list[Configuration], is_agent: bool, pages: bool) -> list[Configuration]:
+    from ..profiling.agent_profiler import page_sizes
+
+    wanted = [*chosen, *page_sizes()] if is_agent else chosen or _standard(board)
+    if board.storage == "none" or not pages:
+        wanted = [item for item in wanted if not item.is_page]
+    return wanted
 
 
 def _networks(board: Board, plan: Path | None, models: list[str]) -> list[Network]:

@@ -21,6 +21,7 @@ NAME = "weights"
 def command(
     plan: Plan,
     out: Annotated[Path, typer.Option("--out", "-o", help=".safetensors: the trained model's state_dict.")],
+    # None in the environment: without --board it is a card in this computer that is read.
     board: Annotated[
         str | None, typer.Option("--board", "-b", help="Board whose card is read, through its serial line.")
     ] = None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``poet-harness compare``: has a board, a firmware or a kernel become dearer?"""
+"""``poet-harness diff``: has a board, a firmware or a kernel become dearer?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..regression import Change, Compared
 
-NAME = "compare"
+NAME = "diff"
 DEARER = 1
 # Header, and how many of the unit are one of the SI unit.
 UNITS = {"time_s": ("time, ms", 1e3), "energy_j": ("energy, mJ", 1e3), "idle_power_w": ("idle power, mW", 1e3)}

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``poet-harness run`` is asked for training over epochs of a data set, and what it shows of it."""
+"""``poet-harness train``: epochs of a data set on the board."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from .option_groups import Beginning, Connection, ResultFiles
+from .options import Scale, Shift, data_set_option, rate_option, results_option, training_option
+from .session import session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,103 +26,79 @@ if TYPE_CHECKING:
     from ..data.samples import Samples
     from ..plan_folder.plan import Plan
     from ..protocol.device import Device
+    from ..target.connect import Target
     from ..training.epochs import Epochs
     from ..training.run_folder import EpochRow
     from ..training.trainer import ObservedStep, Trainer
 
+NAME = "train"
 MOST_EPOCHS_SHOWN = 20
-
-SamplesSource = Annotated[
-    str | None,
-    typer.Option(
-        "--samples",
-        help="Data set to train on by epochs: .npz with x and y (or x_train, x_val, …), a folder with x.npy and y.npy, "
-        "or module:callable. Only the parameters of --data are used then.",
-    ),
-]
-EpochCount = Annotated[int | None, typer.Option("--epochs", min=1, help="How often the data set is gone through.")]
-Shuffle = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="SEED", help="With --epochs: another order in each epoch; as it stands if not given."),
-]
-RateSchedule = Annotated[
-    str, typer.Option("--schedule", help="With --epochs, of the learning rate: constant, step or cosine.")
-]
-Warmup = Annotated[
-    int, typer.Option(min=0, help="With --epochs: so many steps at the beginning lead up to the learning rate.")
-]
-Every = Annotated[int, typer.Option("--every", min=1, help="With --schedule step: epochs between two changes.")]
-Factor = Annotated[float, typer.Option(min=0.0, help="With --schedule step: what the rate is multiplied by.")]
-Scale = Annotated[
-    str | None,
-    typer.Option(help="Of u8, i8 or i16 samples, (q - shift) * scale: a number, 1/255, or one a channel: 0.1,0.2."),
-]
-Shift = Annotated[str | None, typer.Option(help="See --scale; 0 if not given.")]
-ToCard = Annotated[
-    bool,
-    typer.Option("--to-card", help="With --epochs: send the data set to the board's card once, then sample numbers."),
-]
-Validate = Annotated[
-    bool,
-    typer.Option("--validate", help="With --epochs: behind each one, how much of x_val and y_val the board knows."),
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--folder", help="With --epochs: where the training is kept, epoch by epoch; --resume goes on from it."
-    ),
-]
 
 
 @dataclass(frozen=True)
 class EpochOptions:
-    """Options of training over epochs, as they were given."""
+    """Options of training over epochs."""
 
-    samples: str | None
-    epochs: int | None
-    shuffle: int | None
-    schedule: str
-    warmup: int
-    every: int
-    factor: float
-    scale: str | None
-    shift: str | None
-    folder: Path | None
-    to_card: bool
-    validate: bool
+    samples: Annotated[
+        str,
+        data_set_option(
+            help="Data set: .npz with x and y (or x_train, x_val, …), a folder with x.npy and y.npy, or "
+            "module:callable. Only the parameters of --data are used."
+        ),
+    ]
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")]
+    shuffle: Annotated[
+        int | None, data_set_option(min=0, metavar="SEED", help="Seed of the order; omit to keep it.")
+    ] = None
+    schedule: Annotated[str, rate_option(help="constant, step or cosine.")] = "constant"
+    warmup: Annotated[int, rate_option(min=0, help="Steps at the beginning that lead up to the rate.")] = 0
+    every: Annotated[int, rate_option(min=1, help="With --schedule step: epochs between two changes.")] = 10
+    factor: Annotated[float, rate_option(min=0.0, help="With --schedule step: multiplies the rate.")] = 0.1
+    scale: Scale = None
+    shift: Shift = None
+    folder: Annotated[
+        Path | None, results_option(help="Where the training is kept, epoch by epoch; --resume goes on from it.")
+    ] = None
+    to_card: Annotated[
+        bool, data_set_option("--to-card", help="Send the data set to the board's card once, then sample numbers.")
+    ] = False
+    validate: Annotated[bool, data_set_option("--validate", help="Accuracy on x_val, y_val after each epoch.")] = False
 
 
-def asked_for(options: EpochOptions, steps: int | None) -> bool:
-    """Whether training over epochs is.
+def command(
+    connection: Connection,
+    given: Beginning,
+    options: EpochOptions,
+    files: ResultFiles,
+    resume: Annotated[bool, training_option("--resume", help="Go on from what --folder keeps.")] = False,
+) -> None:
+    """Train over epochs of a data set of any size under a plan.
 
-    Raises
-    ------
-    UserError
-        If only some of it is.
+    --folder keeps weights and a row of figures behind each epoch, and --resume goes on from there with the same bits as
+    if nothing had been in between. Otherwise as poet-harness run: the first step is traced, and what was observed is
+    written however the training ends.
     """
-    from poet_profiles.errors import UserError
+    from .console import print_json, wide_console
+    from .steps_report import document, print_steps
 
-    if options.epochs is None:
-        given = {
-            "--samples": options.samples is not None,
-            "--shuffle": options.shuffle is not None,
-            "--schedule": options.schedule != "constant",
-            "--warmup": options.warmup > 0,
-            "--scale": options.scale is not None,
-            "--shift": options.shift is not None,
-            "--folder": options.folder is not None,
-            "--to-card": options.to_card,
-            "--validate": options.validate,
-        }
-        for option, is_given in given.items():
-            if is_given:
-                raise UserError(f"{option}: belongs to training over epochs; say how many with --epochs")
-        return False
-    if options.samples is None:
-        raise UserError("--epochs: needs a data set to go through; name it with --samples")
-    if steps is not None:
-        raise UserError("--steps: --epochs says how many there are; leave one of them out")
-    return True
+    asked = session(connection, given, files)
+    data = asked.read_data(0)
+    training = training_over_epochs(options, asked.plan, data, given.learning_rate, resume)
+    results = asked.results(data, training.steps, resume)
+    with training.held():
+        trained = asked.train(data, training.steps, results, partial(_train, training, given.commit_every))
+    if files.as_json:
+        print_json(document(trained, training.rows))
+        return
+    if training.rows:
+        wide_console().print(epochs_table(training.rows))
+    print_steps(asked, trained)
+
+
+def _train(training: Epochs, commit_every: int, target: Target, trainer: Trainer) -> None:
+    if training.on_card is not None:
+        send_samples(training.on_card, target.device)
+    train_with_progress(training, trainer, commit_every, target.meter.source)
 
 
 def training_over_epochs(
@@ -139,12 +120,10 @@ def training_over_epochs(
     from ..training.feeding import Order
     from ..training.rates import Rates
 
-    assert options.samples is not None
-    assert options.epochs is not None
     if plan.card is not None:
         raise UserError(
-            "--epochs: the plan keeps its batches on the card, which is prepared once (poet-harness card); plan with "
-            "--parameters resident, or leave --epochs out: its batches are used again and again"
+            "train: the plan keeps its batches on the card, which is prepared once (poet-harness card); plan with "
+            "--parameters resident, or use poet-harness run: its batches are used again and again"
         )
     if options.to_card and plan.documents:
         raise UserError("--to-card: a Linux board has no card of poet's; leave it out, the samples go over the line")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is printed of the steps that a board trained: predicted beside observed, by step and by operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .console import wide_console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from ..plan_folder.plan import Plan
+    from ..training.run_folder import EpochRow
+    from ..training.trainer import ObservedStep
+    from .session import Session, Trained
+
+MOST_STEPS_SHOWN = 8
+MOST_DIFFERENCE = 0.03
+
+
+def print_steps(asked: Session, trained: Trained) -> None:
+    """Print the steps and the traced ones' operators, and what of them is off, rough or unknown."""
+    plan, trainer, meter = trained.plan, trained.trainer, trained.meter
+    console, observed = wide_console(), trainer.observed
+    if asked.board.kind == "program":
+        # The plan's costs are another board's: there is nothing to hold them against here.
+        console.print(_host_summary(observed))
+        return
+    console.print(_steps_table(plan, observed, meter.source))
+    for step in observed:
+        if step.actions:
+            console.print(_actions_table(plan, step, meter.source))
+    if (difference := _difference(plan, observed[-1])) > MOST_DIFFERENCE:
+        console.print(f"the last step is {difference:.1%} off its prediction; {_cure(asked)}", soft_wrap=True)
+    idle = f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW{meter.steps}"
+    console.print(idle if meter.senses else f"{idle}; {meter.identity}")
+    if trainer.unmetered:
+        console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
+    if trained.stack_bytes:
+        console.print(f"most stack used: {trained.stack_bytes} bytes")
+
+
+def _cure(asked: Session) -> str:
+    if asked.plan.documents:
+        return "let nothing else run, and profile again, with as many threads"
+    emulate = " --emulate" if asked.connection.emulate else ""
+    return (
+        f"a profile on this data predicts better: poet-harness profile --board {asked.connection.board}{emulate} "
+        f"--plan {asked.given.plan} --data {asked.given.data}"
+    )
+
+
+def _difference(plan: Plan, step: ObservedStep) -> float:
+    """How far a step's time or energy, whichever is worse, is off what was predicted."""
+    pairs = ((step.report.work_s, plan.time_s), (step.energy_j, plan.energy_j))
+    return max((abs(seen / told - 1) for seen, told in pairs if seen is not None and told), default=0.0)
+
+
+def document(trained: Trained, epochs: Sequence[EpochRow] = ()) -> dict[str, object]:
+    """What --out has, row by row, and what the tables say besides."""
+    from dataclasses import asdict
+
+    from ..training.comparison import compare
+
+    plan, trainer, source = trained.plan, trained.trainer, trained.meter.source
+    return {
+        "source": source,
+        "graph_hash": plan.graph_hash,
+        "schedule_hash": plan.schedule_hash,
+        "idle_power_w": trainer.idle_power_w,
+        "stack_bytes": trained.stack_bytes,
+        "unmetered": trainer.unmetered,
+        "rows": [asdict(row) for row in compare(plan, trainer, source)],
+        **({"epochs": [asdict(row) for row in epochs]} if epochs else {}),
+    }
+
+
+def _steps_table(plan: Plan, steps: Sequence[ObservedStep], source: str) -> Table:
+    from rich.table import Table
+
+    table = Table("", "loss", "energy, mJ", "", "time, s", "", "peak RAM", title=f"Training steps ({source})")
+    table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", "", f"{plan.time_s:.5f}", "", f"{plan.peak_bytes:,}")
+    shown = list(steps)
+    if len(shown) > MOST_STEPS_SHOWN:
+        shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
+    for step in shown:
+        table.add_row(
+            f"step {step.number}" + (", traced" if step.actions else ""),
+            f"{step.loss:.4f}",
+            "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}",
+            "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
+            f"{step.report.work_s:.5f}",
+            _relative(step.report.work_s, plan.time_s),
+            f"{step.report.peak_bytes:,}{_peak_remark(plan, step.report.peak_bytes)}",
+        )
+    return table
+
+
+def _peak_remark(plan: Plan, peak_bytes: int) -> str:
+    """Firmware keeps a plan's peak to the byte; PyTorch's allocator has its own mind."""
+    if peak_bytes == plan.peak_bytes:
+        return ""
+    return f" ({_relative(peak_bytes, plan.peak_bytes)})" if plan.documents else " (differs)"
+
+
+def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
+    """Predicted and observed cost by operator over all its runs in the traced step, and the highest of their peaks."""
+    from rich.table import Table
+
+    table = Table(
+        *(
+            "operator",
+            "runs",
+            "predicted\nms",
+            "observed\nms",
+            "predicted\nmJ",
+            "observed\nmJ",
+            "difference",
+            "predicted\npeak RAM",
+            "observed\npeak RAM",
+        ),
+        title=f"Traced step ({source})",
+    )
+    table.columns[0].no_wrap = True
+    sums: dict[str, list[float]] = {}
+    peaks: dict[str, tuple[int, int]] = {}
+    for action, seen in zip(plan.actions, step.actions, strict=True):
+        if action.is_marked:
+            entry = sums.setdefault(action.op, [0.0] * 5)
+            for place, value in enumerate((1, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)):
+                entry[place] += value
+            highest = peaks.get(action.op, (0, 0))
+            peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes))
+    for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
+        table.add_row(
+            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
+            *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
+            *(f"{peak:,}" for peak in peaks[op]),
+        )
+    return table
+
+
+def _host_summary(steps: Sequence[ObservedStep]) -> str:
+    losses = f"loss {steps[0].loss:.4f} to {steps[-1].loss:.4f}"
+    return f"{len(steps)} steps on this computer: {losses}, peak RAM {steps[0].report.peak_bytes:,} bytes"
+
+
+def _relative(observed: float, predicted: float) -> str:
+    return f"{observed / predicted - 1:+.1%}" if predicted else ""
