@@ -15,7 +15,8 @@ def release_freed(least_bytes: int) -> None:
     """Let blocks of so many bytes or more be mappings of their own, which the system gets back when they are freed.
 
     glibc otherwise keeps freed memory, and the process stays larger than what is allocated. Smaller numbers keep it
-    smaller, and cost page faults. To be called before the first tensors are made.
+    smaller, and cost page faults. What fits into a hole of the heap goes there nevertheless. To be called before the
+    first tensors are made.
 
     Raises
     ------
