@@ -140,6 +140,14 @@ def test_what_runs_on_a_board_needs_torch_and_numpy_alone() -> None:
     assert not {"pydantic", "pandas", "serial", "typer", "rich", "platformdirs"} & set(loaded)
 
 
+def test_only_verbs_import_the_comparison() -> None:
+    found = arrows(PACKAGES["poet_planner"], "poet_planner")
+    assert {part for _, part, other in found if other == "comparison"} == {"cli"}
+    code = "import sys, poet_planner.planning.pipeline, poet_planner.planning.method; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in loaded if name.startswith("poet_planner.comparison")]
+
+
 def test_verifier_and_optimiser_share_no_code() -> None:
     verifier = PACKAGES["poet_planner"] / "schedule" / "verify.py"
     assert "solve" not in {part for name in imported(verifier) for part in name.split(".")}

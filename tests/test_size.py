@@ -24,7 +24,7 @@ LONG_VERBS = {
 }
 # The public interface, whose parameters users give by name.
 WIDE = {
-    ("planner/poet_planner/drop_in/compiling.py", "compile"),
+    ("planner/poet_planner/torch_step/compiling.py", "compile"),
     ("planner/poet_planner/planning/pipeline.py", "plan"),
 }
 CURE = "remove something, or raise it in [tool.poet.size] of pyproject.toml in the same commit and say why"

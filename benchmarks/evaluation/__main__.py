@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 from poet_planner.cli.sweep import plan_missing
-from poet_planner.planning.comparison import chosen, place_of
-from poet_planner.report.points import write_points
+from poet_planner.comparison.compare import chosen, place_of
+from poet_planner.comparison.sweep_table import write_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, listening

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.figures import COLOURS, HELD, LABELS, new_figure
 from poet_planner.report.quantities import bytes_text, energy_text
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, Moment, timeline
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
-from poet_planner.report.energy_vs_ram import energy_vs_ram, overhead_log
-from poet_planner.report.method_styles import in_legend_order, style_of
+from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
+from poet_planner.comparison.pictures.method_styles import in_legend_order, style_of
 
 from benchmarks.evaluation.markdown import percent, table
 from benchmarks.evaluation.results import LEAST, OURS, OWN, Results, beside_ours, planned

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
-from poet_planner.report.energy_vs_deadline import energy_vs_deadline
+from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
 from poet_planner.report.quantities import time_text
 
 from benchmarks.evaluation.markdown import percent, table

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from poet_planner.report.energy_vs_ram import overhead_log
-from poet_planner.report.method_styles import style_of
+from poet_planner.comparison.pictures.energy_vs_ram import overhead_log
+from poet_planner.comparison.pictures.method_styles import style_of
 
 from benchmarks.evaluation.markdown import percent, table
 from benchmarks.evaluation.results import OURS, Results, planned

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
-from poet_planner.report.energy_vs_ram import overhead_log
-from poet_planner.report.method_styles import style_of
+from poet_planner.comparison.pictures.energy_vs_ram import overhead_log
+from poet_planner.comparison.pictures.method_styles import style_of
 
 from benchmarks.evaluation.boards import emulated, published
 from benchmarks.evaluation.figure_3 import DRAWN

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas as pd
-from poet_planner.report.points import COLUMNS, Point, read_points
+from poet_planner.comparison.sweep_table import COLUMNS, Point, read_points
 
 HERE = Path(__file__).parent
 LEAST = "least"
@@ -35,7 +35,7 @@ def read_results(name: str, folder: Path = HERE) -> Results:
 
 
 def ram_name(share: float) -> str:
-    """A share as it was asked for: whole tenths of a per cent; anything else was the hungriest node's own need."""
+    """A share as it was asked for: whole tenths of a per cent; anything else was the largest node's own need."""
     percent = round(100 * share, 2)
     return f"{percent:g} %" if abs(100 * share - percent) < 5e-4 else LEAST
 

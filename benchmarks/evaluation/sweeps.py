@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from poet_planner.planning.comparison import Setting, Subject
-from poet_planner.planning.methods import METHODS, method_named
-from poet_planner.planning.sweep import settings_of
+from poet_planner.comparison.compare import Setting, Subject
+from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.sweep import settings_of
+from poet_planner.planning.method import method_named
 from poet_planner.solve import OptimiseOptions
 
 from benchmarks.evaluation.subjects import paper_subject, traced_subject

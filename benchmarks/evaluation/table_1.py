@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from poet_planner.baselines.method import Aware, Method
-from poet_planner.planning.methods import METHODS, method_named
-from poet_planner.report.method_styles import style_of
+from poet_planner.comparison.pictures.method_styles import style_of
+from poet_planner.comparison.registry import METHODS
+from poet_planner.planning.method import Aware, Method, method_named
 
 from benchmarks.evaluation.markdown import table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
+from poet_planner.comparison.pictures.method_styles import style_of
 from poet_planner.report.figures import INK, new_figure
-from poet_planner.report.method_styles import style_of
 
 from benchmarks.evaluation.boards import published
 from benchmarks.evaluation.markdown import percent, table

@@ -2,7 +2,7 @@
 """A greedy choice of what to recompute: at the peak, drop what frees the most bytes for each second of computing again.
 
 Dropped values are freed behind their last use in the forward pass and computed again, with what that takes, before
-their first use in the backward pass. It is what one would write in an afternoon, and so a yardstick for the optimiser.
+their first use in the backward pass. It is what one would write in an afternoon, and so a baseline for the optimiser.
 """
 
 from __future__ import annotations

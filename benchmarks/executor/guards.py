@@ -16,7 +16,7 @@ from poet_planner.models.resnet import resnet18
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from tests.planner.drop_in.networks import Llama
+from tests.planner.torch_step.networks import Llama
 
 MOST_SHARE = 0.01
 MOST_AGAIN_S = 4.0

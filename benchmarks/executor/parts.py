@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from poet_planner.drop_in.profile_here import HOST
+from poet_planner.torch_step.profile_here import HOST
 from poet_profiles.errors import UserError
 from poet_runtime.devices import Cpu
 

@@ -39,7 +39,7 @@ def table(rows: Sequence[Row], with_optimizer: bool = False) -> str:
 
 def missed(row: Row, rows: Sequence[Row], with_optimizer: bool = False) -> Iterator[str]:
     """What is asked of a row of poet's and does not hold."""
-    # The greedy choice is a yardstick, and no plan of poet's.
+    # The greedy choice is a baseline, and no plan of poet's.
     if row.planned_bytes is None or row.planned_s is None or row.name.startswith("greedy"):
         return
     if row.different:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import poet_planner as poet
 import torch
-from poet_planner.drop_in.report import Report
+from poet_planner.torch_step.report import Report
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action
 from poet_runtime.compiled_step import compile_steps

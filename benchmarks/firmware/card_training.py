@@ -42,9 +42,9 @@ from poet_harness.protocol.device import Device
 from poet_harness.target.connect import connect
 from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Resident
 from poet_profiles.graph.file import read_graph

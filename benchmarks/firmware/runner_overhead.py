@@ -28,9 +28,9 @@ RETURNING_LIMIT = 0.005
 
 def plain_plan(folder: Path) -> Path:
     """The demo's network, every tensor kept."""
-    from poet_planner.baselines.store_all import store_all_schedule
     from poet_planner.planning.training_graph import training_graph
     from poet_planner.schedule.c_headers import write_headers
+    from poet_planner.schedule.store_all import store_all_schedule
     from poet_profiles.boards import load_board
     from poet_profiles.schedule.file import write_schedule
 

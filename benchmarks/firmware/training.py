@@ -27,10 +27,10 @@ from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
 from poet_harness.target.connect import connect
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
-from poet_planner.reference.training_data import training_data
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph

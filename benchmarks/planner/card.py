@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from poet_planner.baselines.page_all import page_all_schedule
 from poet_planner.planning.choose import BudgetedStep
 from poet_planner.planning.pipeline import prepare, schedule_of, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.summary import Summary
+from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.schedule import Schedule
 

@@ -27,7 +27,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 from joblib import Parallel, delayed
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.graph import Graph, Node, PageCost, Value

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem as SearchProblem
 from poet_planner.solve.instance import build_problem
 from poet_profiles.graph import Graph

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from typing import Annotated
 
 import typer
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_profiles.graph.sizes import smallest_ram_bytes

@@ -18,10 +18,10 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.placement import Verdict, place
 from poet_planner.placement.overlaps import fault
 from poet_planner.placement.places import MOST_ROUNDS, VERDICTS
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, build_problem
 from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement import canonical

@@ -30,7 +30,7 @@ ASLEEP = "asleep"
 class Verdict(StrEnum):
     """How the second figure stands to the first."""
 
-    DEARER = "dearer"
+    MORE_EXPENSIVE = "more expensive"
     CHEAPER = "cheaper"
     SAME = "same"
 
@@ -250,7 +250,7 @@ def _change(row: str, quantity: str, first: Reading, second: Reading, limit: flo
     spread = SPREADS * math.hypot(first.std, second.std)
     difference = second.value - first.value
     beyond = abs(difference) > limit * first.value + spread
-    verdict = Verdict.SAME if not beyond else Verdict.DEARER if difference > 0 else Verdict.CHEAPER
+    verdict = Verdict.SAME if not beyond else Verdict.MORE_EXPENSIVE if difference > 0 else Verdict.CHEAPER
     return Change(row, quantity, first, second, spread, verdict)
 
 

@@ -10,8 +10,11 @@ is imported when the name is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from poet_profiles.moved import moved
+
+from poet_planner.former_names import FORMER_NAMES
+
 if TYPE_CHECKING:
-    from poet_planner.drop_in.compiling import compile
     from poet_planner.graph import Graph
     from poet_planner.graph.optimizer import Optimizer
     from poet_planner.models import Model
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from poet_planner.schedule import Schedule
     from poet_planner.schedule.verify import verify
     from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+    from poet_planner.torch_step.compiling import compile
 
 __all__ = [
     "Graph",
@@ -47,12 +51,14 @@ _HOMES = {
     "Places": "poet_planner.placement",
     "Plan": "poet_planner.planning.plan",
     "Schedule": "poet_planner.schedule",
-    "compile": "poet_planner.drop_in.compiling",
+    "compile": "poet_planner.torch_step.compiling",
     "optimise": "poet_planner.solve",
     "place": "poet_planner.placement",
     "plan": "poet_planner.planning.pipeline",
     "verify": "poet_planner.schedule.verify",
 }
+
+moved(__name__, FORMER_NAMES)
 
 # Type checkers see the imports above, and no attribute that is not there.
 if not TYPE_CHECKING:

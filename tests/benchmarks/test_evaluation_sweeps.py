@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from poet_planner.planning.comparison import chosen, place_of
-from poet_planner.planning.sweep import Asked, tasks_of
-from poet_planner.report.points import Place, read_points
+from poet_planner.comparison.compare import chosen, place_of
+from poet_planner.comparison.sweep import Asked, tasks_of
+from poet_planner.comparison.sweep_table import Place, read_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph.file import graph_hash
 

@@ -11,8 +11,8 @@ import poet_planner as poet
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.drop_in import profile_here
 from poet_planner.schedule.verify import verify
+from poet_planner.torch_step import profile_here
 from poet_runtime.devices import Cpu
 from torch.nn.functional import cross_entropy
 

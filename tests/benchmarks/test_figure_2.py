@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise

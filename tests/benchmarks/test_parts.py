@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from poet_planner.planning.methods import OPTIMAL
+from poet_planner.planning.method import OPTIMAL
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.options import Parts
 from poet_profiles.graph import Graph

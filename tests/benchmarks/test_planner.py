@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.placement import assign

@@ -15,10 +15,10 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
-from poet_planner.reference.training_data import initial_state, training_data
 from poet_planner.schedule.c_library import write_library
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import initial_state, training_data
 from poet_profiles.boards import load_board
 from poet_profiles.operators import OPERATORS
 from poet_profiles.protocol.status import Status

@@ -12,10 +12,10 @@ import pytest
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.firmware_tables import tables_of
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 

@@ -8,7 +8,7 @@ import ctypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from poet_planner.reference.board_random import kept, threefry
+from poet_planner.torch_reference.board_random import kept, threefry
 from scipy.special import expit, ndtr
 
 from tests.support.firmware.host_operators import Operators

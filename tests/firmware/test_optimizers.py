@@ -17,7 +17,7 @@ import torch
 from poet_harness.plan_folder.optimizer import optimizer_of
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.reference.updates import Updates
+from poet_planner.torch_reference.updates import Updates
 from poet_planner.tracing import trace
 from poet_profiles.graph import Operation
 from poet_profiles.operators import OPERATORS, parse_params

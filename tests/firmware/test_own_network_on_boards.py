@@ -13,10 +13,10 @@ import pytest
 from poet_harness.emulation import open_twin
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import training_step
-from poet_planner.reference.training_data import reference_run, training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule

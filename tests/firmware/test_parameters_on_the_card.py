@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.streaming import Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.parts import joined

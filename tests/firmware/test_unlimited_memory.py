@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import without_taking_over
 from poet_planner.planning.training_graph import training_graph
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule

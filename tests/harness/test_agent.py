@@ -30,9 +30,9 @@ from poet_harness.protocol.link import Link, Patience
 from poet_harness.target.connect import connect
 from poet_harness.training.trainer import make_ready
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.cost_model import CostModel
-from poet_planner.reference.training_data import reference_run, training_data, write_arrays
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.file import read_graph

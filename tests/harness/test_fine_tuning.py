@@ -23,11 +23,11 @@ from poet_harness.plan_folder.optimizer import Optimizer as BoardsOptimizer
 from poet_harness.plan_folder.plan import Plan
 from poet_harness.training.trained_files import torch_optimizer_state
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
-from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.constants import write_constants
 from poet_profiles.errors import UserError

@@ -110,12 +110,12 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     assert set(table["training_step"]) == {2}
     for name, values in rest.items():
         assert np.array_equal(values.view(np.uint32), whole[name][2:].view(np.uint32)), name
-    # The same plan, and another traced step: nothing has become dearer. The shortest step takes 49 or 50 ticks of the
+    # The same plan, and another traced step: nothing costs more now. The shortest step takes 49 or 50 ticks of the
     # timer, and one is 2.04 % of it. No operator's time depends on these numbers. (log_softmax can be
     # quicker by an eighth: where scores are more than 104 apart, their exponential is 0 at once.)
     told = call(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%")
     assert "only in A: whole step\n" in told
-    assert " 0 dearer, 0 cheaper" in told
+    assert " 0 more expensive, 0 cheaper" in told
     assert "losses differ" not in told
 
 

@@ -21,7 +21,7 @@ import torch
 from poet_harness.cli import app as harness
 from poet_planner import models
 from poet_planner.cli import app as planner
-from poet_planner.reference.training_data import reference_run
+from poet_planner.torch_reference.training_data import reference_run
 from poet_profiles.graph.file import read_graph
 from safetensors.torch import load_file
 from typer import Typer

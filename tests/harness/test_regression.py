@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``poet-harness diff``: what is dearer, what is left out, and which files it refuses."""
+"""``poet-harness diff``: what is more expensive, what is left out, and which files it refuses."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 def test_a_cost_is_dearer_beyond_limit_and_spread_together(tmp_path: Path) -> None:
     first = profile(tmp_path / "a.csv", replace(RELU, time_s=1.0, time_s_std=0.03, energy_j=1.0))
-    # Twice the deviation of the difference is 0.1, the limit 0.02: beyond 1.12 is dearer, below 0.88 cheaper.
+    # Twice the deviation of the difference is 0.1, the limit 0.02: beyond 1.12 is more expensive, below 0.88 cheaper.
     for number, (time_s, expected) in enumerate(
-        [(1.119, "same"), (1.121, "dearer"), (0.881, "same"), (0.879, "cheaper")]
+        [(1.119, "same"), (1.121, "more expensive"), (0.881, "same"), (0.879, "cheaper")]
     ):
         second = profile(tmp_path / f"{number}.csv", replace(RELU, time_s=time_s, time_s_std=0.04, energy_j=1.021))
         found = verdicts(first, second)
-        assert found == {("relu size=64", "time_s"): expected, ("relu size=64", "energy_j"): "dearer"}
+        assert found == {("relu size=64", "time_s"): expected, ("relu size=64", "energy_j"): "more expensive"}
 
 
 costs = st.floats(1e-6, 1.0)
@@ -97,17 +97,17 @@ def test_the_rule_holds_for_any_rows_and_turns_round_with_the_files(
         spread = 2 * sqrt((deviation_a / 9) ** 2 + (deviation_b / 9) ** 2)
         margin = (b - a) - (limit * a + spread)
         if abs(margin) > 1e-6 * (a + b):  # the file has seven digits
-            assert (there[key] == "dearer") == (margin > 0)
-        # What is dearer one way is not dearer the other way as well, and cheaper there if the limit is none.
-        assert not (there[key] == "dearer" and back[key] == "dearer")
+            assert (there[key] == "more expensive") == (margin > 0)
+        # What is more expensive one way is not so the other way as well, and cheaper there if the limit is none.
+        assert not (there[key] == "more expensive" and back[key] == "more expensive")
         if limit == 0:
-            assert (there[key] == "dearer") == (back[key] == "cheaper")
+            assert (there[key] == "more expensive") == (back[key] == "cheaper")
 
 
 def test_of_the_sleeping_board_the_power_counts_and_not_how_long_it_was_watched(tmp_path: Path) -> None:
     first = profile(tmp_path / "a.csv", IDLE)
     second = profile(tmp_path / "b.csv", replace(IDLE, time_s=5.0, idle_power_w=3.1e-3))
-    assert verdicts(first, second) == {("idle", "idle_power_w"): "dearer"}
+    assert verdicts(first, second) == {("idle", "idle_power_w"): "more expensive"}
 
 
 def test_rows_of_one_file_and_rows_that_are_not_alike_are_listed(tmp_path: Path) -> None:
@@ -127,20 +127,23 @@ def test_rows_of_one_file_and_rows_that_are_not_alike_are_listed(tmp_path: Path)
 def test_a_run_is_judged_by_its_untraced_steps_and_by_each_action(tmp_path: Path) -> None:
     steps = [replace(STEP, training_step=n, observed_time_s=time_s) for n, time_s in ((1, 1.0), (2, 1.01), (3, 1.02))]
     first = run(tmp_path / "a.csv", TRACED, ACTION, *steps)
-    dearer = [replace(step, observed_time_s=step.observed_time_s + 0.06) for step in steps]
+    more_expensive = [replace(step, observed_time_s=step.observed_time_s + 0.06) for step in steps]
     # The traced step takes twice as long in the second run, which says nothing of the others.
     second = run(
-        tmp_path / "b.csv", replace(TRACED, observed_time_s=2.8), replace(ACTION, observed_energy_j=2e-3), *dearer
+        tmp_path / "b.csv",
+        replace(TRACED, observed_time_s=2.8),
+        replace(ACTION, observed_energy_j=2e-3),
+        *more_expensive,
     )
     # 0.06 above 1.01, against 2 % of 1.01 and twice 0.01 * sqrt(2): 0.0202 + 0.0283.
     assert verdicts(first, second) == {
-        ("whole step", "time_s"): "dearer",
+        ("whole step", "time_s"): "more expensive",
         ("whole step", "energy_j"): "same",
-        ("whole step, traced", "time_s"): "dearer",
+        ("whole step, traced", "time_s"): "more expensive",
         ("whole step, traced", "energy_j"): "same",
         ("asleep", "idle_power_w"): "same",
         ("7 compute conv1", "time_s"): "same",
-        ("7 compute conv1", "energy_j"): "dearer",
+        ("7 compute conv1", "energy_j"): "more expensive",
     }
     [whole] = [c for c in compare_files(first, second, 0.02).changes if (c.row, c.quantity) == ("whole step", "time_s")]
     assert whole.spread == pytest.approx(2 * 0.01 * sqrt(2))
@@ -237,7 +240,7 @@ def test_the_exit_code_is_one_where_the_second_is_dearer(
     second = profile(tmp_path / "b.csv", replace(RELU, energy_j=1.05e-5), IDLE)
     code, told = command(capsys, monkeypatch, first, second)
     assert code == 1
-    assert "1 dearer (energy 1), 0 cheaper, 2 the same" in told
+    assert "1 more expensive (energy 1), 0 cheaper, 2 the same" in told
     assert "+5.00%" in told
     assert "time, ms" not in told
     assert "time, ms" in command(capsys, monkeypatch, first, second, "--all")[1]
@@ -246,7 +249,7 @@ def test_the_exit_code_is_one_where_the_second_is_dearer(
     code, told = command(capsys, monkeypatch, first, second, "--json")
     document = json.loads(told)
     assert code == 1
-    assert document["dearer"] == 1
-    [dearer] = [change for change in document["changes"] if change["verdict"] == Verdict.DEARER]
-    assert dearer["quantity"] == "energy_j"
-    assert dearer["relative"] == pytest.approx(0.05)
+    assert document["more_expensive"] == 1
+    [more_expensive] = [change for change in document["changes"] if change["verdict"] == Verdict.MORE_EXPENSIVE]
+    assert more_expensive["quantity"] == "energy_j"
+    assert more_expensive["relative"] == pytest.approx(0.05)

@@ -14,11 +14,11 @@ from poet_harness.cli import app
 from poet_harness.data.weights import AFTER_STEPS, TABLE
 from poet_harness.plan_folder.plan import read_plan
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
-from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.constants import write_constants
 from poet_profiles.graph.file import graph_hash, write_graph

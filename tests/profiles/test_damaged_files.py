@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import build_problem
 from poet_planner.tracing import trace

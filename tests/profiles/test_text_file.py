@@ -15,7 +15,7 @@ import pytest
 from poet_harness.meters.recorded import read_trace
 from poet_harness.profiling.configurations import from_file
 from poet_harness.regression import compare_files
-from poet_planner.report.points import read_points
+from poet_planner.comparison.sweep_table import read_points
 from poet_profiles.boards import load_board
 from poet_profiles.cells import load_cell
 from poet_profiles.errors import UserError

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import app
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
-from poet_planner.reference.check import check_plan
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph

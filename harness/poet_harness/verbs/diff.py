@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``poet-harness diff``: has a board, a firmware or a kernel become dearer?"""
+"""``poet-harness diff``: has a board, a firmware or a kernel become more expensive?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..regression import Change, Compared
 
 NAME = "diff"
-DEARER = 1
+MORE_EXPENSIVE = 1
 # Header, and how many of the unit are one of the SI unit.
 UNITS = {"time_s": ("time, ms", 1e3), "energy_j": ("energy, mJ", 1e3), "idle_power_w": ("idle power, mW", 1e3)}
 MOST_LISTED = 20
@@ -25,16 +25,16 @@ MOST_LISTED = 20
 def command(
     first: Annotated[Path, typer.Argument(help="CSV: a profile, or a run (poet-harness run --out).", metavar="A.csv")],
     second: Annotated[Path, typer.Argument(help="CSV of the same kind, to hold against it.", metavar="B.csv")],
-    limit: Annotated[str, typer.Option(help="How much dearer a row of B may be, such as 2%.")] = "2%",
+    limit: Annotated[str, typer.Option(help="How much more expensive a row of B may be, such as 2%.")] = "2%",
     every: Annotated[bool, typer.Option("--all", help="List the rows that have not changed, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare two profiles of a board, or two runs of a plan, row by row.
 
-    A row of B is dearer if its time or energy lies above A's by more than the limit and the spread together. The
+    A row of B is more expensive if its time or energy lies above A's by more than limit and spread together. The
     spread is twice the standard deviation of the difference, from the deviations of both files.
 
-    The exit code is 1 if a row is dearer and 0 if none is. It is 2 if the files cannot be compared, because they are
+    The exit code is 1 if a row is more expensive and 0 if none is. It is 2 if the files cannot be compared, as they are
     of different boards or plans, or one was measured and the other emulated. Rows that only one of the files has are
     listed; they do not change the exit code.
     """
@@ -47,13 +47,15 @@ def command(
         print_json(_document(compared, first, second, share))
     else:
         console = wide_console()
-        shown = list(compared.changes) if every else [*compared.of(Verdict.DEARER), *compared.of(Verdict.CHEAPER)]
+        shown = (
+            list(compared.changes) if every else [*compared.of(Verdict.MORE_EXPENSIVE), *compared.of(Verdict.CHEAPER)]
+        )
         if shown:
             console.print(_table(shown, f"{compared.kind}s: {first} and {second}"))
         for line in _lines(compared, limit):
             console.print(line, soft_wrap=True, markup=False)
-    if compared.of(Verdict.DEARER):
-        raise typer.Exit(DEARER)
+    if compared.of(Verdict.MORE_EXPENSIVE):
+        raise typer.Exit(MORE_EXPENSIVE)
 
 
 def _share(limit: str) -> float:
@@ -94,13 +96,15 @@ def _lines(compared: Compared, limit: str) -> list[str]:
     lines += compared.notes
     counts = {verdict: len(compared.of(verdict)) for verdict in Verdict}
     what = {quantity: 0 for quantity in UNITS}
-    for change in compared.of(Verdict.DEARER):
+    for change in compared.of(Verdict.MORE_EXPENSIVE):
         what[change.quantity] += 1
-    dearer = ", ".join(f"{UNITS[quantity][0].split(',')[0]} {count}" for quantity, count in what.items() if count)
+    worse, cheaper, same = (counts[verdict] for verdict in (Verdict.MORE_EXPENSIVE, Verdict.CHEAPER, Verdict.SAME))
+    quantities = ", ".join(f"{UNITS[quantity][0].split(',')[0]} {count}" for quantity, count in what.items() if count)
+    listed = f" ({quantities})" if quantities else ""
     return [
         *lines,
-        f"{len(compared.changes)} costs, limit {limit} beyond the spread: {counts[Verdict.DEARER]} dearer"
-        f"{f' ({dearer})' if dearer else ''}, {counts[Verdict.CHEAPER]} cheaper, {counts[Verdict.SAME]} the same",
+        f"{len(compared.changes)} costs, limit {limit} beyond the spread: {worse} more expensive{listed}, "
+        f"{cheaper} cheaper, {same} the same",
     ]
 
 
@@ -119,7 +123,7 @@ def _document(compared: Compared, first: Path, second: Path, limit: float) -> di
         "first": str(first),
         "second": str(second),
         "limit": limit,
-        "dearer": len(compared.of(Verdict.DEARER)),
+        "more_expensive": len(compared.of(Verdict.MORE_EXPENSIVE)),
         "changes": [
             {**asdict(change), "difference": change.difference, "relative": change.relative}
             for change in compared.changes

@@ -31,7 +31,7 @@ def check(
 
     from poet_planner import models
     from poet_planner.models.users_code import users_code
-    from poet_planner.reference.check import check_plan
+    from poet_planner.torch_reference.check import check_plan
 
     loaded = models.load(model, batch)
     with users_code(loaded.name):

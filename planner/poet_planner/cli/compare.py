@@ -28,9 +28,9 @@ from poet_planner.cli.options import (
 from poet_planner.planning.request import Parameters, Request
 
 if TYPE_CHECKING:
-    from poet_planner.baselines.method import Method
-    from poet_planner.planning.comparison import Setting
-    from poet_planner.report.points import Point
+    from poet_planner.comparison.compare import Setting
+    from poet_planner.comparison.sweep_table import Point
+    from poet_planner.planning.method import Method
     from poet_planner.solve import OptimiseOptions
 
 
@@ -60,9 +60,9 @@ def compare(
     from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.planning.comparison import Setting, by_energy, chosen, subject_of, write_picture
+    from poet_planner.comparison.compare import Setting, by_energy, chosen, subject_of, write_picture
+    from poet_planner.comparison.sweep_table import write_points
     from poet_planner.planning.pipeline import prepare
-    from poet_planner.report.points import write_points
     from poet_planner.solve import OptimiseOptions
     from poet_planner.solve.milp.solvers import solver_named
 
@@ -93,7 +93,7 @@ def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions)
     from rich.console import Console
     from rich.progress import track
 
-    from poet_planner.planning.comparison import compare as points_of
+    from poet_planner.comparison.compare import compare as points_of
 
     points = points_of(setting, methods, options)
     try:

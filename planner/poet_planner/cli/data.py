@@ -38,7 +38,7 @@ def data(
 
     from poet_profiles.quantised import read_normalising
 
-    from poet_planner.reference.training_data import training_data, write_arrays
+    from poet_planner.torch_reference.training_data import training_data, write_arrays
 
     written = training_data(model, steps, seed, batch, arrays, weights, read_normalising(scale, shift))
     write_arrays(written, out)

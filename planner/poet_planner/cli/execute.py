@@ -51,9 +51,9 @@ def execute(
 
     import torch
 
-    from poet_planner.reference.plan_run import LOSS, plan_run
-    from poet_planner.reference.training_data import write_arrays
     from poet_planner.report.quantities import bytes_text, time_text
+    from poet_planner.torch_reference.plan_run import LOSS, plan_run
+    from poet_planner.torch_reference.training_data import write_arrays
 
     if threads is not None:
         torch.set_num_threads(threads)

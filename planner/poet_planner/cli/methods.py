@@ -24,7 +24,7 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print the list
     from rich.console import Console
     from rich.table import Table
 
-    from poet_planner.planning.methods import METHODS
+    from poet_planner.comparison.registry import METHODS
 
     if as_json:
         names = ("name", "source", "decides", "recomputes", "pages", "keeps_deadline", *COLUMNS)

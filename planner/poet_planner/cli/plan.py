@@ -78,7 +78,7 @@ class Strategy(StrEnum):
     PLAIN = "plain"  # an older name of store-all
 
 
-YARDSTICKS = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Strategy.PAGE_ALL: "page_all"}
+BASELINES = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Strategy.PAGE_ALL: "page_all"}
 
 
 def plan(
@@ -221,7 +221,7 @@ def plan(
         typer.echo(f"poet-plan: {prepared.note}", err=True)
     if library is not None:
         _refuse_without_library(prepared, library)
-    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else YARDSTICKS[strategy]
+    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else BASELINES[strategy]
     time_limit_s = time_limit or DEFAULT_S
     asking_s = seconds_for(time_limit_s) if method == METHODS[Formulation.BEST] and prepared.is_short_of_ram else 0.0
     options = OptimiseOptions(
@@ -259,8 +259,8 @@ def _write_library(
     plan: Plan, name: str, out: Path, model: str | None, batch: int | None, weights: Path | None
 ) -> None:
     from poet_planner import models
-    from poet_planner.reference.training_data import initial_state
     from poet_planner.schedule.c_library import write_library
+    from poet_planner.torch_reference.training_data import initial_state
 
     initial = None if model is None else initial_state(model, 0, batch, weights)
     classes = () if model is None else models.load(model, batch).classes

@@ -13,7 +13,7 @@ from poet_profiles.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from poet_planner.report.points import Point
+    from poet_planner.comparison.sweep_table import Point
 
 
 class Kind(StrEnum):
@@ -45,8 +45,8 @@ def plot(
     """
     from poet_profiles.whole_file import check_writable
 
+    from poet_planner.comparison.sweep_table import read_points
     from poet_planner.report.figures import save
-    from poet_planner.report.points import read_points
 
     folder = points.parent if out is None else out
     paths = [folder / f"{figure.value}.{ending}" for ending in ("png", "svg")]
@@ -80,10 +80,10 @@ def _only(points: list[Point], option: str, names: str | None, field: str) -> li
 
 
 def _draw(kind: Kind, points: list[Point]) -> Figure:
-    from poet_planner.report.energy_vs_deadline import energy_vs_deadline
-    from poet_planner.report.energy_vs_ram import energy_vs_ram, overhead_log
-    from poet_planner.report.max_batch import max_batch
-    from poet_planner.report.overhead_map import overhead_map
+    from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
+    from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
+    from poet_planner.comparison.pictures.max_batch import max_batch
+    from poet_planner.comparison.pictures.overhead_map import overhead_map
 
     figures = {
         Kind.ENERGY_VS_RAM: energy_vs_ram,

@@ -46,7 +46,7 @@ def reference(
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
     import json
 
-    from poet_planner.reference.training_data import reference_run, write_arrays
+    from poet_planner.torch_reference.training_data import reference_run, write_arrays
 
     chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
     arrays = reference_run(model, data, learning_rate, chosen, follow, weights)

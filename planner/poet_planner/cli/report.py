@@ -22,9 +22,9 @@ def report(
     from poet_profiles.schedule.file import read_schedule
     from poet_profiles.whole_file import check_writable, write_whole
 
-    from poet_planner.baselines.store_all import store_all_schedule
     from poet_planner.report.page import page_text
     from poet_planner.report.summary import read_summary
+    from poet_planner.schedule.store_all import store_all_schedule
     from poet_planner.schedule.verify import verify
 
     check_writable(out)

@@ -18,11 +18,11 @@ from poet_planner.planning.request import Gradients, Parameters
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from poet_planner.baselines.method import Method
-    from poet_planner.planning.comparison import Setting, Subject
+    from poet_planner.comparison.compare import Setting, Subject
+    from poet_planner.comparison.sweep_table import Point
     from poet_planner.planning.costed_step import CostedStep
+    from poet_planner.planning.method import Method
     from poet_planner.planning.request import Request
-    from poet_planner.report.points import Point
     from poet_planner.solve import OptimiseOptions
 
 RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
@@ -85,9 +85,9 @@ def sweep(
     from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.planning.comparison import chosen
-    from poet_planner.planning.sweep import settings_of
-    from poet_planner.report.energy_vs_ram import energy_vs_ram
+    from poet_planner.comparison.compare import chosen
+    from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram
+    from poet_planner.comparison.sweep import settings_of
     from poet_planner.report.figures import save
     from poet_planner.solve import OptimiseOptions
     from poet_planner.solve.milp.solvers import solver_named
@@ -131,10 +131,10 @@ def plan_missing(
     UserError
         If a signal comes. What was planned until then is in the table.
     """
-    from poet_planner.planning.cluster import workers
-    from poet_planner.planning.sharing import settled
-    from poet_planner.planning.sweep import missing, sweep, tasks_of
-    from poet_planner.report.points import append_points, in_order, read_points, write_points
+    from poet_planner.comparison.cluster import workers
+    from poet_planner.comparison.sharing import settled
+    from poet_planner.comparison.sweep import missing, sweep, tasks_of
+    from poet_planner.comparison.sweep_table import append_points, in_order, read_points, write_points
 
     known: list[Point] = []
     if path.exists():
@@ -191,7 +191,7 @@ def _subjects(
     from dataclasses import replace
     from itertools import product
 
-    from poet_planner.planning.comparison import subject_of
+    from poet_planner.comparison.compare import subject_of
     from poet_planner.planning.request import Request, refuse_beside_a_graph
 
     if graphs:

@@ -8,10 +8,10 @@ the traced operators themselves, sizes are PyTorch's and an operator outside of 
 
 from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.firmware import lower_for_firmware
+from poet_planner.lowering.in_place import with_taking_over, without_taking_over
 from poet_planner.lowering.inference import LoweredInference, lower_inference
 from poet_planner.lowering.linux import lower_for_linux
 from poet_planner.lowering.slices import with_slices
-from poet_planner.lowering.taking_over import with_taking_over, without_taking_over
 from poet_planner.lowering.updates import with_updates
 
 __all__ = [

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
 
-from poet_planner.lowering.copies import layout_of, viewed
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.rules import Lowered, is_row_major, swapped
+from poet_planner.lowering.strided_copies import layout_of, viewed
 from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten

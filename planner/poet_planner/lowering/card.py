@@ -26,11 +26,11 @@ from poet_profiles.operators import OPERATORS, OPTIMIZERS, params_key, parse_par
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
-from poet_planner.lowering.descent import ORDERING_NODE
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
+from poet_planner.lowering.in_place import without_taking_over
+from poet_planner.lowering.optimizer_step import ORDERING_NODE
 from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
-from poet_planner.lowering.taking_over import without_taking_over
-from poet_planner.lowering.turned import with_turned_gradients
+from poet_planner.lowering.transposed_gradients import with_turned_gradients
 
 COMMIT_NODE = poets_own("commit")
 

@@ -16,12 +16,11 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
+from poet_planner.lowering.affine_norms import with_weights
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
-from poet_planner.lowering.clipped import with_clipped_convolutions
-from poet_planner.lowering.clones import with_copies_in_two
-from poet_planner.lowering.copies import copied, spread, strided_operator
-from poet_planner.lowering.descent import changes, ends, optimizer_states
+from poet_planner.lowering.concat import with_padded_joins
+from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.draft import (
     Draft,
     added,
@@ -33,14 +32,13 @@ from poet_planner.lowering.draft import (
     region_bytes,
     without_unread_indices,
 )
-from poet_planner.lowering.draws import drawn, with_own_generator
 from poet_planner.lowering.folded_norms import with_folded_norms
-from poet_planner.lowering.frozen import with_frozen
-from poet_planner.lowering.joins import with_padded_joins
-from poet_planner.lowering.layouts import with_rows_in_order
+from poet_planner.lowering.frozen_parameters import with_frozen
 from poet_planner.lowering.linux import torch_draft
-from poet_planner.lowering.norms import with_weights
+from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
+from poet_planner.lowering.random_numbers import drawn, with_own_generator
 from poet_planner.lowering.refusals import odd_type, refusal
+from poet_planner.lowering.row_major import with_rows_in_order
 from poet_planner.lowering.rules import (
     Lowered,
     firmware_operator,
@@ -49,6 +47,8 @@ from poet_planner.lowering.rules import (
     swapped,
     with_transposed_result,
 )
+from poet_planner.lowering.split_copies import with_copies_in_two
+from poet_planner.lowering.strided_copies import copied, spread, strided_operator
 
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 

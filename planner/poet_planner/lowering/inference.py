@@ -15,7 +15,7 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.lowering import constants
-from poet_planner.lowering.clipped import with_clipped_convolutions
+from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.draft import (
     Placed,
     added,
@@ -26,7 +26,7 @@ from poet_planner.lowering.draft import (
     without_unread_indices,
 )
 from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
-from poet_planner.lowering.taking_over import with_taking_over
+from poet_planner.lowering.in_place import with_taking_over
 
 Data = Mapping[str, NDArray[Any]]
 

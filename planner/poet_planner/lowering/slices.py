@@ -32,7 +32,7 @@ from poet_profiles.operators import (
 
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
-from poet_planner.lowering.taking_over import without_taking_over
+from poet_planner.lowering.in_place import without_taking_over
 
 Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]

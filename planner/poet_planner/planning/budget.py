@@ -8,11 +8,11 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.request import Request
 from poet_planner.report.quantities import ram_bytes
 from poet_planner.schedule.firmware_tables import tables_at_most
+from poet_planner.schedule.store_all import store_all_schedule
 
 
 def ram_budget_bytes(request: Request, usual: CostedStep, chosen: CostedStep) -> int:

@@ -13,7 +13,6 @@ from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.schedule import Schedule
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.costed_step import CostedStep, costed_step
 from poet_planner.planning.flash import has_room_in_flash
@@ -32,6 +31,7 @@ from poet_planner.planning.layouts import (
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.planning.short_search import found_j, once_j
 from poet_planner.report.quantities import bytes_text
+from poet_planner.schedule.store_all import store_all_schedule
 
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
@@ -231,7 +231,7 @@ def _slices_note(graph: Graph) -> str:
     if not names:
         return ""
     return (
-        f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the hungriest "
+        f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the largest "
         "operator would leave too little room"
     )
 

@@ -9,9 +9,9 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import table_bytes, why_no_headers
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.store_all import store_all_schedule
 
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 

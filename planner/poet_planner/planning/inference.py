@@ -9,11 +9,11 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 
 SECONDS = 5.0
@@ -56,12 +56,9 @@ def _pages(graph: Graph) -> bool:
 
 
 def _schedule(graph: Graph, budget_bytes: int) -> Schedule:
-    from poet_planner.planning.methods import method_named
-    from poet_planner.solve import OptimiseOptions
+    from poet_planner.solve import OptimiseOptions, optimise
 
     store_all = store_all_schedule(graph)
     if store_all.ram_budget_bytes <= budget_bytes:
         return replace(store_all, ram_budget_bytes=budget_bytes)
-    return method_named("optimal").schedule(
-        graph, budget_bytes, None, OptimiseOptions(time_limit_s=SECONDS, capped=False)
-    )
+    return optimise(graph, budget_bytes, None, OptimiseOptions(time_limit_s=SECONDS, capped=False))

@@ -28,6 +28,7 @@ from poet_planner.schedule.verify import verify
 
 if TYPE_CHECKING:
     from poet_planner.models import Model
+    from poet_planner.planning.method import Method
     from poet_planner.solve import OptimiseOptions, Statistics
 
 
@@ -47,7 +48,7 @@ def plan(
     weights: str | Path | None = None,
     paging: bool = True,
     objective: str | None = None,
-    method: str = "optimal",
+    method: str | Method = "optimal",
     options: OptimiseOptions | None = None,
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
@@ -95,7 +96,7 @@ def plan(
     objective : str, optional
         ``"energy"``, or ``"time"``: the seconds of all computes and transfers together. Default is that of ``options``.
     method : str
-        ``"optimal"``, or a baseline of `poet_planner.planning.methods`: ``"store_all"``, ``"poet_ilp"``.
+        ``"optimal"``, or a baseline of `poet_planner.comparison.registry`: ``"store_all"``, ``"poet_ilp"``.
     options : OptimiseOptions, optional
         Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and an amount of work that
         takes one core some 7 s, whatever else the computer does.
@@ -160,11 +161,13 @@ def prepare(request: Request) -> BudgetedStep:
     return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.store_all.time_s))
 
 
-def schedule_of(prepared: BudgetedStep, method: str, options: OptimiseOptions) -> Schedule:
+def schedule_of(prepared: BudgetedStep, method: str | Method, options: OptimiseOptions) -> Schedule:
     """A schedule within the limits, not verified yet: see `plan`."""
-    from poet_planner.planning.methods import method_named
+    from poet_planner.planning.method import method_named
 
-    return method_named(method).schedule(prepared.graph, prepared.budget_bytes, prepared.deadline_s, options)
+    return (method_named(method) if isinstance(method, str) else method).schedule(
+        prepared.graph, prepared.budget_bytes, prepared.deadline_s, options
+    )
 
 
 def verified(

@@ -9,7 +9,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
-from poet_planner.report.modules import module_of
+from poet_planner.report.module_groups import module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
 from poet_planner.schedule.timeline import Kind, Moment
 

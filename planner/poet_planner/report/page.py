@@ -10,9 +10,9 @@ import numpy as np
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.report.absences import Absence, absences
-from poet_planner.report.cautions import cautions
+from poet_planner.report.caveats import cautions
 from poet_planner.report.energy_picture import energy_added, energy_figure
+from poet_planner.report.evictions import Absence, absences
 from poet_planner.report.figures import LABELS, svg_text
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
 from poet_planner.report.ram_picture import ram_figure

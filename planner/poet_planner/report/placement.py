@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What static offsets cost: by how much the plan is dearer than the cheapest schedule that was found."""
+"""What static offsets cost: by how much the plan is more expensive than the cheapest schedule that was found."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SAME_COST = 1e-9
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """The cheapest schedule found has no static offsets within the RAM, so that the plan is a dearer one.
+    """The cheapest schedule found has no static offsets within the RAM, so that the plan is a more expensive one.
 
-    ``cost`` is by how much the plan is dearer, relative to that schedule's energy ``cheapest_j``. Where time is the
+    ``cost`` is by how much the plan costs more, relative to that schedule's energy ``cheapest_j``. Where time is the
     objective, it is by how much longer the plan takes, and the joules are seconds. ``proven`` says that the blocks of
     that schedule, with their lives in its order of steps, fit the RAM in no way. It says nothing of other orders or
     other schedules. ``tried`` is how many schedules cheaper than the plan were given no offsets, this one included; for

@@ -12,7 +12,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.schedule import Action, Schedule
 
 from poet_planner.report.figures import ABSENT, COLOURS, HELD, INK, LABELS, MARKERS, kinds_of, new_figure, title
-from poet_planner.report.modules import Group, module_groups
+from poet_planner.report.module_groups import Group, module_groups
 from poet_planner.report.quantities import time_text
 from poet_planner.schedule.timeline import Kind, Moment
 

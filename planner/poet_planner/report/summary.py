@@ -16,10 +16,10 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.json_file import read_json
 from poet_profiles.schedule import Action, Objective, Schedule
 
+from poet_planner.report.card_wear import Wear, wear
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
-from poet_planner.report.wear import Wear, wear
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.timeline import Kind, longest_pause_s, timeline
 
@@ -135,7 +135,7 @@ class Time:
 
 @dataclass(frozen=True, kw_only=True)
 class Ram:
-    """``placement`` is None unless static offsets make the plan dearer."""
+    """``placement`` is None unless static offsets make the plan more expensive."""
 
     peak_bytes: int
     ram_budget_bytes: int

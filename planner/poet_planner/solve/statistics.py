@@ -140,7 +140,7 @@ class PartRecord:
 
 @dataclass(frozen=True)
 class Unplaced:
-    """The best schedule of the search, for which no offsets were found, so that the answer is a dearer one.
+    """The best schedule of the search, for which no offsets were found, so that the answer is a more expensive one.
 
     Attributes
     ----------

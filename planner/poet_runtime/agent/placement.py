@@ -21,7 +21,7 @@ class PlainStep:
     """Runs the step in the compiled form in which plans run.
 
     Halves of one backward kernel are one call there. The call's time is given to them in the proportion that they have
-    where each is a call of its own: a plan that parts them is dearer by a little than their sum says.
+    where each is a call of its own: a plan that parts them is more expensive by a little than their sum says.
 
     Attributes
     ----------

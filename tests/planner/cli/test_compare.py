@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 from poet_planner.cli import app
-from poet_planner.planning.comparison import Setting, Subject, compare
-from poet_planner.planning.methods import METHODS, method_named
+from poet_planner.comparison.compare import Setting, Subject, compare
+from poet_planner.comparison.registry import METHODS
+from poet_planner.planning.method import method_named
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.graph import PageCost

@@ -19,7 +19,7 @@ from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.layouts import MemoryLayout
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report import pictures
-from poet_planner.report.cautions import cautions
+from poet_planner.report.caveats import cautions
 from poet_planner.report.summary import read_summary, rows
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board

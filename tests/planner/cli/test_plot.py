@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from poet_planner.cli import app
 from poet_planner.cli.plot import Kind
-from poet_planner.report.points import write_points
+from poet_planner.comparison.sweep_table import write_points
 from poet_profiles.errors import UserError
 from typer.testing import CliRunner
 

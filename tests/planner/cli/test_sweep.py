@@ -16,12 +16,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from poet_planner.cli import main
-from poet_planner.planning import cluster as cluster_module
+from poet_planner.comparison import cluster as cluster_module
+from poet_planner.comparison.warm_up import warm_up
 from poet_planner.planning import comparison, methods
-from poet_planner.planning.methods import method_named
+from poet_planner.planning.method import method_named
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
-from poet_planner.planning.warm_up import warm_up
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.file import graph_hash, read_graph, write_graph
@@ -100,7 +100,7 @@ def test_graphs_by_several_methods(graph: Path, tmp_path: Path, monkeypatch: pyt
     first = read_graph(graph)
     other = tmp_path / "other.json"
     nodes = [replace(n, time_s=3 * n.time_s, energy_j=5 * n.energy_j) for n in first.nodes]
-    write_graph(replace(first, name="dearer", nodes=tuple(nodes)), other)
+    write_graph(replace(first, name="costly", nodes=tuple(nodes)), other)
     asked, dtr = [], method_named("dtr")
 
     def counted(*arguments: object) -> Schedule:
@@ -118,13 +118,13 @@ def test_graphs_by_several_methods(graph: Path, tmp_path: Path, monkeypatch: pyt
     points = pd.read_csv(out / "points.csv")
     assert len(points) == 2 * 4 * 2 * 5
     assert len(asked) == 4 * 2
-    assert list(dict.fromkeys(points["model"])) == ["mirror", "dearer"]
+    assert list(dict.fromkeys(points["model"])) == ["mirror", "costly"]
     optimal = points[points["method"] == "optimal"].set_index(["model", "ram_budget_bytes", "deadline_of_plain"])
     for row in points[points["energy_j"].notna()].itertuples():
         place = (row.model, row.ram_budget_bytes, row.deadline_of_plain)
         own = optimal.loc[[place]]["energy_j"].item()
         assert own <= row.energy_j * (1 + 1e-8)
-    carried = points[(points["model"] == "dearer") & (points["method"] == "dtr") & points["energy_j"].notna()]
+    carried = points[(points["model"] == "costly") & (points["method"] == "dtr") & points["energy_j"].notna()]
     source = points[(points["model"] == "mirror") & (points["method"] == "dtr") & points["energy_j"].notna()]
     assert len(carried) and list(carried["energy_j"]) == pytest.approx([5 * j for j in source["energy_j"]])
     assert list(carried["time_s"]) == pytest.approx([3 * s for s in source["time_s"]])

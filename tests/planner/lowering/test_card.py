@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.page_all import page_all_schedule
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
-from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.report.wear import wear
+from poet_planner.lowering.random_numbers import generator_of
+from poet_planner.report.card_wear import wear
+from poet_planner.schedule.page_all import page_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 from poet_profiles.card.layout import card_layout
@@ -160,7 +160,7 @@ def test_momentum_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "above"), [("cnn_40k", 16384), ("bert_2x128", 65536)])
 def test_streaming_reads_large_parameters_by_operators_alone(name: str, above: int) -> None:
-    """No fetch of a streamed tensor is left, so that the hungriest node needs no room for one."""
+    """No fetch of a streamed tensor is left, so that the largest node needs no room for one."""
     _, whole = lowered(name)
     _, graph = lowered(name, streaming=Streaming(above))
     check_graph(graph)

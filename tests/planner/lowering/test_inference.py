@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 from poet_profiles.graph import Graph

@@ -9,11 +9,11 @@ from itertools import accumulate
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_linux
-from poet_planner.reference.check import check_plan
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes

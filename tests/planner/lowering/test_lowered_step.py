@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lowered training step, run by the firmware's own kernels on this computer, against PyTorch's autograd.
 
-The yardstick is autograd in double precision. A tensor may be off by 1e-5 of its largest element; where rounding alone
+The reference is autograd in double precision. A tensor may be off by 1e-5 of its largest element; where rounding alone
 moves it more (a bias in front of a batch norm has a gradient of zero in exact arithmetic), by a few times as much as
 PyTorch's own single precision is.
 """
@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.planning.costed_step import without_parameters
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 

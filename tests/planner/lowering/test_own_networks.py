@@ -9,14 +9,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.lowering.draws import generator_of
 from poet_planner.lowering.firmware import constant_data
+from poet_planner.lowering.random_numbers import generator_of
 from poet_planner.models import Model
-from poet_planner.reference.board_random import BoardRandom
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
+from poet_planner.torch_reference.board_random import BoardRandom
 from poet_planner.tracing import trace
 
 from tests.support.firmware.host_operators import Operators

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_linux, with_updates
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.tracing import trace

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from poet_planner import OptimiseOptions, plan
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule import c_headers
 from poet_planner.schedule.firmware_tables import tables_at_most, tables_of
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.pipeline import plan
 from poet_planner.schedule.c_headers import table_bytes
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.boards import Board, load_board
 from poet_profiles.constants import read_constants, write_constants

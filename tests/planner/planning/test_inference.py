@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import Model, OptimiseOptions, plan, verify
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.choose import BudgetedStep
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.schedule import Action

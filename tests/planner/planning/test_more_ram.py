@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
 from poet_planner.planning import budget
 from poet_planner.planning import more_ram as asking
 from poet_planner.planning.more_ram import more_ram
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.file import write_graph

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.cli import main
 from poet_planner.planning.pipeline import plan, prepare, verified
 from poet_planner.planning.request import Request
-from poet_planner.report.absences import absences
-from poet_planner.report.cautions import cautions
+from poet_planner.report.caveats import cautions
+from poet_planner.report.evictions import absences
 from poet_planner.report.page import page_text
 from poet_planner.report.summary import MoreRam, read_summary
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.errors import BAD_INPUT

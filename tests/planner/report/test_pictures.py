@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.report.energy_picture import energy_added
 from poet_planner.report.figures import ABSENT, COLOURS, HATCHES, HELD, MARKERS
-from poet_planner.report.modules import Group, module_groups
+from poet_planner.report.module_groups import Group, module_groups
 from poet_planner.report.pictures import write_pictures
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import grid, schedule_figure
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, timeline
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Value
 from poet_profiles.schedule import Action, Schedule, Step

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.schedule.c_headers import constant_words, table_bytes, write_headers
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.budget import plan_ram_bytes
 from poet_planner.schedule.firmware_tables import (
     CHECK_ENTRY_BYTES,
@@ -17,6 +16,7 @@ from poet_planner.schedule.firmware_tables import (
     tables_at_most,
     tables_of,
 )
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import Kind, longest_pause_s, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value

@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.feasibility.deadline import deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import store_all

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Parts, Progress, optimise
 from poet_profiles.errors import UserError

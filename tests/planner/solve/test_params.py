@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise, params
 from poet_planner.solve.instance import Problem, build_problem

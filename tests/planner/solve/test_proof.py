@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named

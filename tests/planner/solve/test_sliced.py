@@ -80,7 +80,7 @@ def test_plans_of_slices_are_those_of_brute_force(seed: int, in_place: bool) -> 
     whole = _wide_part()
     sliced = _priced(with_slices(whole, 4 * WIDE // 2), seed, in_place)
     assert len(sliced.nodes) == 2 * len(whole.nodes)
-    hungriest = smallest_ram_bytes(sliced)
-    for ram_bytes in (hungriest, hungriest + 4 * WIDE // 2):
+    largest = smallest_ram_bytes(sliced)
+    for ram_bytes in (largest, largest + 4 * WIDE // 2):
         assert math.isinf(least_energy(_priced(whole, seed, False), ram_bytes, None))
         assert_planned_as_by_brute_force(sliced, ram_bytes, None)

@@ -7,9 +7,9 @@ import importlib
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.page_all import page_all_schedule
-from poet_planner.baselines.store_all import store_all_schedule
-from poet_planner.planning.methods import method_named
+from poet_planner.planning.method import method_named
+from poet_planner.schedule.page_all import page_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.starts import cheapest_start, events_of

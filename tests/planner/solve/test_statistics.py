@@ -7,7 +7,7 @@ from dataclasses import fields
 from itertools import pairwise
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise
 from poet_planner.solve.statistics import Context, Part

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.search.annealer import Annealer

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.search import annealing
 from poet_planner.solve.statistics import Parts

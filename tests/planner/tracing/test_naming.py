@@ -14,15 +14,15 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
 from poet_planner.models import Model
-from poet_planner.reference.training_data import write_arrays
 from poet_planner.report.pictures import write_pictures
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
+from poet_planner.torch_reference.training_data import write_arrays
 from poet_planner.tracing import trace
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError

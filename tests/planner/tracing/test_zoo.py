@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.costs.features import has_features
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
-from poet_planner.reference.check import check_plan
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph

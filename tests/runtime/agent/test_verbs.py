@@ -20,7 +20,7 @@ import pytest
 import torch
 from poet_harness.profiling.grid import grid
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.f32 import f32_bits

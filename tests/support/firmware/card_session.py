@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
-from poet_planner.reference.training_data import training_data
+from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.parts import cut_from, name_of

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
-from poet_planner.reference.board_random import kept
+from poet_planner.torch_reference.board_random import kept
 from torch import Tensor
 
 Params = Mapping[str, int]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poet_planner.reference.training_data import training_data
+from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.protocol.f32 import f32_bits
 

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule import Schedule

@@ -7,7 +7,7 @@ import random
 from functools import cache
 
 import numpy as np
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes

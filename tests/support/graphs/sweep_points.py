@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from poet_planner.report.points import COLUMNS, Point
+from poet_planner.comparison.sweep_table import COLUMNS, Point
 
 PLAIN_J, PLAIN_BYTES, PLAIN_S = 2.0, 1 << 20, 10.0
 

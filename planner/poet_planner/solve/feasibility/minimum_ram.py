@@ -167,7 +167,7 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incum
         between = "what lies between is not known (raise --time-limit)"
         smallest = f"{feasible} bytes do{within}, {infeasible} do not, {between}"
     shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
-    makes = _hungriest(graph, problem)
+    makes = _largest(graph, problem)
     return NoScheduleError(
         f"{none} {ram} bytes of RAM with {deadline}: {smallest} ({makes}){shortest}",
         feasible,
@@ -176,7 +176,7 @@ def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incum
     )
 
 
-def _hungriest(graph: Graph, problem: Problem) -> str:
+def _largest(graph: Graph, problem: Problem) -> str:
     """What the smallest RAM comes from: the node with the largest working set, in words."""
     sizes = working_set_bytes(problem)
     node = graph.nodes[int(sizes.argmax())]

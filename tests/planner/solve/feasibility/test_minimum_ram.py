@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.feasibility.deadline import deadline_feasibility
 from poet_planner.solve.feasibility.minimum_ram import Bracket, bracket_minimum_ram, store_all
 from poet_planner.solve.instance import build_problem

@@ -8,7 +8,7 @@ from functools import cache
 
 import pyomo.environ as pyo
 import pytest
-from poet_planner.baselines import poet_ilp
+from poet_planner.comparison.methods import poet_ilp
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.milp.solvers import Solver, SolverResult, SolverStatus, solver_named, solvers
 from poet_planner.solve.optimise import optimise

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.params import DEFAULTS, PlacementParams
@@ -102,18 +102,18 @@ def test_what_is_planned_again_is_placed_and_holds(seed: int) -> None:
 
 def test_one_about_as_good_takes_the_place_of_the_best() -> None:
     graph, problem, (best, *_) = searched(UNPLACED[0])
-    dearer = within_less(problem)
+    more_expensive = within_less(problem)
     budget = TimeBudget(LIMIT_S)
     notes: list[str] = []
-    assert placer_of(graph, problem, budget, notes).fails_near([best, dearer])
+    assert placer_of(graph, problem, budget, notes).fails_near([best, more_expensive])
     placer = placer_of(graph, problem, budget, notes, PlacementParams(as_good=1e6))
-    assert not placer.fails_near([best, dearer])
+    assert not placer.fails_near([best, more_expensive])
     budget.end()
 
-    found = placer.place([best, dearer])
+    found = placer.place([best, more_expensive])
 
     assert notes == []
-    assert found.incumbent == dearer
+    assert found.incumbent == more_expensive
     assert verify(graph, answer(graph, problem, found)).faults == ()
 
 
@@ -161,8 +161,8 @@ def test_without_time_what_was_placed_before_is_the_answer() -> None:
 
 def test_interrupted_planning_again_answers_with_what_was_placed() -> None:
     graph, problem, (best, *_) = searched(UNPLACED[0])
-    dearer = within_less(problem)
-    assert dearer.energy > 1.01 * best.energy
+    more_expensive = within_less(problem)
+    assert more_expensive.energy > 1.01 * best.energy
 
     def interrupt(_note: str) -> None:
         raise KeyboardInterrupt
@@ -181,5 +181,5 @@ def test_interrupted_planning_again_answers_with_what_was_placed() -> None:
     assert placer.fails_near([best])
     with pytest.raises(KeyboardInterrupt):
         placer.place([best])
-    assert not placer.fails_near([dearer])
-    assert placer.place([best]).incumbent.energy == dearer.energy
+    assert not placer.fails_near([more_expensive])
+    assert placer.place([best]).incumbent.energy == more_expensive.energy

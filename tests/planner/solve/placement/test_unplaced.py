@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise
 from poet_planner.solve.params import EffortParams, Params, PlacementParams

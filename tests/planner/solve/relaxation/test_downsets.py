@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Flags, Ints, Problem, build_problem, inputs_of
 from poet_planner.solve.params import DownsetParams
 from poet_planner.solve.relaxation.downsets import LastNode, search_downsets

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem, working_set_bytes
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, most_overflowing
 from poet_planner.solve.relaxation.model import Relaxation, build_relaxation

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.relaxation.refinement import RefinementStep

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem, inputs_of, working_set_bytes
 from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.search.crossover import cross
 from poet_planner.solve.search.evaluation import new_workspace

@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, inputs_of
 from poet_planner.solve.search.annealing import (
     CURRENT_LENGTH,

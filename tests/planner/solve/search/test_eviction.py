@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules made in one pass: within the budget, of the contract, and no dearer than they must be."""
+"""Schedules made in one pass: within the budget, of the contract, and no more expensive than they must be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.incumbent import evaluated

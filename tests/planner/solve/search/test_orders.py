@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.lowering import lower_for_linux
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, OrderParams, optimise
 from poet_planner.solve.instance import Problem, build_problem, inputs_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.search.annealer import CHUNK_S, Annealer
 from poet_planner.solve.search.incumbent import Incumbent, evaluated

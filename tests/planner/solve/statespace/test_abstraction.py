@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from poet_planner.baselines.store_all import store_all_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, working_set_bytes
 from poet_planner.solve.params import DEFAULTS
 from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All schedulers by name: the optimiser, and the methods to compare it with."""
+
+from __future__ import annotations
+
+from poet_profiles.errors import UserError
+
+from poet_planner.comparison.methods import (
+    ablations,
+    capuchin,
+    checkmate,
+    chen,
+    dtr,
+    page_activations,
+    page_all,
+    poet_ilp,
+    pofo,
+    revolve,
+    rotor,
+    store_all,
+)
+from poet_planner.planning.method import OPTIMAL, Method
+
+METHODS = (
+    OPTIMAL,
+    store_all.METHOD,
+    chen.SQRT,
+    chen.GREEDY,
+    revolve.METHOD,
+    checkmate.MILP,
+    checkmate.ROUNDED,
+    *dtr.METHODS,
+    capuchin.METHOD,
+    capuchin.HIDDEN_ONLY,
+    rotor.METHOD,
+    *pofo.METHODS,
+    page_activations.METHOD,
+    page_all.METHOD,
+    ablations.PAGING,
+    ablations.REMATERIALIZATION,
+    poet_ilp.METHOD,
+)
+
+
+def competitor_named(name: str) -> Method:
+    """The method of that name, poet's own included.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    for method in METHODS:
+        if method.name == name:
+            return method
+    raise UserError(f"no method {name!r}; there are {', '.join(method.name for method in METHODS)}")

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scheduler as a record: what it is called, where it comes from, what it can do; poet's own, and others by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+
+from poet_planner.solve import OptimiseOptions, optimise
+
+
+class Aware(StrEnum):
+    """Whether a method takes something into account."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A scheduler.
+
+    Attributes
+    ----------
+    name : str
+        As the user gives it.
+    source : str
+        Where it was published.
+    decides : str
+        What it chooses, in a few words.
+    schedule : callable
+        ``schedule(graph, ram_bytes, deadline_s, options)``: a schedule within that RAM (resident tensors included)
+        and that deadline (in seconds; None: no deadline), with offsets. It raises a `UserError` with the exit code
+        ``NO_SCHEDULE`` where it finds none.
+    recomputes : bool
+        Whether it may compute a node again.
+    pages : bool
+        Whether it may move values to storage and back.
+    keeps_deadline : bool
+        Whether it looks for a schedule within the deadline. Otherwise it refuses a schedule that happens to be late.
+    general : Aware
+        Whether it plans graphs that branch, without making chains of them (this and the following: Table 1 of the POET
+        paper).
+    compute_aware : Aware
+        Whether a plan depends on what each node costs.
+    memory_aware : Aware
+        Whether a plan depends on the size of each value, and is made for a RAM budget.
+    power_aware : Aware
+        Whether a plan depends on the energy of computes and transfers, and not on their time alone.
+    """
+
+    name: str
+    source: str
+    decides: str
+    schedule: Callable[[Graph, int, float | None, OptimiseOptions], Schedule]
+    recomputes: bool
+    pages: bool
+    keeps_deadline: bool
+    general: Aware
+    compute_aware: Aware
+    memory_aware: Aware
+    power_aware: Aware
+
+
+OPTIMAL = Method(
+    name="optimal",
+    source="poet: simulated annealing, and a lower bound that ends in a proof",
+    decides="what to recompute and page, when, and in which order",
+    schedule=optimise,
+    recomputes=True,
+    pages=True,
+    keeps_deadline=True,
+    general=Aware.YES,
+    compute_aware=Aware.YES,
+    memory_aware=Aware.YES,
+    power_aware=Aware.YES,
+)
+
+
+def method_named(name: str) -> Method:
+    """poet's own, or that of the comparison: loaded by name, so that what plans by poet's own needs none of them.
+
+    Raises
+    ------
+    UserError
+        If there is none of that name.
+    """
+    if name == OPTIMAL.name:
+        return OPTIMAL
+    named: Method = import_module("poet_planner.comparison.registry").competitor_named(name)
+    return named

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a module, its loss and an example batch to a planned step (docs/pytorch.md)."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.profile import read_profile
+from poet_profiles.schedule import Action, Objective, Schedule
+from poet_runtime.compiled_step import AnyPager, CompiledStep, compile_steps
+from poet_runtime.devices import Cpu, device_named
+from poet_runtime.executor import residents_of
+from poet_runtime.measured_sizes import measured
+from poet_runtime.nested import tensors_in
+from poet_runtime.pager import Pager
+from poet_runtime.pinned_pager import CudaStreams, PinnedPager
+from poet_runtime.program import Program
+from poet_runtime.traced_graph import TracedGraph
+from torch import Tensor, nn, optim
+
+from poet_planner.costs.cost_model import CostModel
+from poet_planner.lowering import lower_for_linux
+from poet_planner.lowering.linux import STEP_NODE
+from poet_planner.planning.costed_step import without_paging
+from poet_planner.planning.request import profile_path
+from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.schedule.verify import verify
+from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve.feasibility.minimum_ram import CLOSE
+from poet_planner.torch_step.gradient_layouts import in_parameter_layouts
+from poet_planner.torch_step.guard import Guard
+from poet_planner.torch_step.inner_optimizer import InnerOptimizer
+from poet_planner.torch_step.micro_batches import by_slices
+from poet_planner.torch_step.module_state import ModuleState
+from poet_planner.torch_step.profile_here import HOST, costed_here
+from poet_planner.torch_step.reads import reads_of
+from poet_planner.torch_step.report import Report
+from poet_planner.torch_step.same_as_eager import refuse_other_results
+from poet_planner.torch_step.step import Planned, Step
+from poet_planner.torch_step.structure import Structure, structure, with_arguments
+from poet_planner.torch_step.updating import updating_inside
+from poet_planner.tracing import in_eagers_words, trace
+from poet_planner.tracing.capture import without_data
+from poet_planner.tracing.unfit import refuse_unfit_batch
+
+RETRACE, REFUSE = "retrace", "refuse"
+
+
+def compile(
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    example: Sequence[Any],
+    *,
+    ram: int | str | None = None,
+    deadline: float | str | None = None,
+    objective: str | None = None,
+    pages: str | Path | None = None,
+    profile: str | Path | None = None,
+    optimizer: optim.Optimizer | None = None,
+    options: OptimiseOptions | None = None,
+    on_change: str = RETRACE,
+    quiet: bool = False,
+) -> Step:
+    """Plan a training step and compile it: a function that stands for a forward and a backward pass.
+
+        step = poet_planner.compile(model, loss, example=(x, y), ram="50%")
+        for x, y in loader:
+            optimizer.zero_grad()
+            value = step(x, y)
+            optimizer.step()
+
+    ``step(x, y)`` leaves gradients, buffers and random generators as ``loss(model(x), y).backward()`` would, bit for
+    bit, in less memory.
+
+    Parameters
+    ----------
+    model : nn.Module
+        On the CPU, or on one GPU, in the mode that it trains in; it stays as it is.
+    loss : callable
+        ``loss(model(x), y)`` is the loss, a scalar.
+    example : sequence
+        A batch: the model's input, and what the loss takes besides. A tuple in the place of either stands for several
+        arguments.
+    ram : int or str, optional
+        What a step may allocate beside parameters, buffers, the batch and the optimiser's state: bytes, ``"1.2GB"``,
+        or ``"50%"`` of what the step takes that keeps everything, gradients to its end. Default is no limit.
+    deadline : float or str, optional
+        Seconds of a step, ``"800ms"``, or ``"1.5x"`` of the step that keeps everything.
+    objective : str, optional
+        ``"time"`` or ``"energy"``. Default is energy with a ``profile`` of a board, else time.
+    pages : str or Path, optional
+        A folder on whose disk values may wait; from a GPU, ``"host"``: they wait in the host's memory. Default is to
+        recompute only.
+    profile : str or Path, optional
+        What operators cost, by `poet-harness profile`. Default is to measure them here, and to keep that in the user's
+        cache.
+    optimizer : torch.optim.Optimizer, optional
+        Its updates are taken inside the step, each as soon as may be, and the gradients go at once: call neither
+        ``zero_grad()`` nor ``step()``. Parameters, state and schedulers are as with the optimiser's own ``step()``.
+    options : OptimiseOptions, optional
+        Time limit (10 s), seed, solver.
+    on_change : str
+        What becomes of a call if something that the step reads in Python is not what it was: an attribute, a hook, a
+        global. ``"retrace"``, the default, traces the step again; ``"refuse"`` says in one line what has changed.
+    quiet : bool
+        Whether to say nothing of what came out on standard error.
+
+    Raises
+    ------
+    NoScheduleError
+        If no plan keeps the limits, or none was found.
+    UserError
+        If the step cannot be traced or the model is none that poet can train; one line says why.
+    """
+    if objective not in (None, *Objective):
+        raise UserError(f"objective {objective!r}: there are {', '.join(Objective)}")
+    if not isinstance(example, tuple | list) or not example:
+        raise UserError("example: give a tuple of the model's input and what the loss takes besides, (x, y)")
+    if on_change not in (RETRACE, REFUSE):
+        raise UserError(f"on_change {on_change!r}: there are {RETRACE}, {REFUSE}")
+    aim = Objective(objective or ("energy" if profile else "time"))
+    wanted = options or OptimiseOptions(capped=False)
+    device = _device(model, example)
+    folder = _page_place(pages, device)
+    if optimizer is not None and profile is not None:
+        raise UserError("optimizer: the profile of a board has no rows for its updates; leave profile= out")
+    inner = None if optimizer is None else InnerOptimizer(optimizer)
+    if inner is not None:
+        inner.refuse_strangers([part for part in (model, loss) if isinstance(part, nn.Module)])
+    planner = _Planner(
+        *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
+        *(inner, quiet, device.name),
+    )
+    refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
+    return Step(example, planner.planned, retraces=on_change == RETRACE)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What a step allocates beside its values.
+
+    Attributes
+    ----------
+    renewed_bytes : int
+        New contents of buffers, beside the old until the step is over.
+    states_bytes : int
+        At most, of a plan: the generator's states before what draws again.
+    """
+
+    renewed_bytes: int
+    states_bytes: int
+
+    @classmethod
+    def values_of(cls, traced: TracedGraph) -> _Beside:
+        renewed = {id for operator in traced.operators for id in operator.updates}
+        random = sum(operator.random for operator in traced.operators)
+        return cls(
+            sum(resident.bytes for resident in traced.residents if resident.id in renewed),
+            (random + 1) * torch.get_rng_state().nbytes if random and traced.device == "cpu" else 0,
+        )
+
+
+@dataclass
+class _Planner:
+    """Plans a step for one shape of batches after the other, and again where it is another one now."""
+
+    model: nn.Module
+    loss: Callable[..., Tensor]
+    ram: int | str | None
+    deadline: float | str | None
+    options: OptimiseOptions
+    folder: Path | str | None
+    profile: str | Path | None
+    optimizer: InnerOptimizer | None
+    quiet: bool
+    device: str
+
+    def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
+        """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
+        started = time.perf_counter()
+        inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
+        name = type(self.model).__name__
+        # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
+        data = not known or not all(planned.traced.shown_by_fakes for planned in known)
+        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data)
+        like = structure(traced)
+        kept = next((planned for planned in known if planned.structure == like), None)
+        if kept is not None:
+            planned = self._kept(kept, traced, inputs, targets)
+        else:
+            planned = self._new(traced, like, inputs, targets)
+        if not self.quiet:
+            again = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
+            print(f"poet: {name}: {again}{'plan kept' if kept else planned.report}", file=sys.stderr)
+        return planned
+
+    def _kept(self, planned: Planned, traced: TracedGraph, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
+        """The plan of a step with other numbers among its arguments: nothing is computed, and nothing allocated."""
+        state = ModuleState(traced, self.model, self.loss)
+        guard = self._guard(traced, state, inputs, targets, computes=False)
+        traced = with_arguments(planned.traced, traced)
+        compiled = self._compiled(
+            traced, planned.graph, planned.schedule, planned.report.budget_bytes, planned.compiled.pager
+        )
+        return replace(planned, traced=traced, guard=guard, compiled=compiled, state=state)
+
+    def _new(self, traced: TracedGraph, like: Structure, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
+        name = traced.name
+        with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
+            traced = measured(traced, self.model, inputs, targets)
+            residents = residents_of(traced, self.model, inputs, targets)
+            refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
+        traced = in_parameter_layouts(traced, residents)
+        state = ModuleState(traced, self.model, self.loss)
+        guard = self._guard(traced, state, inputs, targets, computes=True)
+        graph = self._costed(traced, residents)
+        store_all = store_all_schedule(graph)
+        beside = _Beside.values_of(traced)
+        # A share of the memory is of the example's, whatever the shape of later batches.
+        plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
+        budget = None if self.ram is None else self._budget(plain_bytes)
+        if self.optimizer is not None:
+            graph, traced = updating_inside(
+                graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
+            )
+            store_all = store_all_schedule(graph)
+        limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
+        try:
+            schedule = self._schedule(graph, store_all, beside, budget, limit_s)
+        except NoScheduleError as lack:
+            if budget is None or limit_s is not None or self.optimizer is not None:
+                raise
+            raise NoScheduleError(
+                f"{lack}{by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)}",
+                *(lack.smallest_ram_bytes, lack.shortest_time_s, lack.infeasible_ram_bytes),
+            ) from None
+        pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
+        compiled = self._compiled(traced, graph, schedule, budget, self._pager() if pages else None)
+        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
+        return Planned(traced, like, guard, graph, schedule, compiled, state, report, self.optimizer)
+
+    def _guard(
+        self, traced: TracedGraph, state: ModuleState, inputs: Sequence[Any], targets: Sequence[Any], computes: bool
+    ) -> Guard:
+        """Of what one step reads, taken once with its data or without."""
+
+        def run() -> None:
+            value = self.loss(self.model(*inputs), *targets)
+            trained = [tensor for tensor in state.tensors() if tensor.requires_grad]
+            torch.autograd.grad(value, trained, allow_unused=True)
+
+        residents = residents_of(traced, self.model, inputs, targets)
+        operators = (*traced.operators, *traced.bookkeeping)
+        written = {id: residents[id] for operator in operators for id in operator.updates if id in residents}
+        apart = None if computes else without_data(self.model, self.loss)
+        with in_eagers_words(traced.name, run), device_named(self.device).kept_randomness():
+            reads = reads_of(run, (self.model, self.loss, inputs, targets), [*written.values()], apart)
+        # A buffer of the loss is no resident, but a constant.
+        followed = [*self.model.parameters(), *self.model.buffers(), *traced.loss_parameters.values()]
+        followed += traced.constants.values()
+        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads)
+
+    def _budget(self, plain_bytes: int) -> int:
+        assert self.ram is not None
+        self.ram = ram_bytes(self.ram, plain_bytes)
+        return self.ram
+
+    def _costed(self, traced: TracedGraph, residents: dict[str, Tensor]) -> Graph:
+        graph = lower_for_linux(traced, dma=self.folder is not None, resident_gradients=False)
+        if self.profile is None:
+            return costed_here(graph, traced, residents, self.folder)
+        rows = read_profile(profile_path(str(self.profile)))
+        names = sorted(set(rows["board"]))
+        if len(names) != 1:
+            found = ", ".join(names) or "no board at all"
+            raise UserError(f"profile {self.profile}: holds {found}; give the profile of one board")
+        board = load_board(names[0])
+        costed = CostModel(rows, board.storage_block_bytes, board.dma_overlap).apply(graph).graph
+        return costed if self.folder is not None else without_paging(costed)
+
+    def _schedule(
+        self, graph: Graph, store_all: Schedule, beside: _Beside, budget: int | None, limit_s: float | None
+    ) -> Schedule:
+        """The store-all schedule if it keeps the limits, for nothing takes less; a verified plan otherwise."""
+        plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
+        fits = budget is None or plain_bytes <= budget
+        if fits and (limit_s is None or store_all.time_s <= limit_s):
+            return store_all
+        if limit_s is not None and limit_s < store_all.time_s:
+            raise NoScheduleError(
+                f"{graph.name}: no plan takes {time_text(limit_s)}: the step that keeps everything takes "
+                f"{time_text(store_all.time_s)}, and none takes less",
+                plain_bytes,
+                store_all.time_s,
+            )
+        base_bytes = graph.resident_bytes - beside.renewed_bytes - beside.states_bytes
+        ram = store_all.peak_bytes if budget is None else base_bytes + budget
+        try:
+            schedule = optimise(graph, ram, limit_s, self.options)
+        except NoScheduleError as lack:
+            if budget is None:
+                raise
+            # A step that keeps everything draws nothing again, and needs no state for that.
+            least = min(plain_bytes, lack.smallest_ram_bytes - base_bytes)
+            too_little = lack.infeasible_ram_bytes - graph.resident_bytes + beside.renewed_bytes
+            within = "" if limit_s is None else f" and takes no more than {time_text(limit_s)}"
+            asked = f"allocates {bytes_text(budget)} a step{within}"
+            if budget > too_little:
+                asked = (
+                    f"that {asked} was found within {self.options.time_limit_s:g} s "
+                    "(options=OptimiseOptions(time_limit_s=…) gives it more)"
+                )
+            raise _too_little(graph, asked, least, too_little, lack.shortest_time_s) from None
+        faults = verify(graph, schedule).faults
+        if faults:
+            raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
+        return schedule
+
+    def _pager(self) -> AnyPager:
+        assert self.folder is not None
+        return Pager(self.folder) if isinstance(self.folder, Path) else PinnedPager(CudaStreams(self.device))
+
+    def _compiled(
+        self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None, pager: AnyPager | None
+    ) -> CompiledStep:
+        steps = Program.of_plan(traced, graph).steps(schedule.steps)
+        update = None if self.optimizer is None else self.optimizer.update
+        return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)
+
+
+def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
+    """Where the model is; all the rest has to be there, too.
+
+    Raises
+    ------
+    UserError
+        If it is on a GPU that is not there, or elsewhere.
+    """
+    tensors = (*model.parameters(), *model.buffers(), *tensors_in(example))
+    return device_named(str(tensors[0].device)) if tensors and tensors[0].device.type != "meta" else Cpu()
+
+
+def _page_place(pages: str | Path | None, device: Cpu) -> Path | str | None:
+    """A folder on the CPU; pinned memory of its host on a GPU."""
+    if pages is None:
+        return None
+    if device.kind != "cpu":
+        if pages != HOST:
+            raise UserError(f"pages {pages}: from a GPU, values wait in its host's memory; give pages={HOST!r}")
+        return HOST
+    folder = Path(pages)
+    if not folder.is_dir():
+        raise UserError(f"pages {folder}: is no folder; name one on the disk that values may wait on")
+    return folder
+
+
+def _too_little(graph: Graph, asked: str, least: int, too_little: int, shortest_s: float) -> NoScheduleError:
+    """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it.
+
+    Parameters
+    ----------
+    asked : str
+        What no plan does.
+    least : int
+        Bytes that do.
+    too_little : int
+        Bytes that do not, as is proven.
+    """
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
+    needs = {
+        node.id: sum(sizes[id] for id in node.inputs) + sum(value.bytes for value in node.values) + node.workspace_bytes
+        for node in graph.nodes
+        if node.id != STEP_NODE
+    }
+    largest = max(needs, key=lambda id: needs[id])
+    message = f"{graph.name}: no plan {asked}"
+    smallest = "the smallest that does is " if least <= CLOSE * too_little else ""
+    message += f"; {smallest}{bytes_text(least)}{'' if smallest else ' does'}"
+    if math.isfinite(shortest_s):
+        message += f", or a deadline of {time_text(shortest_s)}"
+    message += (
+        f"; what lives to the step's end takes {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
+        f"{bytes_text(needs[largest])} while it runs"
+    )
+    return NoScheduleError(message, least, shortest_s, too_little)
+
+
+def _arguments(part: Any) -> tuple[Any, ...]:
+    """A tuple stands for several arguments; a named one is a single value."""
+    return tuple(part) if isinstance(part, tuple) and not hasattr(part, "_fields") else (part,)
+
+
+def _report(
+    graph: Graph,
+    schedule: Schedule,
+    plain_time_s: float,
+    plain_bytes: int,
+    compiled: CompiledStep,
+    budget: int | None,
+) -> Report:
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    actions = Counter(step.do for step in schedule.steps)
+    moved = {
+        do: sum(sizes[step.target] for step in schedule.steps if step.do is do)
+        for do in (Action.PAGE_OUT, Action.PAGE_IN)
+    }
+    return Report(
+        plain_peak_bytes=plain_bytes,
+        plain_time_s=plain_time_s,
+        budget_bytes=budget,
+        planned_peak_bytes=compiled.peak_bytes,
+        planned_time_s=schedule.time_s,
+        recomputations=actions[Action.COMPUTE] - len(graph.nodes),
+        planned_out_bytes=moved[Action.PAGE_OUT],
+        planned_in_bytes=moved[Action.PAGE_IN],
+        gap=schedule.gap,
+        bound=schedule.bound_s if schedule.bound_s is not None else schedule.bound_j,
+        note=compiled.pager.note if compiled.pager is not None else "",
+    )

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step that is called in the place of a forward and a backward pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import torch
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.schedule import Schedule
+from poet_runtime.compiled_step import CompiledStep
+from poet_runtime.devices import device_named
+from poet_runtime.executor import accumulate
+from poet_runtime.nested import fixed_in, tensors_in
+from poet_runtime.traced_graph import Kind, TracedGraph
+from torch import Tensor
+
+from poet_planner.torch_step.guard import Change, Guard
+from poet_planner.torch_step.inner_optimizer import InnerOptimizer
+from poet_planner.torch_step.module_state import ModuleState
+from poet_planner.torch_step.report import Report
+from poet_planner.torch_step.structure import Structure
+from poet_planner.tracing.unfit import refuse_unfit_batch
+
+# The first step may allocate what later ones find there.
+OBSERVED = 2
+# So often in a row, each time after fewer steps than that, a step is traced again before it is refused.
+MOST_TRACES = 8
+
+
+@dataclass
+class Planned:
+    """One shape of batches and one state of the model: its plan and what runs it."""
+
+    traced: TracedGraph
+    structure: Structure
+    guard: Guard
+    graph: Graph
+    schedule: Schedule
+    compiled: CompiledStep
+    state: ModuleState
+    report: Report
+    optimizer: InnerOptimizer | None = None
+
+    def __post_init__(self) -> None:
+        self._device = device_named(self.traced.device)
+        residents = {resident.id: resident for resident in self.traced.residents}
+        batch = [r for r in residents.values() if r.kind in (Kind.INPUT, Kind.TARGET)]
+        batch.sort(key=lambda resident: resident.kind is Kind.TARGET)
+        self._layouts = [(r.id, r.shape, r.dtype, _steps(r.shape, r.stride or _contiguous(r.shape))) for r in batch]
+        given = {id: index for index, id in enumerate((*self.state.ids, *(r.id for r in batch)))}
+        given |= {id: len(given) + index for index, id in enumerate(self.traced.constants)}
+        # A tensor that no place leads to has been made by the step itself, and stays what it is.
+        constants = self.traced.constants.values()
+        self._constants = [self.guard.place_of(tensor) or partial(_itself, tensor) for tensor in constants]
+        # None is last, in the place of what no operator reads.
+        self._places = [
+            (given.get(id, -1), id in given and residents[id].kind is Kind.PARAMETER) for id in self.compiled.residents
+        ]
+        self._trained = [given[id] for id in self.compiled.gradients]
+        self._updated = [given[id] for id in self.compiled.updates]
+        self._optimised = {update.parameter: given[update.parameter] for update in self.traced.optimizer_updates}
+
+    def __call__(self, batch: Sequence[Tensor]) -> Tensor:
+        """Take one step: the loss, detached; gradients and buffers as `backward()` would leave them."""
+        for tensor, (id, shape, dtype, steps) in zip(batch, self._layouts, strict=True):
+            if tensor.dtype != dtype or _steps(shape, tensor.stride()) != steps:
+                raise UserError(
+                    f"{self.traced.name}: {id} is {tensor.dtype} with strides {tensor.stride()}, and was {dtype} with "
+                    f"strides {steps} when compiled; convert it, or call poet_planner.compile again"
+                )
+        tensors: list[Any] = [*self.state.tensors(), *batch, *(place() for place in self._constants), None]
+        report = self.report
+        with ExitStack() as within:
+            # Eager's gradients are plain tensors, whatever class the batch is of.
+            within.enter_context(torch._C.DisableTorchFunctionSubclass())
+            if torch.is_autocast_enabled(self._device.kind):
+                # The casts of the step are operators of its own.
+                within.enter_context(torch.autocast(self._device.kind, enabled=False))
+            if self.optimizer is not None:
+                optimised = {id: tensors[place] for id, place in self._optimised.items()}
+                left = {id: tensors[place] for id, place in zip(self.compiled.gradients, self._trained, strict=True)}
+                within.enter_context(self.optimizer.step(optimised, left))
+            observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
+            peak = within.enter_context(self._device.allocations()) if observing else None
+            started = time.perf_counter()
+            given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
+            loss, gradients, contents = self.compiled.run(given)
+            with torch.no_grad():
+                for place, gradient in zip(self._trained, gradients, strict=True):
+                    accumulate(tensors[place], gradient)
+                if contents:
+                    torch._foreach_copy_([tensors[place] for place in self._updated], list(contents))
+            elapsed_s = time.perf_counter() - started
+        report.steps += 1
+        if peak is not None:
+            report.peak_bytes = peak.bytes
+        elif report.steps > 1:
+            report.time_s = elapsed_s
+        if self.compiled.pager is not None:
+            report.out_bytes = self.compiled.pager.traffic.out_bytes
+            report.in_bytes = self.compiled.pager.traffic.in_bytes
+        return loss
+
+    def close(self) -> None:
+        """End the thread and the file of its pages."""
+        if self.compiled.pager is not None:
+            self.compiled.pager.close()
+
+
+class _Plans:
+    """The plans for one shape of batches, the latest first, and how often they have had to be made."""
+
+    def __init__(self) -> None:
+        self.planned: list[Planned] = []
+        self.traces = 0
+        self.in_a_row = 0
+        self.steps = 0
+
+    def current(self) -> list[Change]:
+        """What the latest plan finds changed, and then each other; none if one of them, the latest now, fits."""
+        changes: list[Change] = []
+        for number, planned in enumerate(self.planned):
+            change = planned.guard.changed()
+            if change is None:
+                self.planned.insert(0, self.planned.pop(number))
+                planned.report.retraced = self.traces
+                return []
+            changes.append(change)
+        return changes
+
+    def add(self, planned: Planned, changes: Sequence[Change]) -> None:
+        """Take on a plan; those go that an object now gone would stay alive for."""
+        if changes:
+            self.traces += 1
+            self.in_a_row = self.in_a_row + 1 if self.steps < MOST_TRACES else 1
+            self.steps = 0
+        planned.report.retraced = self.traces
+        old = self.planned
+        kept = [other for other, change in zip(old, changes, strict=True) if change.plain][: MOST_TRACES - 1]
+        self.planned = [planned, *kept]
+        pagers = [other.compiled.pager for other in self.planned]
+        for other in old:
+            if other.compiled.pager not in pagers:
+                other.close()
+
+
+class Step:
+    """A planned training step; close it, or use it as a context manager, to end its thread and page file.
+
+    Attributes
+    ----------
+    report : Report
+        What was planned for the batches of the example, and what has been seen.
+    plan : Schedule
+        Its steps.
+    source : str
+        Text of the function that takes it.
+    planned : Planned
+        All that was made for the batches of the example: traced step, costed graph, schedule, compiled function.
+    """
+
+    def __init__(
+        self,
+        example: Sequence[Any],
+        planned_for: Callable[[Sequence[Any], Sequence[Planned], str], Planned],
+        retraces: bool = True,
+    ) -> None:
+        self._planned_for = planned_for
+        self._retraces = retraces
+        self._fixed = fixed_in(example)
+        self._plans: dict[tuple[torch.Size, ...], _Plans] = {}
+        self._closed = False
+        tensors = tensors_in(example)
+        self._shapes = _shapes(tensors)
+        self._plan(example, tensors)
+
+    def __call__(self, *batch: Any) -> Tensor:
+        """Take one step with a batch in the example's form, and return the loss, detached.
+
+        If something that the step reads in Python is not what it was, the step is traced again first.
+
+        Raises
+        ------
+        UserError
+            If the batch is not what was compiled, the step cannot be traced again, or is not to be, or a page could not
+            be moved. Gradients and buffers are then as they were.
+        """
+        if self._closed:
+            raise UserError("the step has been closed; call poet_planner.compile again")
+        tensors = tensors_in(batch)
+        if fixed_in(batch) != self._fixed:
+            raise UserError("the batch has another nesting, or other fixed values, than the example; compile for it")
+        traced = self.planned.traced
+        refuse_unfit_batch(traced.name, tensors, traced.device)
+        return self._plan(batch, tensors)(tensors)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled or copied: threads, files and the places of parameters are of this process and model."""
+        raise TypeError("a compiled step belongs to its process and model; call poet_planner.compile there")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def planned(self) -> Planned:
+        return self._plans[self._shapes].planned[0]
+
+    @property
+    def report(self) -> Report:
+        return self.planned.report
+
+    @property
+    def plan(self) -> Schedule:
+        return self.planned.schedule
+
+    @property
+    def source(self) -> str:
+        return self.planned.compiled.source
+
+    def close(self) -> None:
+        """End threads and page files; the step cannot be called any more."""
+        self._closed = True
+        for plans in self._plans.values():
+            for planned in plans.planned:
+                planned.close()
+
+    def _plan(self, batch: Sequence[Any], tensors: Sequence[Tensor]) -> Planned:
+        plans = self._plans.get(_shapes(tensors)) or _Plans()
+        changes = plans.current()
+        if changes or not plans.planned:
+            if changes:
+                self._refuse(plans, changes[0])
+            words = changes[0].words if changes else ""
+            plans.add(self._planned_for(batch, plans.planned, words), changes)
+            self._plans[_shapes(tensors)] = plans
+        plans.steps += 1
+        return plans.planned[0]
+
+    def _refuse(self, plans: _Plans, change: Change) -> None:
+        name = plans.planned[0].traced.name
+        if not self._retraces:
+            when = " when compiled" if ", and " in change.words else ""
+            raise UserError(f"{name}: {change.words}{when}; call poet_planner.compile again")
+        if plans.in_a_row >= MOST_TRACES and plans.steps < MOST_TRACES:
+            raise UserError(
+                f"{name}: {change.words}: the step has been traced again {plans.in_a_row} times in a row; keep what "
+                "changes so often in a tensor (scale = torch.tensor(1.0), scale.fill_(0.5)), which is read at each call"
+            )
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _shapes(tensors: Sequence[Tensor]) -> tuple[torch.Size, ...]:
+    return tuple(tensor.shape for tensor in tensors)
+
+
+def _steps(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:
+    """Strides of the axes that have one: an axis of one element never takes a step."""
+    return tuple(step for extent, step in zip(shape, stride, strict=True) if extent != 1)
+
+
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    return torch.empty(tuple(shape), device="meta").stride()

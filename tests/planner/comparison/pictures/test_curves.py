@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a sweep show its points: curves, bands, ends and names, told apart without colours too."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from poet_planner.comparison.pictures.byte_axis import byte_ticks
+from poet_planner.comparison.pictures.curves import curves_of
+from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
+from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
+from poet_planner.comparison.pictures.max_batch import max_batch
+from poet_planner.comparison.pictures.method_styles import STYLES, in_legend_order, style_of
+from poet_planner.comparison.pictures.overhead_map import overhead_map
+from poet_planner.comparison.pictures.panels import deadline_text, panels_of
+from poet_planner.comparison.pictures.ratio_axis import percent_above
+from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.sweep_table import Point
+from poet_profiles.errors import UserError
+
+from tests.support.graphs.sweep_points import sweep_point
+
+SHARES = (0.9, 0.75, 0.5, 0.25)
+OVERHEADS = {
+    "dtr": (0.05, 0.1, 0.9, None),
+    "optimal": (0.001, 0.02, 0.1, 0.4),
+    "page_all": (0.8, 0.8, 0.8, 0.8),
+    "chen_sqrt": (None, None, None, None),
+}
+POINTS = [
+    sweep_point(method, share, overhead, overhead and overhead / 2 if method == "optimal" else None)
+    for method, overheads in OVERHEADS.items()
+    for share, overhead in zip(SHARES, overheads, strict=True)
+]
+
+
+def test_every_method_has_a_style_that_is_told_apart_without_colour() -> None:
+    assert set(STYLES) == {method.name for method in METHODS}
+    looks = [(style.marker, style.line, style.filled) for style in STYLES.values()]
+    assert len(set(looks)) == len(looks)
+    assert len({style.label for style in STYLES.values()}) == len(STYLES)
+    assert style_of("mine").label == "mine"
+    assert in_legend_order({"mine", "dtr", "optimal"}) == ["optimal", "dtr", "mine"]
+
+
+def test_a_curve_is_the_points_that_have_a_schedule() -> None:
+    ours, dtr, page_all = curves_of(POINTS, lambda point: point.ram_budget_bytes, percent_above)
+    assert [ours.method, dtr.method, page_all.method] == ["optimal", "dtr", "page_all"]
+    assert ours.x == (1 << 18, 1 << 19, int(0.75 * (1 << 20)), int(0.9 * (1 << 20)))
+    assert ours.y == pytest.approx((40.0, 10.0, 2.0, 0.1))
+    assert ours.proven == pytest.approx((20.0, 5.0, 1.0, 0.05))
+    assert dtr.x == ours.x[1:]
+    assert dtr.proven == ()
+    assert (ours.ends, dtr.ends, page_all.ends) == (False, True, False)
+    ratios = curves_of(POINTS, lambda point: point.ram_budget_bytes)
+    assert ratios[0].y == pytest.approx((1.4, 1.1, 1.02, 1.001))
+
+
+def test_lines_in_the_picture_are_those_of_the_points() -> None:
+    figure = energy_vs_ram(POINTS)
+    (axis,) = figure.axes
+    lines = {line.get_color(): line for line in axis.lines if line.get_marker() in {"o", "s", "P"}}
+    assert set(lines) == {style_of(method).colour for method in ("optimal", "dtr", "page_all")}
+    assert tuple(lines[style_of("dtr").colour].get_ydata()) == pytest.approx((1.9, 1.1, 1.05))
+    ends = [line for line in axis.lines if line.get_marker() == "x"]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in ends] == [(1 << 19, pytest.approx(1.9))]
+    (band,) = axis.collections
+    corners = band.get_paths()[0].vertices
+    assert {round(float(y), 6) for x, y in corners if x == 1 << 18} == {1.2, 1.4}
+
+
+def test_a_curve_that_would_flatten_poets_leaves_the_picture_and_poets_never_does() -> None:
+    for ours, other, top in ((0.1, 9.0, 3.0), (4.0, 9.0, 5.5), (0.1, 0.2, 1.25)):
+        (axis,) = energy_vs_ram([sweep_point("optimal", 0.5, ours), sweep_point("revolve", 0.5, other)]).axes
+        assert axis.get_ylim()[1] == pytest.approx(top, rel=0.05)
+
+
+def test_points_without_energies_are_refused() -> None:
+    with pytest.raises(UserError, match="net: its points have no energies"):
+        energy_vs_ram([sweep_point("optimal", 0.5, 0.0, plain_energy_j=0.0)])
+
+
+def test_names_cover_no_curve_and_no_other_name() -> None:
+    for draw in (energy_vs_ram, overhead_log):
+        figure = draw(POINTS)
+        (axis,) = figure.axes
+        boxes = [text.get_window_extent() for text in axis.texts]
+        assert boxes, "no name found a place"
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+        for line in (line for line in axis.lines if len(line.get_xdata()) > 1):
+            vertices = axis.transData.transform(np.column_stack(line.get_data()))
+            assert not any(box.contains(*vertex) for box in boxes for vertex in vertices)
+
+
+def test_a_panel_stands_for_each_model_board_and_limit() -> None:
+    boards = [sweep_point("optimal", 0.5, 0.1, board=board, model=model) for board in "ab" for model in ("n", "m")]
+    assert [axis.get_title() for axis in energy_vs_ram(boards).axes] == ["n, a", "n, b", "m, a", "m, b"]
+    late = [sweep_point("optimal", 0.5, 0.1, deadline_s=12.0, deadline_of_plain=1.2), *POINTS]
+    titles = {axis.get_title() for axis in energy_vs_ram(late).axes}
+    assert titles == {"net, m4, within 1.2\u00d7 the time", "net, m4, no deadline"}
+
+
+def test_more_limits_than_a_page_has_columns_go_on_in_the_next_row() -> None:
+    many = [
+        sweep_point("optimal", 0.5, 0.1, deadline_s=10.0 * late, deadline_of_plain=1.0 * late) for late in range(1, 7)
+    ]
+    unplanned = sweep_point("optimal", 0.5, None, deadline_s=9.0, deadline_of_plain=0.9)
+    places = [(panel.row, panel.column) for panel in panels_of([*many, unplanned], deadline_text)]
+    assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    models = [sweep_point("optimal", 0.5, 0.1, model=model) for model in "abc"]
+    assert [(panel.row, panel.column) for panel in panels_of(models, deadline_text)] == [(0, 0), (0, 1), (1, 0)]
+    with pytest.raises(UserError, match="no point has a schedule"):
+        energy_vs_ram([unplanned])
+
+
+def test_batches_are_panels_of_their_own() -> None:
+    batches = [
+        sweep_point("optimal", 0.5, batch / 10, batch=batch, deadline_s=10.0, deadline_of_plain=1.0) for batch in (1, 2)
+    ]
+    for draw in (energy_vs_ram, energy_vs_deadline, overhead_map):
+        assert [axis.get_title() for axis in draw(batches).axes] == ["net, batch 1, m4", "net, batch 2, m4"]
+
+
+def by_deadline() -> list[Point]:
+    return [
+        sweep_point(method, 0.5, overhead, deadline_s=10 * late, deadline_of_plain=late)
+        for method, overheads in {"optimal": (0.3, 0.2), "paging_only": (None, 0.4)}.items()
+        for late, overhead in zip((1.0, 1.5), overheads, strict=True)
+    ]
+
+
+def test_energy_by_deadline_is_drawn_where_there_are_deadlines() -> None:
+    (axis,) = energy_vs_deadline(by_deadline()).axes
+    assert axis.get_title() == "net, m4"
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1\u00d7", "1.5\u00d7"]
+    with pytest.raises(UserError, match="no point has a deadline"):
+        energy_vs_deadline(POINTS)
+
+
+def test_the_map_has_a_number_or_hatches_in_every_cell() -> None:
+    unfit = sweep_point("optimal", 0.25, None, deadline_s=10.0, deadline_of_plain=1.0)
+    ours = [*(point for point in by_deadline() if point.method == "optimal"), unfit]
+    late = sweep_point("optimal", 0.25, 0.5, deadline_s=15.0, deadline_of_plain=1.5)
+    (axis,) = overhead_map([*ours, late]).axes
+    assert {text.get_text() for text in axis.texts} == {"30", "20", "50"}
+    assert [patch.get_xy() for patch in axis.patches if patch.get_hatch()] == [(0, 0)]
+    with pytest.raises(UserError, match="no point of the method optimal"):
+        overhead_map([point for point in POINTS if point.method == "dtr"])
+
+
+def test_the_largest_batch_is_the_last_that_has_a_schedule() -> None:
+    batches = [
+        sweep_point(method, 1.0, overhead, batch=batch)
+        for method, overheads in {"optimal": (0.0, 0.1, 0.2), "dtr": (0.0, 0.3, None), "revolve": (None,) * 3}.items()
+        for batch, overhead in zip((8, 16, 32), overheads, strict=True)
+    ]
+    (axis,) = max_batch(batches).axes
+    assert [text.get_text() for text in axis.texts] == ["32, +20 %", "16, +30 %", "none"]
+    assert [bar.get_width() for bar in axis.patches] == [32, 16, 0]
+    with pytest.raises(UserError, match="several batches"):
+        max_batch(POINTS)
+
+
+@given(st.integers(1, 2**40), st.floats(1, 1000), st.integers(2, 6))
+def test_byte_ticks_are_few_and_within(least: int, factor: float, ticks: int) -> None:
+    places = byte_ticks(least, least * factor, ticks)
+    assert places == sorted(set(places))
+    assert all(least <= place <= least * factor for place in places)
+    assert 1 <= len(places) < 2 * ticks

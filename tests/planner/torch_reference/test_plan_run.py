@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`poet-plan execute` trains from a plan's folder alone, to the bits of `poet-plan reference`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from poet_planner import models
+from poet_planner.cli import main
+from poet_planner.lowering import lower_for_linux, with_updates
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.tracing import trace
+from poet_profiles.schedule.file import write_schedule
+from poet_runtime.program import Program, write_program
+from poet_runtime.traced_graph import OptimizerUpdate
+
+PoetPlan = Callable[..., int]
+MODEL = ("--model", "mlperf_ds_cnn", "--batch", "2")
+
+
+@pytest.fixture
+def poet_plan(monkeypatch: pytest.MonkeyPatch) -> PoetPlan:
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr("sys.argv", ["poet-plan", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    return run
+
+
+@pytest.mark.parametrize("strategy", ["store-all", "page-all"])
+def test_it_leaves_the_references_bits(
+    strategy: str, poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert poet_plan(*MODEL, "--profile", "a72", "--strategy", strategy, "--out", plan) == 0
+        assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
+        training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
+        assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
+        capsys.readouterr()
+        assert poet_plan("execute", plan, *training, "--threads", 1, "--json", "--out", found) == 0
+    finally:
+        torch.set_num_threads(threads)
+    said = json.loads(capsys.readouterr().out)
+    one, other = np.load(expected), np.load(found)
+    assert sorted(one) == sorted(other)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert said["peak_bytes"] == pytest.approx(said["planned_peak_bytes"], rel=0.02)
+    assert (said["traffic"]["out_bytes"] > 0) is (strategy == "page-all")
+    assert said["loss"] == one["loss"].tolist()
+
+
+def test_a_loss_that_is_no_number_ends_it_without_a_file(
+    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data, found = (tmp_path / name for name in ("plan", "data.npz", "found.npz"))
+    assert poet_plan(*MODEL, "--profile", "a72", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
+    capsys.readouterr()
+    assert poet_plan("execute", plan, "--data", data, "--lr", 1e38, "--out", found) == 2
+    assert "the loss of step 2 is no number: the rate 1e+38 is too high" in capsys.readouterr().err
+    assert not found.exists()
+
+
+def test_updates_inside_the_step_leave_the_same_bits(
+    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
+    assert poet_plan("data", *MODEL, "--steps", 2, "--out", data) == 0
+    model = models.load("mlperf_ds_cnn", 2)
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    gradients = {parameter: ref.source for parameter, ref in traced.gradients.items()}
+    graph = with_updates(lower_for_linux(traced, dma=False, resident_gradients=False), gradients)
+    plan.mkdir()
+    updating = traced.updating([OptimizerUpdate(f"{name}..update", name) for name in gradients])
+    write_program(Program.of_plan(updating, graph), plan / "program.json")
+    write_schedule(store_all_schedule(graph), plan / "schedule.json")
+    training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
+    assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
+    assert poet_plan("execute", plan, *training, "--out", found) == 0
+    one, other = np.load(expected), np.load(found)
+    assert sorted(one) == sorted(other)
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_other_folders_and_data_are_refused_in_one_line(
+    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, data = tmp_path / "plan", tmp_path / "data.npz"
+    small = ("--model", "digits_cnn_small")
+    assert poet_plan(*small, "--profile", "m4", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan("data", *small, "--steps", 1, "--batch", 2, "--out", data) == 0
+    assert poet_plan("execute", plan, "--data", data) == 2
+    assert "has no program.json; plan for a Linux board" in capsys.readouterr().err
+    assert poet_plan(*small, "--profile", "a72", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan("execute", plan, "--data", data) == 2
+    assert "input has shape (2, 1, 8, 8), the plan's has (4, 1, 8, 8)" in capsys.readouterr().err
+    schedule = json.loads((plan / "schedule.json").read_text())
+    (plan / "schedule.json").write_text(json.dumps({**schedule, "graph_hash": "0" * 16}))
+    assert poet_plan("execute", plan, "--data", data) == 2
+    assert "are of two graphs; plan again" in capsys.readouterr().err
