@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 from poet_planner.cli import main
 from poet_planner.comparison import cluster as cluster_module
+from poet_planner.comparison import compare
 from poet_planner.comparison.warm_up import warm_up
-from poet_planner.planning import comparison, methods
-from poet_planner.planning.method import method_named
+from poet_planner.planning.method import OPTIMAL, method_named
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_profiles.errors import BAD_INPUT
@@ -66,7 +66,7 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGTERM comes while the third point is planned, at which one call of the optimiser would answer early."""
-    out, planned, optimise = tmp_path / "sweep", [], methods.OPTIMAL.schedule
+    out, planned, optimise = tmp_path / "sweep", [], OPTIMAL.schedule
 
     def terminated(graph: Graph, ram_bytes: int, *rest: object) -> Schedule:
         planned.append(ram_bytes)
@@ -74,9 +74,9 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
             signal.raise_signal(signal.SIGTERM)
         return optimise(graph, ram_bytes, *rest)  # type: ignore[arg-type]
 
-    optimal = replace(methods.OPTIMAL, schedule=terminated)
-    monkeypatch.setattr(comparison, "OPTIMAL", optimal)
-    monkeypatch.setattr(comparison, "METHODS", (optimal,))
+    optimal = replace(OPTIMAL, schedule=terminated)
+    monkeypatch.setattr(compare, "OPTIMAL", optimal)
+    monkeypatch.setattr(compare, "METHODS", (optimal,))
     assert swept(monkeypatch, graph, out) == 128 + signal.SIGTERM
     kept = pd.read_csv(out / "points.csv", dtype=str)
     assert sorted(kept["ram_budget_bytes"].astype(int)) == sorted(planned[:2])
@@ -108,10 +108,10 @@ def test_graphs_by_several_methods(graph: Path, tmp_path: Path, monkeypatch: pyt
         return dtr.schedule(*arguments)  # type: ignore[arg-type]
 
     listed = (
-        *(methods.OPTIMAL, replace(dtr, schedule=counted)),
+        *(OPTIMAL, replace(dtr, schedule=counted)),
         *(method_named(name) for name in ("page_all", "paging_only", "rematerialization_only")),
     )
-    monkeypatch.setattr(comparison, "METHODS", listed)
+    monkeypatch.setattr(compare, "METHODS", listed)
     out = tmp_path / "sweep"
     words = ("--graph", other, "--methods", "all", "--deadline", "none", "--deadline", "3x")
     assert swept(monkeypatch, graph, out, *words) == 0

@@ -47,9 +47,9 @@ def test_on_chains_it_is_as_cheap_as_brute_force_and_its_lp_no_dearer() -> None:
         least_j = least_energy(graph, ram, None)
         if least_j == float("inf"):
             with pytest.raises(UserError):
-                method_named("checkmate").schedule(graph, ram, None, OptimiseOptions(time_limit_s=20))
+                method_named("checkmate").schedule(graph, ram, None, OptimiseOptions(time_limit_s=120))
             continue
-        schedule = method_named("checkmate").schedule(graph, ram, None, OptimiseOptions(time_limit_s=20))
+        schedule = method_named("checkmate").schedule(graph, ram, None, OptimiseOptions(time_limit_s=120))
         assert verify(graph, schedule).faults == (), seed
         assert schedule.energy_j == pytest.approx(least_j), seed
         instance = Instance(graph, ram, None, OptimiseOptions())
@@ -63,7 +63,7 @@ def test_on_chains_it_is_as_cheap_as_brute_force_and_its_lp_no_dearer() -> None:
 def test_rounding_gives_schedules() -> None:
     graph, store_all = paper_graph("linear.m4")
     ram = int(0.8 * store_all.peak_bytes)
-    options = OptimiseOptions(time_limit_s=20)
+    options = OptimiseOptions(time_limit_s=120)
     rounded = method_named("checkmate_lp").schedule(graph, ram, None, options)
     assert verify(graph, rounded).faults == ()
     exact = method_named("checkmate").schedule(graph, ram, None, options)

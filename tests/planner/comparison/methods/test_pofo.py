@@ -131,7 +131,7 @@ def test_what_enters_a_block_may_be_taken_over(dma: bool) -> None:
         graph = tower_in_place(seed, dma)
         ram = int(0.8 * store_all_schedule(graph).peak_bytes)
         rotor, energy, time = (
-            method_named(name).schedule(graph, ram, None, OptimiseOptions(time_limit_s=20))
+            method_named(name).schedule(graph, ram, None, OptimiseOptions(time_limit_s=120))
             for name in ("rotor", "pofo_energy", "pofo_time")
         )
         assert energy.energy_j < rotor.energy_j

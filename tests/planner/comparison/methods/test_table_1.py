@@ -28,7 +28,7 @@ from poet_profiles.schedule import Action, Schedule
 
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
-TIME_LIMIT_S = 60.0  # none comes near it
+TIME_LIMIT_S = 300.0  # none comes near it, but on a busy machine
 FACTORS = (8.0, 0.125)
 SHARES = (0.9, 0.7)  # of the store-all schedule's peak
 SLOW = ("paging_only", "checkmate")  # one share, one factor and every fourth node will do
