@@ -88,6 +88,8 @@ def graph_hash(graph: Graph) -> str:
         structure["uses"] = uses
     if over := [[node.id, value, place] for node in graph.nodes for value, place in sorted(node.takes_over.items())]:
         structure["takes_over"] = over
+    if graph.micro_batches > 1:
+        structure["micro_batches"] = graph.micro_batches
     return document_hash(structure)
 
 
@@ -105,6 +107,7 @@ def graph_from_document(document: Any) -> Graph:
         constants=tuple(_constant(entry) for entry in _list(top, "constants", "the file", [])),
         kept=tuple(_kept(entry) for entry in _list(top, "kept", "the file", [])),
         allocates=_flag(top, "allocates", "the file", False),
+        micro_batches=_at_least_one(top, "micro_batches", "the file"),
     )
     for node in inputs.keys() - {node.id for node in nodes}:
         raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
@@ -124,6 +127,8 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
     }
     if graph.allocates:
         document["allocates"] = True
+    if graph.micro_batches > 1:
+        document["micro_batches"] = graph.micro_batches
     if graph.residents:
         document["residents"] = [
             {
@@ -315,14 +320,14 @@ def _kept(entry: Any) -> Kept:
     id = _id(entry, "an entry of kept")
     where = f"kept tensor {id}"
     kind, size = _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where)
-    return Kept(id, kind, size, _shape(entry, where), _part(entry, where), _rows(entry, where))
+    return Kept(id, kind, size, _shape(entry, where), _part(entry, where), _at_least_one(entry, "rows", where))
 
 
-def _rows(entry: dict[str, Any], where: str) -> int:
-    rows = entry.get("rows", 1)
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise FaultError(f'{where}: "rows" is {rows!r}; it must be a whole number, at least 1')
-    return rows
+def _at_least_one(entry: dict[str, Any], key: str, where: str) -> int:
+    number = entry.get(key, 1)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise FaultError(f'{where}: "{key}" is {number!r}; it must be a whole number, at least 1')
+    return number
 
 
 def _part(entry: dict[str, Any], where: str) -> Part | None:

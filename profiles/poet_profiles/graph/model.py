@@ -196,6 +196,9 @@ class Graph:
         What lies on the card, in its order there.
     allocates : bool
         Whether what runs the step allocates its values itself, as PyTorch does: its schedules have no offsets.
+    micro_batches : int
+        In how many equal parts a batch goes through the nodes, one part after the other. Gradients and losses are
+        added up, and what changes parameters comes once, behind the last part. Costs are those of one part.
     """
 
     name: str
@@ -206,3 +209,4 @@ class Graph:
     constants: tuple[Constant, ...] = ()
     kept: tuple[Kept, ...] = ()
     allocates: bool = False
+    micro_batches: int = 1

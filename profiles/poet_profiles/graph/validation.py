@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
+from poet_profiles.graph.micro_batches import check_micro_batches
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
 from poet_profiles.operators import OPERATORS, parse_params
@@ -57,6 +58,7 @@ def check_graph(graph: Graph) -> None:
     check_rows(graph)
     _check_shapes(graph)
     _check_changes(graph)
+    check_micro_batches(graph)
 
 
 def _check_numbers(graph: Graph) -> None:

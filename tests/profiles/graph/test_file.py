@@ -108,7 +108,11 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
     constants = (Constant("f", 8, 4, (2,), "0123abcd"),)
     text = text.replace('{"edges"', '{"constants":[["f",8,4,"0123abcd"]],"edges"')
     hash = hashlib.sha256(text.encode()).digest()[:8].hex()
-    assert graph_hash(replace(read_graph(path), constants=constants)) == hash
+    graph = replace(read_graph(path), constants=constants)
+    assert graph_hash(graph) == hash
+    text = text.replace('"nodes"', '"micro_batches":3,"nodes"')
+    hash = hashlib.sha256(text.encode()).digest()[:8].hex()
+    assert graph_hash(replace(graph, micro_batches=3)) == hash
 
 
 @given(graphs(), st.sampled_from(["a\nb", "\x1b[2J", "\ud800", "\u2028"]))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the graph of one micro-batch obeys (docs/SPEC.md, section 3), and what of it runs once a batch."""
+
+from __future__ import annotations
+
+from poet_profiles.errors import FaultError
+from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.graph.model import Graph, Node
+
+SUM_KINDS = ("gradient", "loss")
+EACH_PART = "advance"  # each micro-batch draws random numbers of its own
+SHARED = "adam_factors"  # what it makes hangs on no sample
+
+
+def waiting_nodes(graph: Graph) -> list[Node]:
+    """Those that run once a batch, in its last micro-batch: they change a parameter or a state."""
+    lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
+    changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
+    return [node for node in changing if node.operation and node.operation.op != EACH_PART]
+
+
+def check_micro_batches(graph: Graph) -> None:
+    """Whether a step in micro-batches adds up its gradients and losses, and changes nothing by one part alone.
+
+    Raises
+    ------
+    FaultError
+        In one line: what is wrong, and where.
+    """
+    if graph.micro_batches < 1:
+        raise FaultError(f'"micro_batches" is {graph.micro_batches}; it must be a whole number, at least 1')
+    if graph.micro_batches == 1:
+        return
+    if graph.kept or graph.allocates:
+        what = "kept tensors" if graph.kept else '"allocates"'
+        raise FaultError(f'"micro_batches" is {graph.micro_batches}; a graph with {what} has 1: leave it out')
+    waiting = waiting_nodes(graph)
+    sums = [resident.id for resident in graph.residents if resident.kind in SUM_KINDS]
+    if any(node.operation for node in graph.nodes):
+        after = {node.id for node in waiting}
+        for id in sums:
+            _check_sum(id, [node for node in graph.nodes if node.id not in after and _names(node, id)])
+    shared = {v.id for node in graph.nodes if node.operation and node.operation.op == SHARED for v in node.values}
+    lasting = {resident.id for resident in graph.residents if resident.kind in (*TRAINED_KINDS, "constant")}
+    known = shared.union(lasting, sums, (constant.id for constant in graph.constants))
+    for node in waiting:
+        for operand in node.operation.operands if node.operation else ():
+            if operand not in known:
+                raise FaultError(
+                    f"node {node.id} reads {operand}, which is of one micro-batch; "
+                    "what changes a parameter or a state reads sums over all of them"
+                )
+
+
+def _check_sum(id: str, nodes: list[Node]) -> None:
+    """``nodes`` are those that run in each micro-batch and name it."""
+    if len(nodes) != 1:
+        raise FaultError(f"{len(nodes)} nodes of each micro-batch name the sum {id}; one must, which adds to it")
+    operation = nodes[0].operation
+    assert operation is not None
+    is_sum = operation.op == "add" and operation.operands[1:] == operation.results == (id,)
+    if not is_sum or id == operation.operands[0] or nodes[0].recomputable:
+        raise FaultError(
+            f'node {nodes[0].id} must add a value to the sum {id}: "add" of [value, {id}] in {id}, not recomputable'
+        )
+
+
+def _names(node: Node, id: str) -> bool:
+    return node.operation is not None and id in (*node.operation.operands, *node.operation.results)
