@@ -13,6 +13,7 @@ from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.schedule import Schedule
 
+from poet_planner.graph.batch import once_j
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.costed_step import CostedStep, costed_step
 from poet_planner.planning.flash import has_room_in_flash
@@ -29,7 +30,7 @@ from poet_planner.planning.layouts import (
     why_not_on_card,
 )
 from poet_planner.planning.request import Gradients, Parameters, Request
-from poet_planner.planning.short_search import found_j, once_j
+from poet_planner.planning.short_search import found_j
 from poet_planner.report.quantities import bytes_text
 from poet_planner.schedule.store_all import store_all_schedule
 

@@ -10,11 +10,6 @@ from poet_profiles.graph import Graph
 SEARCH_S = 0.3  # effort in each form: of so many seconds on a usual core
 
 
-def once_j(graph: Graph) -> float:
-    """Energy of every node once, in joules: no schedule costs less."""
-    return sum(node.energy_j for node in graph.nodes)
-
-
 def found_j(graph: Graph, budget_bytes: int) -> float:
     """Energy of the schedule that a short search finds, in joules; infinite if it finds none."""
     from poet_planner.solve.instance import build_problem

@@ -39,6 +39,7 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes:
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)
+    paged *= graph.micro_batches
     layout = card_layout(graph)
     committed = 0
     if layout is not None:

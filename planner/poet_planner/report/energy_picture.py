@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
+from poet_planner.graph.batch import once_j
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
 from poet_planner.report.module_groups import module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
@@ -64,7 +65,7 @@ def _depth(moments: list[Moment]) -> int:
 
 def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[Kind]) -> None:
     energy = {kind: sum((m.energy_j for m in moments if m.kind is kind), 0.0) for kind in kinds}
-    store_all_j = sum(node.energy_j for node in graph.nodes)
+    store_all_j = once_j(graph)
     unit, scale = _energy_unit(max(store_all_j, sum(energy.values())))
     axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[Kind.COMPUTE])
     left_j = 0.0

@@ -16,6 +16,7 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.json_file import read_json
 from poet_profiles.schedule import Action, Objective, Schedule
 
+from poet_planner.graph.batch import once_s
 from poet_planner.report.card_wear import Wear, wear
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
@@ -244,7 +245,7 @@ def summarise(
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not Kind.FREE)
-    plain_busy_s = sum(node.time_s for node in graph.nodes)
+    plain_busy_s = once_s(graph)
     energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
     overhead_j = schedule.energy_j - store_all.energy_j
@@ -295,7 +296,7 @@ def summarise(
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
         more_ram=more_ram,
-        longest_pause_s=None if graph.allocates else longest_pause_s(graph, moments),
+        longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
         inference=_inference_report(inference) if inference else None,
         placement=placement_report(
             statistics.unplaced if statistics else None,

@@ -15,6 +15,7 @@ from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
+from poet_planner.graph.batch import once_j
 from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.lifetimes import Lifetime, first_fit
 from poet_planner.schedule.verify import verify
@@ -34,7 +35,7 @@ def page_all_schedule(graph: Graph) -> Schedule:
     offsets = first_fit(walk.lifetimes(len(walk.steps)))
     offsets |= {value: offsets[block] for value, block in walk.blocks.items() if block in offsets}
     nodes = {node.id: node for node in graph.nodes}
-    energy_j = sum(node.energy_j for node in graph.nodes)
+    energy_j = once_j(graph)
     draft = Schedule(
         graph=graph.name,
         graph_hash=graph_hash(graph),

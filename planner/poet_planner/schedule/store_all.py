@@ -15,6 +15,7 @@ from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
+from poet_planner.graph.batch import once_j, once_s
 from poet_planner.schedule.allocated import without_offsets
 from poet_planner.schedule.lifetimes import Lifetime, first_fit
 from poet_planner.schedule.verify import verify
@@ -42,7 +43,7 @@ def store_all_schedule(graph: Graph) -> Schedule:
             steps.append(Step(Action.FREE, id))
             held.remove(id)
             live -= sizes[id]
-    energy_j = sum(node.energy_j for node in graph.nodes)
+    energy_j = once_j(graph)
     arena_bytes = max((offsets[lifetime.key] + lifetime.bytes for lifetime in lifetimes), default=0)
     made = Schedule(
         graph=graph.name,
@@ -51,7 +52,7 @@ def store_all_schedule(graph: Graph) -> Schedule:
         deadline_s=None,
         steps=tuple(steps),
         energy_j=energy_j,
-        time_s=sum(node.time_s for node in graph.nodes),
+        time_s=once_s(graph),
         peak_bytes=graph.resident_bytes + peak,
         arena_bytes=arena_bytes,
         status=Status.OPTIMAL,

@@ -7,7 +7,7 @@ The rules of time and RAM are those of docs/SPEC.md, section 4. Whether a schedu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
@@ -15,6 +15,8 @@ from operator import itemgetter
 from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.ram import held_bytes
+
+from poet_planner.graph.batch import nodes_of_batch
 
 
 class Kind(StrEnum):
@@ -48,10 +50,10 @@ class Moment:
 
 
 def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
-    """One moment for each step of ``schedule``, in its order."""
-    nodes = {node.id: node for node in graph.nodes}
+    """One moment for each step of ``schedule``, in its order: what it takes in all micro-batches together."""
+    nodes = {node.id: node for node in nodes_of_batch(graph)}
     producer = {value.id: node.id for node in graph.nodes for value in node.values}
-    values = {value.id: value for node in graph.nodes for value in node.values}
+    values = {value.id: value for node in nodes.values() for value in node.values}
     clock = _Clock(graph.dma)
     computed: set[str] = set()
     moments = []
@@ -82,11 +84,12 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
     return moments
 
 
-def longest_pause_s(graph: Graph, moments: list[Moment]) -> float:
+def longest_pause_s(graph: Graph, schedule: Schedule) -> float:
     """Longest time for which a step of the schedule keeps the CPU: one operator, or waiting for the card, or both.
 
     A program that runs the schedule step by step (docs/own_application.md) has the CPU back after each of them.
     """
+    moments = timeline(replace(graph, micro_batches=1), schedule)
     nodes = {node.id: node for node in graph.nodes}
     longest_s = returned_s = 0.0
     for moment in moments:

@@ -57,17 +57,20 @@ def verify(graph: Graph, schedule: Schedule, check_offsets: bool = True) -> Repo
         An unsound schedule is no exception: ``Report.faults`` says what is wrong.
     """
     replay = _Replay(graph, check_offsets and not graph.allocates)
-    for number, step in enumerate(schedule.steps):
-        replay.take(number, step)
-    replay.finish()
+    for part in range(graph.micro_batches):
+        replay.begin(is_last=part == graph.micro_batches - 1)
+        for number, step in enumerate(schedule.steps):
+            replay.take(number, step)
+        replay.finish()
     if graph.allocates:
         _check_no_offsets(schedule, replay)
     _check_figures(schedule, replay, graph)
-    return Report(replay.energy_j, replay.time_s, replay.peak_bytes, replay.arena_bytes, tuple(replay.faults))
+    faults = tuple(dict.fromkeys(replay.faults))  # each micro-batch finds them anew
+    return Report(replay.energy_j, replay.time_s, replay.peak_bytes, replay.arena_bytes, faults)
 
 
 class _Replay:
-    """The board, one step after the other."""
+    """The board, one step after the other, and one micro-batch after the other."""
 
     def __init__(self, graph: Graph, check_offsets: bool) -> None:
         self._graph = graph
@@ -75,16 +78,8 @@ class _Replay:
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._values: dict[str, Value] = {value.id: value for node in graph.nodes for value in node.values}
         self._lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
-        self._changed: set[str] = set()
-        self._times_written = {kept.id: 0 for kept in graph.kept}
         self._commits = {node.id for node in commits(graph)}
-        self._committed = False
-        self._in_ram: set[str] = set()
-        self._on_card: set[str] = set()
-        self._times_computed = dict.fromkeys(self._nodes, 0)
-        self._places: dict[str, tuple[int, int]] = {}
         self.resident_bytes = graph.resident_bytes
-        self._held_bytes = graph.resident_bytes
         self._clock: _SerialClock = _OverlappedClock() if graph.dma else _SerialClock()
         self.energy_j = 0.0
         self.busy_s = 0.0
@@ -95,6 +90,19 @@ class _Replay:
     @property
     def time_s(self) -> float:
         return self._clock.end_s
+
+    def begin(self, is_last: bool) -> None:
+        """A micro-batch, with nothing left of the one before but residents and sums."""
+        self._is_last = is_last
+        self._changed: set[str] = set()
+        self._times_written = {kept.id: 0 for kept in self._graph.kept}
+        self._committed = False
+        self._in_ram: set[str] = set()
+        self._on_card: set[str] = set()
+        self._times_computed = dict.fromkeys(self._nodes, 0)
+        self._places: dict[str, tuple[int, int]] = {}
+        self._held_bytes = self._graph.resident_bytes
+        self._clock.settle()
 
     def take(self, number: int, step: Step) -> None:
         where = f"step {number} ({step.do.value} {step.target})"
@@ -140,7 +148,9 @@ class _Replay:
         stale = self._changed.intersection(node.operation.operands if node.operation else ())
         if self._times_computed[node.id] > 1 and stale:
             self.faults.append(f"{where}: it is computed again from {min(stale)}, which has changed")
-        self._write(node, where)
+        waits = self._waits(node)
+        if not waits:
+            self._write(node, where)
         if self._times_computed[node.id] == 2 and not node.recomputable:
             self.faults.append(f"{where}: it is not recomputable, and this is the second time")
         left = {id: self._end_taken_over(id, where) for id in node.takes_over.values()}
@@ -154,9 +164,17 @@ class _Replay:
         if workspace and self.check_offsets:
             self._place(f"{node.id} (workspace)", step.workspace_offset, workspace, where)
             self._places.pop(f"{node.id} (workspace)", None)
-        self._clock.compute(node)
-        self.energy_j += node.energy_j
-        self.busy_s += node.time_s
+        if not waits:
+            self._clock.compute(node)
+            self.energy_j += node.energy_j
+            self.busy_s += node.time_s
+
+    def _waits(self, node: Node) -> bool:
+        """Whether it is passed over, until the last micro-batch."""
+        operation = node.operation
+        if self._is_last or operation is None or operation.op == "advance":
+            return False
+        return not self._lasting.isdisjoint(operation.results)
 
     def _end_taken_over(self, id: str, where: str) -> tuple[int, int] | None:
         """Ends the life of an input whose place a value of its node takes over; where it lay."""
@@ -248,6 +266,9 @@ class _SerialClock:
     def free(self, value: str) -> None:
         """Takes no time."""
 
+    def settle(self) -> None:
+        """Waits for what is under way: there is nothing."""
+
 
 class _OverlappedClock(_SerialClock):
     """DMA: one bus beside the CPU."""
@@ -282,6 +303,9 @@ class _OverlappedClock(_SerialClock):
 
     def free(self, value: str) -> None:
         self._cpu_s = max(self._cpu_s, self._let_go_s.get(value, 0.0))
+
+    def settle(self) -> None:
+        self._cpu_s = self._bus_s = self.end_s
 
     def _transfer(self, time_s: float) -> float:
         self._cpu_s = max(self._cpu_s, self._bus_s)

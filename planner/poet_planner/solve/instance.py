@@ -13,6 +13,7 @@ from poet_profiles.graph import Graph, PageCost, Uses
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.graph.validation import refuse_unsound
 
+from poet_planner.graph.batch import nodes_of_batch
 from poet_planner.solve.engine import Struct, struct
 
 Ints = npt.NDArray[np.int64]
@@ -75,7 +76,9 @@ class Problem(Struct):
 
 
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
-    """The arrays of ``graph``. Compiled code does not check them, so an unsound graph is refused here.
+    """The arrays of ``graph``, with the costs of a whole batch.
+
+    Compiled code does not check them, so an unsound graph is refused here.
 
     Parameters
     ----------
@@ -92,7 +95,8 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
         If an id occurs twice, an edge leads back, a size or cost is not a number, …
     """
     refuse_unsound(graph)
-    values = [value for node in graph.nodes for value in node.values]
+    nodes = nodes_of_batch(graph)
+    values = [value for node in nodes for value in node.values]
     index = {value.id: v for v, value in enumerate(values)}
     size = np.array([aligned(value.bytes) for value in values], dtype=np.int64)
     over = [sum(int(size[index[id]]) for id in node.takes_over) for node in graph.nodes]
@@ -108,8 +112,8 @@ def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging
     input_start, input_value = ragged(inputs)
     use_start, use_node = ragged(users)
     return Problem(
-        node_time=np.array([node.time_s for node in graph.nodes], dtype=np.float64),
-        node_energy=np.array([node.energy_j for node in graph.nodes], dtype=np.float64),
+        node_time=np.array([node.time_s for node in nodes], dtype=np.float64),
+        node_energy=np.array([node.energy_j for node in nodes], dtype=np.float64),
         workspace=np.array([aligned(node.workspace_bytes) for node in graph.nodes], dtype=np.int64) - over,
         recomputable=np.array([node.recomputable for node in graph.nodes], dtype=np.bool_),
         uses_cpu=np.array([node.uses is not Uses.BUS for node in graph.nodes], dtype=np.bool_),

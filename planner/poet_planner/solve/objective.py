@@ -12,6 +12,8 @@ from dataclasses import replace
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Action, Objective, Schedule
 
+from poet_planner.graph.batch import nodes_of_batch, once_j
+
 
 def at_one_watt(graph: Graph) -> Graph:
     """``graph`` with seconds in the place of joules."""
@@ -23,16 +25,16 @@ def by_time(graph: Graph, schedule: Schedule) -> Schedule:
 
     Its bound on the energy is that of every schedule: each node is computed once.
     """
-    nodes = {node.id: node for node in graph.nodes}
-    values = {value.id: value for node in graph.nodes for value in node.values}
+    nodes = {node.id: node for node in nodes_of_batch(graph)}
+    values = {value.id: value for node in nodes.values() for value in node.values}
     energy_j = 0.0
     for step in schedule.steps:
         if step.do is Action.COMPUTE:
             energy_j += nodes[step.target].energy_j
         elif (page := values[step.target].page) is not None and step.do is not Action.FREE:
             energy_j += page.out_energy_j if step.do is Action.PAGE_OUT else page.in_energy_j
-    once_j = min(energy_j, sum(node.energy_j for node in graph.nodes))
-    return replace(schedule, objective=Objective.TIME, energy_j=energy_j, bound_j=once_j, bound_s=schedule.bound_j)
+    bound_j = min(energy_j, once_j(graph))
+    return replace(schedule, objective=Objective.TIME, energy_j=energy_j, bound_j=bound_j, bound_s=schedule.bound_j)
 
 
 def _node_at_one_watt(node: Node) -> Node:

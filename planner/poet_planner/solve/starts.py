@@ -11,6 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Objective, Schedule, Status
 
+from poet_planner.graph.batch import once_j
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Ints
 
@@ -74,5 +75,5 @@ def _for(graph: Graph, ram_bytes: int, deadline_s: float | None, start: Schedule
         objective=Objective.ENERGY,
         bound_s=None,
     )
-    made = with_bound(made, sum(node.energy_j for node in graph.nodes), 0.0)
+    made = with_bound(made, once_j(graph), 0.0)
     return made if verify(graph, made).sound else None

@@ -129,7 +129,7 @@ def test_the_longest_pause_is_one_step_or_a_wait(graph: Graph) -> None:
     """Without DMA nothing is waited for beside the step itself; with it a wait may come before."""
     schedule = paged(graph, store_all_schedule(graph))
     moments = timeline(graph, schedule)
-    longest_s = longest_pause_s(graph, moments)
+    longest_s = longest_pause_s(graph, schedule)
     operators_s = [node.time_s for node in graph.nodes if node.uses is not Uses.BUS]
     assert max(operators_s, default=0.0) <= longest_s + 1e-9
     assert longest_s <= max(moment.end_s for moment in moments) + 1e-9
@@ -154,4 +154,4 @@ def test_a_pause_by_hand(dma: bool, pause_s: float) -> None:
     )
     graph = Graph("pauses", nodes, dma=dma)
     schedule = replace(store_all_schedule(graph), steps=steps)
-    assert longest_pause_s(graph, timeline(graph, schedule)) == pause_s
+    assert longest_pause_s(graph, schedule) == pause_s

@@ -13,6 +13,7 @@ from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Schedule, Status
 
 from poet_planner.comparison.methods.limits import refuse_time
+from poet_planner.graph.batch import once_j
 from poet_planner.planning.method import Aware, Method
 from poet_planner.solve import OptimiseOptions, optimise
 
@@ -35,7 +36,7 @@ def schedule_rematerialization(
 
 def _of_all(graph: Graph, made: Schedule) -> Schedule:
     """The schedule, for the whole graph. What was proven says nothing about schedules that use both techniques."""
-    bound_j = min(made.energy_j, sum(node.energy_j for node in graph.nodes))
+    bound_j = min(made.energy_j, once_j(graph))
     gap = (made.energy_j - bound_j) / made.energy_j if made.energy_j else 0.0
     status = made.status if gap == 0 else Status.FEASIBLE
     return replace(made, graph_hash=graph_hash(graph), bound_j=bound_j, gap=gap, status=status)
