@@ -7,6 +7,7 @@ the traced operators themselves, sizes are PyTorch's and an operator outside of 
 """
 
 from poet_planner.lowering.card import with_parameters_on_the_card
+from poet_planner.lowering.early import with_early_updates
 from poet_planner.lowering.firmware import lower_for_firmware
 from poet_planner.lowering.in_place import with_taking_over, without_taking_over
 from poet_planner.lowering.inference import LoweredInference, lower_inference
@@ -19,6 +20,7 @@ __all__ = [
     "lower_for_firmware",
     "lower_for_linux",
     "lower_inference",
+    "with_early_updates",
     "with_parameters_on_the_card",
     "with_slices",
     "with_taking_over",

@@ -49,12 +49,17 @@ from poet_planner.lowering.rules import (
 )
 from poet_planner.lowering.split_copies import with_copies_in_two
 from poet_planner.lowering.strided_copies import copied, spread, strided_operator
+from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 
 
 def lower_for_firmware(
-    traced: TracedGraph, dma: bool = False, resident_gradients: bool = True, optimizer: Optimizer = PLAIN
+    traced: TracedGraph,
+    dma: bool = False,
+    resident_gradients: bool = True,
+    optimizer: Optimizer = PLAIN,
+    micro_batches: int = 1,
 ) -> Graph:
     """The graph of a training step, its costs zero; all its operators the firmware's, where the firmware has them.
 
@@ -70,6 +75,9 @@ def lower_for_firmware(
         in the arena or on the card until the optimiser's step has read them.
     optimizer : Optimizer
         What the step ends with. Its state is among the residents.
+    micro_batches : int
+        Above 1, what was traced is the step on one of so many parts of a batch: gradients have places in RAM, in which
+        they are added up.
 
     Raises
     ------
@@ -82,7 +90,10 @@ def lower_for_firmware(
             f"the loss has a parameter of its own, {min(traced.loss_parameters)}, and the firmware trains the model's "
             "alone; make the loss's layers part of the model"
         )
-    if not resident_gradients:
+    sums = sums_of(traced) if micro_batches > 1 else {}
+    if sums:
+        traced = with_values_to_add(traced)
+    elif not resident_gradients:
         traced = _with_gradients_as_values(traced)
     traced = with_own_generator(in_parts(traced))
     lowering = Lowering(traced)
@@ -103,7 +114,8 @@ def lower_for_firmware(
     refuse_no_numbers(traced.name, in_words)
     unread = _unread(traced, lowering.statistics, drafts)
     nodes = (*nodes_of(traced, drafts, unread), *changes(traced, lowering.statistics, optimizer, map(done, unread)))
-    return Graph(traced.name, nodes, region_bytes(residents), dma, residents, constants=in_flash(in_words))
+    graph = Graph(traced.name, nodes, region_bytes(residents), dma, residents, constants=in_flash(in_words))
+    return with_sums(graph, sums, micro_batches) if sums else graph
 
 
 def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:

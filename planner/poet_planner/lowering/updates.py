@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimiser's update inside a step on a Linux board, parameter by parameter: it ends the gradient's life.
+"""The optimiser's update inside a step, parameter by parameter: it ends the gradient's life.
 
 An update may come as soon as nothing reads the parameter any more, now or in a recomputation. What reads a parameter in
 the forward pass may be recomputed for whatever reads its values, and that for whatever reads those; all of these nodes
@@ -29,11 +29,30 @@ def with_updates(graph: Graph, gradients: Mapping[str, str], op: str = "sgd") ->
     op : str
         What an update is called in a profile, by the number of its parameters (``size=…``).
     """
+    sizes = {resident.id: resident.bytes // 4 for resident in graph.residents}
+    updates = {
+        parameter: Node(
+            id=added(parameter, "update"),
+            time_s=0.0,
+            energy_j=0.0,
+            values=(Value(added(parameter, "update"), 0),),
+            inputs=(gradient,),
+            recomputable=False,
+            backward=True,
+            operation=Operation(op, f"size={sizes[parameter]}", (gradient, parameter), (parameter,)),
+        )
+        for parameter, gradient in gradients.items()
+    }
+    return with_nodes_behind_readers(graph, gradients, updates)
+
+
+def with_nodes_behind_readers(graph: Graph, gradients: Mapping[str, str], updates: Mapping[str, Node]) -> Graph:
+    """The same with the nodes given: one a parameter, of one value, with what it reads as inputs."""
     *nodes, end = (replace(node, recomputable=node.recomputable and not node.backward) for node in graph.nodes)
-    steps = _Updates(nodes, {resident.id: resident.bytes for resident in graph.residents}, op)
+    steps = _Updates(nodes)
     place = {value.id: index for index, node in enumerate(nodes) for value in node.values}
     for parameter, gradient in sorted(gradients.items(), key=lambda pair: place[pair[1]]):
-        steps.add(parameter, gradient, place[gradient])
+        steps.add(parameter, updates[parameter], place[gradient])
     left = tuple(id for id in end.inputs if id not in set(gradients.values()))
     return replace(graph, nodes=(*steps.nodes(), replace(end, inputs=(*left, *steps.made))))
 
@@ -41,10 +60,8 @@ def with_updates(graph: Graph, gradients: Mapping[str, str], op: str = "sgd") ->
 class _Updates:
     """Nodes with updates among them. Sets of nodes are the bits of whole numbers."""
 
-    def __init__(self, nodes: list[Node], sizes: Mapping[str, int], op: str) -> None:
+    def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self._sizes = sizes
-        self._op = op
         self._readers: dict[str, list[int]] = defaultdict(list)
         for index, node in enumerate(nodes):
             operands = node.operation.operands if node.operation else ()
@@ -57,8 +74,11 @@ class _Updates:
         self._done = 0
         self.made: list[str] = []
 
-    def add(self, parameter: str, gradient: str, maker: int) -> None:
-        """The update of a parameter, behind all that may read it and behind the update before it."""
+    def add(self, parameter: str, update: Node, maker: int) -> None:
+        """Puts the update of a parameter, whose gradient node ``maker`` makes, behind all that may read the parameter.
+
+        And behind the update before it.
+        """
         covered = self._before[maker] | 1 << maker | self._done
         waits = []
         for index in sorted(self._reading(parameter), reverse=True):
@@ -68,20 +88,9 @@ class _Updates:
         self._waited_for.update(waits)
         self._done = covered
         self._last = max([self._last, maker, *waits])
-        id = added(parameter, "update")
-        params = f"size={self._sizes[parameter] // 4}"
-        update = Node(
-            id=id,
-            time_s=0.0,
-            energy_j=0.0,
-            values=(Value(id, 0),),
-            inputs=(gradient, *self.made[-1:], *(done(self._nodes[index].id) for index in waits)),
-            recomputable=False,
-            backward=True,
-            operation=Operation(self._op, params, (gradient, parameter), (parameter,)),
-        )
-        self._behind[self._last].append(update)
-        self.made.append(id)
+        waited = (done(self._nodes[index].id) for index in waits)
+        self._behind[self._last].append(replace(update, inputs=(*update.inputs, *self.made[-1:], *waited)))
+        self.made.append(update.id)
 
     def nodes(self) -> list[Node]:
         """All nodes but the last, in order; those that an update waits for say that they are done."""

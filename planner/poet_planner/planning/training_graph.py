@@ -36,6 +36,8 @@ class TrainingStep:
         Samples in a step of a named model; default is the model's own.
     weights : Path, optional
         Of a named model; default are those that it is made with.
+    micro_batches : int
+        In how many parts a batch is to go through it, of which the model has one.
 
     Raises
     ------
@@ -43,7 +45,9 @@ class TrainingStep:
         If a batch size is given for a model that comes with its batch, or weights for one that comes with its own.
     """
 
-    def __init__(self, model: str | Model, batch: int | None = None, weights: Path | None = None) -> None:
+    def __init__(
+        self, model: str | Model, batch: int | None = None, weights: Path | None = None, micro_batches: int = 1
+    ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
                 if given is not None:
@@ -51,11 +55,36 @@ class TrainingStep:
         self._model = model
         self._batch = batch
         self._weights = weights
+        self._micro_batches = micro_batches
+        self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
     @property
     def name(self) -> str:
         return self._model if isinstance(self._model, str) else self._model.name
+
+    @cached_property
+    def samples(self) -> int:
+        """Samples in a batch of the model."""
+        from poet_planner.tracing.micro_batches import samples_of
+
+        return samples_of(self._load())
+
+    def in_micro_batches(self, count: int) -> TrainingStep:
+        """The step on one of so many equal parts of its batch.
+
+        Raises
+        ------
+        UserError
+            If there are no such parts, or their gradients do not add up to the batch's.
+        """
+        from poet_planner.tracing.micro_batches import micro_batch
+
+        if count == 1:
+            return self
+        if count not in self._parts:
+            self._parts[count] = TrainingStep(micro_batch(self._load(), self.traced, count), micro_batches=count)
+        return self._parts[count]
 
     def graph(
         self,
@@ -64,6 +93,7 @@ class TrainingStep:
         optimizer: Optimizer = PLAIN,
         card_above_bytes: int | None = None,
         streaming: Streaming = FETCHED_WHOLE,
+        early_updates: bool = False,
     ) -> Graph:
         """The step lowered for a board.
 
@@ -78,6 +108,8 @@ class TrainingStep:
             Whether larger parameters, and the batch, lie on a microcontroller's card.
         streaming : Streaming
             Which of them are read tile by tile, and which activations are in slices.
+        early_updates : bool
+            Whether a parameter changes as soon as its gradient is done and nothing reads it any more.
 
         Raises
         ------
@@ -88,6 +120,7 @@ class TrainingStep:
         from poet_planner.lowering import (
             lower_for_firmware,
             lower_for_linux,
+            with_early_updates,
             with_parameters_on_the_card,
             with_taking_over,
         )
@@ -106,8 +139,9 @@ class TrainingStep:
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         else:
-            graph = lower_for_firmware(self.traced, board.dma_overlap, resident_gradients, optimizer)
-            graph = with_taking_over(graph)
+            resident = resident_gradients and not early_updates
+            graph = lower_for_firmware(self.traced, board.dma_overlap, resident, optimizer, self._micro_batches)
+            graph = with_taking_over(with_early_updates(graph) if early_updates else graph)
         try:
             check_graph(graph)
         except FaultError as fault:

@@ -230,15 +230,15 @@ def _check_place_taken(node: Node) -> None:
 def _check_changes(graph: Graph) -> None:
     """What changes a resident parameter or state stands behind all else but the commit, with all in RAM that it reads.
 
-    Otherwise a plan might recompute from what has changed, or page behind it. Where values are allocated one by one, it
-    stands behind all that may read what it changes.
+    Otherwise a plan might recompute from what has changed, or page behind it. Where values are allocated one by one, or
+    nothing is paged, it may stand behind no more than all that may read what it changes.
     """
     lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
     if not changing:
         return
     before = _ancestors(graph)
-    if graph.allocates:
+    if graph.allocates or (_has_no_page(graph) and _are_apart(graph, changing, before)):
         for node in changing:
             _check_change_behind_readers(graph, node, before[node.id])
         return
@@ -259,6 +259,17 @@ def _check_changes(graph: Graph) -> None:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     for node in changing:
         _check_change(node, ordering, {value for value in node.inputs if sizes[value]})
+
+
+def _has_no_page(graph: Graph) -> bool:
+    pages = (value.page for node in graph.nodes for value in node.values)
+    return not graph.kept and graph.micro_batches == 1 and not any(pages)
+
+
+def _are_apart(graph: Graph, changing: list[Node], before: dict[str, set[str]]) -> bool:
+    """Whether something that changes nothing stands behind something that does."""
+    ids = {node.id for node in changing}
+    return any(not ids.isdisjoint(before[node.id]) for node in graph.nodes if node.id not in ids)
 
 
 def _check_change_behind_readers(graph: Graph, node: Node, before: set[str]) -> None:

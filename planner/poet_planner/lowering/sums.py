@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of one micro-batch (docs/SPEC.md, section 3): each gradient, and the loss, is added to a sum in RAM.
+
+The gradient is a value like any other until then. So a sum is PyTorch's, ``((g1 + g2) + g3)``, and each ``g`` has the
+bits that a step on its part of the batch alone would give.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from poet_profiles.graph import Graph, Node, Operation, Value
+from poet_profiles.operators import params_key
+from poet_runtime.traced_graph import Kind, TracedGraph
+
+from poet_planner.lowering.draft import added
+from poet_planner.lowering.optimizer_step import ORDERING_NODE
+
+_SUMMED = (Kind.GRADIENT, Kind.LOSS)
+
+
+def sums_of(traced: TracedGraph) -> dict[str, str]:
+    """The resident to which each value is added."""
+    kinds = {resident.id: resident.kind for resident in traced.residents}
+    homes = {id: value.resident for id, value in traced.values.items() if value.resident}
+    return {id: home for id, home in homes.items() if kinds[home] in _SUMMED}
+
+
+def with_values_to_add(traced: TracedGraph) -> TracedGraph:
+    """The same step with its results as values beside the residents."""
+    sums = sums_of(traced)
+    values = {id: replace(value, resident=None) if id in sums else value for id, value in traced.values.items()}
+    return replace(traced, values=values)
+
+
+def with_sums(graph: Graph, sums: Mapping[str, str], micro_batches: int) -> Graph:
+    """The graph of one micro-batch, of one whose results are values.
+
+    Parameters
+    ----------
+    sums : mapping of str to str
+        The resident to which each value, or constant, is added.
+    """
+    shapes = {resident.id: resident.shape for resident in graph.residents}
+    makers = {value.id: node.id for node in graph.nodes for value in node.values}
+    behind: dict[str, list[Node]] = defaultdict(list)
+    for id, total in sums.items():
+        behind[makers.get(id, ORDERING_NODE)].append(_addition(id, total, prod(shapes[total]), id in makers))
+    nodes: list[Node] = []
+    order_seen = False
+    for node in graph.nodes:
+        if node.id == ORDERING_NODE:
+            order_seen = True
+            reads = dict.fromkeys(added(sums[id], "added") if id in sums else id for id in node.inputs)
+            nodes += [*behind[ORDERING_NODE], replace(node, inputs=tuple(reads))]
+        elif order_seen and node.operation:
+            operands = tuple(sums.get(id, id) for id in node.operation.operands)
+            inputs = tuple(id for id in node.inputs if id not in sums)
+            nodes.append(replace(node, inputs=inputs, operation=replace(node.operation, operands=operands)))
+        else:
+            nodes += [node, *behind[node.id]]
+    return replace(graph, nodes=tuple(nodes), micro_batches=micro_batches)
+
+
+def _addition(value: str, total: str, size: int, is_made: bool) -> Node:
+    id = added(total, "added")
+    return Node(
+        id=id,
+        time_s=0.0,
+        energy_j=0.0,
+        values=(Value(id, 0),),
+        inputs=(value,) if is_made else (),
+        recomputable=False,
+        backward=True,
+        operation=Operation("add", params_key("add", {"size": size}), (value, total), (total,)),
+    )
