@@ -148,6 +148,7 @@ static inline void fuzz_build(void)
         .resident_count = FUZZ_RESIDENTS,
         .param_count = FUZZ_PARAMS,
         .operand_count = FUZZ_OPERANDS,
+        .micro_batches = 1,
         .nodes = fuzz_nodes,
         .values = fuzz_values,
         .residents = fuzz_residents,

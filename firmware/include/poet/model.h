@@ -85,6 +85,8 @@ typedef struct poet_model {
     uint16_t resident_count;
     uint16_t param_count; /* entries of `params` and `operands`, so that a damaged table is refused, not followed */
     uint16_t operand_count;
+    uint16_t micro_batches; /* runs of the schedule that make a training step: they share a batch, and add up its
+                               gradients and its loss in the residents of these kinds. 1: it is done in one */
     const poet_node *nodes;
     const poet_value *values;
     const poet_resident *residents;

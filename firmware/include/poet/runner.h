@@ -79,6 +79,7 @@ typedef struct poet_runner {
     bool traced;          /* the last run was, and its trace is whole */
     uint32_t trace_block; /* behind the pages: where the card has it */
     uint32_t moving;      /* the value that a transfer may be moving, or POET_NO_VALUE */
+    uint32_t gathered;    /* micro-batches of the batch under way whose gradients are in the sums */
 } poet_runner;
 
 /* One run of the schedule: what the caller wants, and what came of it. */
@@ -113,7 +114,11 @@ void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_s
 int poet_runner_check_inference(const poet_plan *inference, const poet_model *training, const poet_tables *tables,
                                 uint32_t ram_bytes);
 
-/* Runs the schedule once: from poet_runner_begin to the end, `hooks->between` called between two steps; POET_STOPPED if
+/* Runs the schedule once. In a model of several micro-batches all runs but the last of a batch end with POET_GATHERED:
+ * gradients and loss are in their sums, and no parameter or state has changed. Whatever ends a run otherwise forgets
+ * the sums: the batch then begins anew, with the same random numbers.
+ *
+ * From poet_runner_begin to the end, `hooks->between` called between two steps; POET_STOPPED if
  * that asked for it in time, as poet_runner_stop. On an error the step it happened in is the last, and the window line
  * is low again. If it was the card's, no resident parameter or state has changed; in a model with kept tensors they may
  * have, and none of the step's changes counts: load the record again, and read the residents back. The same holds for
@@ -127,9 +132,9 @@ bool poet_runner_takes_rate(float rate);
  * POET_E_ARGUMENT with another learning rate, which would spoil every weight. */
 int poet_runner_begin(poet_runner *runner, poet_run *run);
 
-/* Does the next step of the schedule, one operator or one transfer: POET_MORE, POET_OK with the last one, or the error
- * that ends the run. POET_E_ORDER if none is under way. Between two calls a transfer may be under way on the card's
- * bus, and the arena is in use. */
+/* Does the next step of the schedule, one operator or one transfer: POET_MORE, POET_OK or POET_GATHERED with the last
+ * one, or the error that ends the run. POET_E_ORDER if none is under way. Between two calls a transfer may be under way
+ * on the card's bus, and the arena is in use. */
 int poet_runner_next(poet_runner *runner, poet_run *run);
 
 /* Waits until the card's bus is idle, between two steps. An error ends the run. */
@@ -139,6 +144,9 @@ int poet_runner_settle(poet_runner *runner, poet_run *run);
  * POET_STOPPED, or an error of the transfer that was under way. Behind it the run goes on to its end, as
  * poet_runner_next does. */
 int poet_runner_stop(poet_runner *runner, poet_run *run);
+
+/* Forgets what was gathered, between two runs: the next one is the first of its batch. */
+void poet_runner_forget_sums(poet_runner *runner);
 
 /* The model's loss, as the last run left it; 0 in a model without one. */
 float poet_runner_loss(const poet_runner *runner);

@@ -11,6 +11,7 @@ typedef enum poet_status {
     POET_OK = 0,
     POET_MORE = 1,           /* under way: call again */
     POET_STOPPED = 2,        /* given up at the caller's wish; nothing has changed */
+    POET_GATHERED = 3,       /* a micro-batch is in the sums; the last one of its batch changes the weights */
     POET_E_ARGUMENT = -1,    /* a caller's argument or an operator's parameters make no sense */
     POET_E_MEMORY = -2,      /* a block lies outside the arena or overlaps a live one */
     POET_E_HASH = -3,        /* the schedule was made for another graph than the built model */

@@ -49,6 +49,12 @@ static inline uint32_t operand_bytes(const poet_model *model, uint16_t reference
     return is_kept(model, reference) ? kept_of(model, reference)->bytes : constant(model, reference)->bytes;
 }
 
+/* Of a model of several micro-batches: what adds up over them. */
+static inline bool is_sum(const poet_resident *resident)
+{
+    return resident->kind == POET_RESIDENT_GRADIENT || resident->kind == POET_RESIDENT_LOSS;
+}
+
 static inline bool outlives_the_step(const poet_model *model, uint16_t reference)
 {
     if (!is_resident(model, reference)) {

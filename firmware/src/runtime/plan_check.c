@@ -100,6 +100,34 @@ __attribute__((cold)) static int check_node(const poet_model *model, const poet_
     return POET_OK;
 }
 
+/* Whether a node leaves the sums of the micro-batches alone, or adds to one. */
+static bool sums_up(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *operands = model->operands + node->operands;
+    const uint16_t *outputs = operands + node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const bool sum = is_resident(model, outputs[i]) && is_sum(&model->residents[outputs[i] - model->value_count]);
+        if (sum && (node->op != POET_OP_ADD || (operands[0] != outputs[i] && operands[1] != outputs[i]))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The next version of a kept tensor would be that of one micro-batch. */
+__attribute__((cold)) static int check_micro_batches(const poet_model *model)
+{
+    if (model->micro_batches <= 1u) {
+        return model->micro_batches == 1u ? POET_OK : POET_E_CORRUPT;
+    }
+    for (uint32_t i = 0; i < model->node_count; i++) {
+        if (!sums_up(model, &model->nodes[i])) {
+            return POET_E_CORRUPT;
+        }
+    }
+    return model->kept_count == 0 ? POET_OK : POET_E_CORRUPT;
+}
+
 __attribute__((cold)) static int check_model(const poet_model *model, uint32_t page_count,
                                              const poet_operator_set *operators)
 {
@@ -132,7 +160,7 @@ __attribute__((cold)) static int check_model(const poet_model *model, uint32_t p
             return status;
         }
     }
-    return POET_OK;
+    return check_micro_batches(model);
 }
 
 __attribute__((cold)) static int check_step(const poet_model *model, const poet_schedule *schedule,

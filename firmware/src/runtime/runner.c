@@ -10,6 +10,7 @@
 #include "poet/operator.h"
 
 #include "kept_operands.h"
+#include "micro_batches.h"
 #include "operands.h"
 #include "plan_check.h"
 
@@ -56,7 +57,7 @@ __attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference
 {
     const poet_model *model = inference->model;
     if (model->residents != training->residents || model->resident_count < training->resident_count ||
-        model->resident_bytes < training->resident_bytes || model->kept_count > 0) {
+        model->resident_bytes < training->resident_bytes || model->kept_count > 0 || model->micro_batches != 1u) {
         return POET_E_CORRUPT;
     }
     const int status = check(model, inference->schedule, tables, ram_bytes);
@@ -89,6 +90,7 @@ __attribute__((cold)) void poet_runner_open(poet_runner *runner, const poet_mode
     poet_arena_init(&runner->arena, runner->residents + model->resident_bytes, schedule->arena_bytes, tables->blocks,
                     schedule->live_count);
     place_trace(runner, tables, ram_bytes);
+    runner->gathered = 0;
 }
 
 static bool schedule_pages(const poet_schedule *schedule)
@@ -384,7 +386,11 @@ static int commit(const poet_runner *runner, const poet_run *run)
 
 static int compute(poet_runner *runner, const poet_step *step, poet_run *run)
 {
-    switch (runner->model->nodes[step->index].op) {
+    const poet_node *node = &runner->model->nodes[step->index];
+    if (poet_waits_for_the_batch(runner, node)) {
+        return POET_OK;
+    }
+    switch (node->op) {
     case 0:
         return POET_OK;
     case POET_OP_FETCH:
@@ -498,7 +504,11 @@ static int execute_whole(poet_runner *runner, const poet_step *step, poet_run *r
 /* Whether a step costs time and energy of its own. */
 static bool has_window(const poet_runner *runner, const poet_step *step)
 {
-    return step->action == POET_COMPUTE ? runner->model->nodes[step->index].op != 0 : step->action != POET_FREE;
+    if (step->action != POET_COMPUTE) {
+        return step->action != POET_FREE;
+    }
+    const poet_node *node = &runner->model->nodes[step->index];
+    return node->op != 0 && !poet_waits_for_the_batch(runner, node);
 }
 
 static int end(poet_runner *runner, poet_run *run, int status)
@@ -507,7 +517,7 @@ static int end(poet_runner *runner, poet_run *run, int status)
     runner->traced = runner->traced && status == POET_OK;
     run->arena_bytes = runner->arena.high_water;
     run->under_way = false;
-    return status;
+    return poet_micro_batch_end(runner, status);
 }
 
 /* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
@@ -551,6 +561,7 @@ __attribute__((cold)) int poet_runner_begin(poet_runner *runner, poet_run *run)
     run->under_way = true;
     set_window(run, !run->trace);
     run->before = ticks_now(run);
+    poet_micro_batch_begin(runner);
     return runner->schedule->step_count > 0 ? POET_MORE : end(runner, run, POET_OK);
 }
 
@@ -597,7 +608,7 @@ int poet_runner_settle(poet_runner *runner, poet_run *run)
 
 static bool has_changed_weights(const poet_runner *runner, const poet_run *run)
 {
-    for (uint32_t i = 0; i < run->steps; i++) {
+    for (uint32_t i = 0; !poet_is_gathering(runner) && i < run->steps; i++) {
         const poet_step *step = &runner->schedule->steps[i];
         if (step->action == POET_COMPUTE &&
             poet_plan_changes_weights(runner->model, &runner->model->nodes[step->index])) {

@@ -287,6 +287,7 @@ def _model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str, l
             f"    .resident_count = {len(graph.residents)}u,",
             f"    .param_count = {len(params.entries)}u,",
             f"    .operand_count = {len(operands.entries)}u,",
+            f"    .micro_batches = {graph.micro_batches}u,",
             f"    .nodes = {prefix}_nodes,",
             f"    .values = {prefix}_values,",
             f"    .residents = {lasting}_residents,",

@@ -20,16 +20,16 @@ NATIVE = ROOT / "tests" / "support" / "firmware" / "native"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-contract=off")
 CORE = ("runtime", "protocol", "bench", "library")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
-KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream")
+KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream", "advance")
 KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 E_TAKEN = -11
 E_NOT_FINITE = -12
-MORE, STOPPED = 1, 2
+MORE, STOPPED, GATHERED = 1, 2, 3
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
-FETCH, STORE, COMMIT, SGD_UPDATE = 67, 68, 69, 70
+ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 70
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT = range(1, 9)
 NO_PAGE = 0xFFFF
@@ -88,8 +88,8 @@ Constant = structure("Constant", offset=u32, bytes=u32)
 Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kind=u8)
 Model = structure(
     "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
-    param_count=u16, operand_count=u16, nodes=P(Node), values=P(Value), residents=P(Resident), params=P(i32),
-    operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
+    param_count=u16, operand_count=u16, micro_batches=u16, nodes=P(Node), values=P(Value), residents=P(Resident),
+    params=P(i32), operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
     constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16, bit_count=u32, home_blocks=u32,
     batch_block=u32, batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
@@ -117,6 +117,7 @@ Tables = structure(
 Runner = structure(
     "Runner", model=P(Model), schedule=P(Schedule), operators=P(Operators), residents=c.c_void_p, arena=Arena,
     pages=P(Page), trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
+    gathered=u32,
 )  # fmt: skip
 Run = structure(
     "Run", pager=P(Pager), record=P(Record), hooks=P(Hooks), learning_rate=c.c_float, trace=c.c_bool, ticks=u64,
@@ -326,6 +327,7 @@ class Net:
         constants: Sequence[tuple[int, int]] = (),
         constant_words: bytes = b"",
         kept: Sequence[KeptTensor] = (),
+        micro_batches: int = 1,
     ) -> None:
         """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets.
 
@@ -372,6 +374,7 @@ class Net:
             len(residents),
             len(params),
             len(operands),
+            micro_batches,
             *self._keep,
             len(constants),
             len(constant_words),

@@ -135,6 +135,7 @@ const poet_operator poet_operators[] = {
     {"add", POET_OP_ADD, 1, add_sizes, add},
     {"nll_loss", POET_OP_NLL_LOSS, 2, nll_sizes, nll},
     {"sgd", POET_OP_SGD, 1, sgd_sizes, sgd},
+    {"advance", POET_OP_ADVANCE, 1, poet_advance_sizes, poet_advance_run},
     {"fetch", POET_OP_FETCH, 1, poet_fetch_sizes, poet_fetch_run},
     {"store", POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
     {"commit", POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
