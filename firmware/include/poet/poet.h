@@ -20,7 +20,7 @@
  *     status = poet_infer(&trainer);
  *     class = poet_argmax(poet_output(&trainer), WATCH_OUTPUT_COUNT);
  *
- * All functions return POET_OK, a negative poet_status, or POET_MORE or POET_STOPPED where they say so.
+ * All functions return POET_OK, a negative poet_status, or POET_MORE, POET_STOPPED or POET_GATHERED where they say so.
  */
 #ifndef POET_POET_H
 #define POET_POET_H
@@ -49,7 +49,7 @@ typedef struct poet_network {
     const void *initial;       /* parameters and states, one behind the other in the model's order; NULL: zeros */
     uint32_t initial_bytes;    /* what lies behind them is zeros */
     uint32_t initial_crc;      /* CRC-32 */
-    uint32_t batch;            /* samples */
+    uint32_t batch;            /* samples in RAM at once: those of a call of poet_train */
     uint32_t ram_bytes;
     uint32_t owner; /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
 } poet_network;
@@ -78,7 +78,7 @@ int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_byt
                const poet_hooks *hooks);
 
 /* Reads the last commit's weights and states. POET_E_ABSENT: nothing was committed yet. POET_E_TAKEN: the card holds
- * another network's commits. Nothing has changed then. */
+ * another network's commits. Nothing has changed then. Micro-batches that were gathered are forgotten. */
 int poet_restore(poet *p);
 
 /* Writes weights and states to the card, so that they outlive a power cut at any moment. POET_E_TAKEN: the card holds
@@ -87,25 +87,29 @@ int poet_restore(poet *p);
  * number, and nothing was written. */
 int poet_commit(poet *p);
 
-/* Where a sample of the next batch belongs; NULL for one that there is not, or in a network without. To be left alone
- * while a training step is under way. */
+/* Where a sample of the next call of poet_train belongs; NULL for one that there is not, or in a network without. To be
+ * left alone while a training step is under way. */
 void *poet_input(poet *p, uint32_t sample);
 void *poet_target(poet *p, uint32_t sample);
 
-/* One training step on the batch. Calls `hooks->between` between two steps of the schedule; where that says false it
- * ends as poet_stop does. POET_E_ARGUMENT: the rate is negative, infinite or NaN. POET_E_NOT_FINITE: the loss is
- * infinite or no number; the rate is too high, or a sample is damaged. After that, as after an error of the card,
- * weights and states are as before the step. */
+/* One training step on the batch, or on one of its micro-batches (WATCH_MICRO_BATCHES): all calls but the last of a
+ * batch add up gradients, change no weight, and give POET_GATHERED; the rate of the last one counts. Calls
+ * `hooks->between` between two steps of the schedule; where that says false it ends as poet_stop does. POET_E_ARGUMENT:
+ * the rate is negative, infinite or NaN. POET_E_NOT_FINITE: the loss is infinite or no number; the rate is too high, or
+ * a sample is damaged. After that, as after an error of the card, weights and states are as before the step, and its
+ * batch begins anew. */
 int poet_train(poet *p, float rate);
 
-/* The same piece by piece. Each poet_next does one step of the schedule: POET_MORE until the last one gives POET_OK.
+/* The same piece by piece. Each poet_next does one step of the schedule: POET_MORE until the last one gives POET_OK, or
+ * POET_GATHERED.
  * Between two calls a transfer may be under way on the card's bus, which nobody else may use then: poet_settle waits
  * for its end. */
 int poet_train_begin(poet *p, float rate);
 int poet_next(poet *p);
 int poet_settle(poet *p);
 
-/* Gives the step under way up: POET_STOPPED, and no weight has changed. If one has, the step is completed: POET_OK. */
+/* Gives the step under way up: POET_STOPPED, and no weight has changed. If one has, the step is completed: POET_OK.
+ * Between two micro-batches it forgets those that were gathered. */
 int poet_stop(poet *p);
 
 /* One sample in evaluation mode, with the weights as they are. Input and output lie where a training step computes: a
@@ -122,10 +126,13 @@ const float *poet_output(const poet *p);
 /* The place of the highest score, of equal ones the first. */
 uint32_t poet_argmax(const float *scores, uint32_t count);
 
-/* Training steps completed, with those before the commit that was restored. */
+/* Training steps completed, whole batches, with those before the commit that was restored. */
 uint32_t poet_steps(const poet *p);
 
-/* Of the last training step. */
+/* Micro-batches of the batch under way whose gradients are in the sums. */
+uint32_t poet_gathered(const poet *p);
+
+/* Of the last training step; with micro-batches gathered, their sum so far. */
 float poet_loss(const poet *p);
 
 /* A tensor by its number in the network's header; NULL for none, and for an inference's while a step is under way. */

@@ -122,6 +122,7 @@ int poet_restore(poet *p)
     if (!is_idle(p)) {
         return POET_E_ORDER;
     }
+    poet_runner_forget_sums(&p->runner);
     return p->card == NULL ? POET_E_ABSENT
                            : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.residents,
                                                      &p->steps, &bytes);
@@ -200,6 +201,10 @@ int poet_settle(poet *p)
 
 int poet_stop(poet *p)
 {
+    if (poet_gathered(p) > 0 && !p->run.under_way) {
+        poet_runner_forget_sums(&p->runner);
+        return POET_STOPPED;
+    }
     return p->network == NULL ? POET_E_ORDER : count(p, poet_runner_stop(&p->runner, &p->run));
 }
 
@@ -254,6 +259,11 @@ uint32_t poet_argmax(const float *scores, uint32_t count)
 uint32_t poet_steps(const poet *p)
 {
     return p->steps;
+}
+
+uint32_t poet_gathered(const poet *p)
+{
+    return p->network == NULL ? 0u : p->runner.gathered;
 }
 
 float poet_loss(const poet *p)

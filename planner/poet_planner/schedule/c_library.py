@@ -164,6 +164,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
     sizes = {
         f"{big}_RAM_BYTES": ram_bytes(graph, schedule, inference),
         f"{big}_BATCH": batch,
+        f"{big}_MICRO_BATCHES": graph.micro_batches,
         **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
         **(_inference_sizes(big, inference.own(graph)) if inference else {}),
         **({f"{big}_CLASS_COUNT": len(classes)} if classes else {}),
@@ -183,7 +184,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
             "",
             f"extern const poet_network {name};",
             "",
-            "/* Inputs and target: of one sample. */",
+            "/* Batch: samples of a call of poet_train; inputs and target: of one sample. */",
             *(f"#define {key} {size}u" for key, size in sizes.items()),
             "",
             *([f"extern const char *const {name}_classes[{big}_CLASS_COUNT];", ""] if classes else []),
