@@ -80,6 +80,7 @@ int poet_session_fail(poet_text *answer, int status)
 void poet_session_lose_residents(poet_server *server)
 {
     poet_runner_forget_trace(&server->runner);
+    poet_runner_forget_sums(&server->runner);
     server->residents_stale = server->residents_stale || server->residents_count;
     server->residents_count = false;
 }

@@ -39,14 +39,30 @@ static int fail_step(const poet_server *server, poet_text *answer, int status, c
     return status;
 }
 
+/* Which micro-batch comes; a model of one has no others to be told from. */
+static bool read_part(const poet_server *server, const char **arguments, uint32_t *part)
+{
+    *part = 0;
+    return server->built->model->micro_batches == 1u || poet_argument_unsigned(arguments, part);
+}
+
 int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer)
 {
     float rate;
     uint32_t trace;
+    uint32_t part;
     if (!poet_argument_f32(&arguments, &rate) || !poet_runner_takes_rate(rate) ||
-        !poet_argument_unsigned(&arguments, &trace) || trace > 1u || !poet_arguments_end(arguments)) {
+        !poet_argument_unsigned(&arguments, &trace) || trace > 1u || !read_part(server, &arguments, &part) ||
+        !poet_arguments_end(arguments)) {
         return poet_reply_fail(answer, POET_E_ARGUMENT,
-                               "expected: step RATE 0|1, RATE the bits of a f32, finite and not negative");
+                               "expected: step RATE 0|1, RATE the bits of a f32, finite and not negative; and the "
+                               "number of the micro-batch, where there are several");
+    }
+    if (part == 0) {
+        poet_runner_forget_sums(&server->runner);
+    }
+    if (part != server->runner.gathered) {
+        return poet_reply_fail(answer, POET_E_ORDER, "another micro-batch follows; begin the batch anew with 0");
     }
     poet_run run = {.hooks = &server->hooks, .learning_rate = rate, .trace = trace == 1u};
     int status = POET_OK;
@@ -71,7 +87,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     }
     status = poet_runner_step(&server->runner, &run);
     poet_session_note(server, status);
-    if (status != POET_OK) {
+    if (status < 0) {
         if (run.record != NULL) {
             poet_session_lose_residents(server);
             server->record_known = false; /* the failure may have been that of the record itself */
@@ -84,6 +100,9 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     poet_reply_number(answer, "page_ins", run.page_ins);
     poet_reply_number(answer, "page_outs", run.page_outs);
     poet_reply_hex(answer, "loss", loss_bits(server), 8);
+    if (server->built->model->micro_batches > 1u) {
+        poet_reply_number(answer, "gathered", server->runner.gathered);
+    }
     if (run.record != NULL) {
         poet_reply_number(answer, "committed", run.record->step);
     }
@@ -201,6 +220,7 @@ int poet_verb_restore(poet_server *server, const char *arguments, poet_text *ans
     if (status != POET_OK) {
         return poet_reply_finish(answer, status);
     }
+    poet_runner_forget_sums(&server->runner);
     status = poet_session_keeps_tensors(server)
                  ? restore_record(server, &step_number, &bytes)
                  : poet_checkpoint_restore(&server->card, server->built->model, 0, server->ram, &step_number, &bytes);
