@@ -38,7 +38,7 @@ class TrainingData:
     weights : dict
         Initial parameters and state, and whatever else the card has one version of.
     batches : list of dict
-        Input and target of each step. Those on the card are used again and again.
+        Input and target of each step, all its micro-batches. Those on the card are used again and again.
     state : StateTable
         By which trained weights get their names.
     step : int
@@ -91,12 +91,14 @@ def read_training_data(
     once: dict[int, bytes] = {}
     every_step: dict[int, Array] = {}
     shapes = whole_shapes(plan.tensors)
+    shared = _shared_by_parts(path, plan, arrays)
     for index, tensor in enumerate(plan.tensors):
         numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
         if name_of(tensor) in zeros - arrays.keys():
             once[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP and steps != 0:
-            every_step[index] = checked_array(path, tensor, *numbers, arrays, count)
+            whole = tensor if tensor.id in shared else _of_a_batch(tensor, plan.micro_batches)
+            every_step[index] = checked_array(path, whole, *numbers, arrays, count)
         elif tensor.kind in GIVEN_ONCE:
             whole = replace(tensor, id=name_of(tensor), shape=shapes[name_of(tensor)])
             data = cut_from(tensor, checked_array(path, whole, *numbers, arrays)).tobytes()
@@ -104,6 +106,31 @@ def read_training_data(
             (constants if in_ram and tensor.kind == "constant" else once)[index] = data
     batches = [{index: array[step].tobytes() for index, array in every_step.items()} for step in range(count)]
     return TrainingData(constants, once, batches, table)
+
+
+def part_of_batch(batch: Mapping[int, bytes], plan: Plan, part: int) -> dict[int, bytes]:
+    """What of a step's tensors one micro-batch takes; a tensor that all parts share is given with the first."""
+    sizes = {index: plan.tensors[index].bytes for index in batch}
+    cut = {index: content for index, content in batch.items() if len(content) > sizes[index] or not part}
+    return {index: content[part * sizes[index] : (part + 1) * sizes[index]] for index, content in cut.items()}
+
+
+def _shared_by_parts(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> set[str]:
+    """Tensors that are no longer in a batch than in a micro-batch of it; not all, or there is nothing to cut."""
+    of_steps = [tensor for tensor in plan.tensors if tensor.kind in EVERY_STEP and tensor.id in arrays]
+    equal = {tensor.id for tensor in of_steps if arrays[tensor.id].shape[1:] == tensor.shape}
+    if of_steps and len(equal) == len(of_steps) and plan.micro_batches > 1:
+        raise UserError(
+            f"{path}: its batches are as large as one of the plan's {plan.micro_batches} micro-batches; a step takes "
+            f"{plan.micro_batches} times as many samples: make the file with poet-plan data"
+        )
+    return equal
+
+
+def _of_a_batch(tensor: Resident | Kept, parts: int) -> Resident | Kept:
+    if parts == 1 or not tensor.shape:
+        return tensor
+    return replace(tensor, shape=(parts * tensor.shape[0], *tensor.shape[1:]))
 
 
 def _batch_count(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> int:

@@ -62,7 +62,7 @@ class BatchTensor:
 
 
 def batch_tensors(plan: Plan) -> tuple[list[BatchTensor], int]:
-    """The tensors that each step is given, in the plan's order, and how many samples a batch has.
+    """The tensors that each step is given, in the plan's order, and how many samples a batch has, in all its parts.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def batch_tensors(plan: Plan) -> tuple[list[BatchTensor], int]:
     return [
         BatchTensor(index, tensor.id, tensor.kind, tensor.shape[1:], plan.type_of(tensor), plan.choices.get(tensor.id))
         for index, tensor in found
-    ], min(extents)
+    ], min(extents) * plan.micro_batches
 
 
 def read_samples(source: str, plan: Plan, normalising: Normalising | None, least: int | None = None) -> SampleSets:

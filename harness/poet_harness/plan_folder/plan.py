@@ -58,7 +58,8 @@ ADVANCE = "advance"
 class Action:
     """One step of the schedule with its predicted cost; ``op`` and ``params`` are empty for what computes nothing.
 
-    ``peak_bytes`` is the most RAM in use during it, residents included.
+    ``peak_bytes`` is the most RAM in use during it, residents included. A training step does it ``runs`` times, once a
+    micro-batch, or once behind the last: time and energy are those of all runs.
     """
 
     do: str
@@ -68,6 +69,7 @@ class Action:
     energy_j: float
     peak_bytes: int
     params: str = ""
+    runs: int = 1
 
     @property
     def is_marked(self) -> bool:
@@ -110,6 +112,9 @@ class Plan:
         the plan is of a graph alone.
     page_blocks : int
         Blocks of the card that the schedule pages to, and behind them those of a trace.
+    micro_batches : int
+        Equal parts of a batch, which the board is given one after the other: inputs and targets among the residents are
+        those of one part.
     """
 
     graph_hash: str
@@ -131,6 +136,7 @@ class Plan:
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
     inference: Inference | None = None
+    micro_batches: int = 1
 
     def type_of(self, tensor: Resident | Kept) -> np.dtype[Any]:
         """The type of a tensor's numbers."""
@@ -192,6 +198,7 @@ def read_plan(folder: Path) -> Plan:
         card=card_layout(graph),
         page_blocks=page_blocks(graph, schedule),
         inference=read_inference(folder, graph),
+        micro_batches=graph.micro_batches,
     )
 
 
@@ -297,21 +304,24 @@ def check_headers(folder: Path, plan: Plan) -> None:
 
 def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:
     nodes = {node.id: node for node in graph.nodes}
+    lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
+    parts = graph.micro_batches
     pages = {value.id: value.page for node in graph.nodes for value in node.values}
     for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
         do, name = step.do.value, step.target
         if step.do is Do.COMPUTE:
             node = nodes[name]
             op, params = (node.operation.op, node.operation.params) if node.operation else ("", "")
-            yield Action(do, name, op, node.time_s, node.energy_j, held.during, params)
+            runs = 1 if node.operation and lasting.intersection(node.operation.results) else parts
+            yield Action(do, name, op, runs * node.time_s, runs * node.energy_j, held.during, params, runs)
         elif step.do is Do.FREE:
-            yield Action(do, name, "", 0.0, 0.0, held.during)
+            yield Action(do, name, "", 0.0, 0.0, held.during, runs=parts)
         else:
             page = pages[name] or UNKNOWN
             page_in = step.do is Do.PAGE_IN
             time_s = page.in_time_s if page_in else page.out_time_s
             energy_j = page.in_energy_j if page_in else page.out_energy_j
-            yield Action(do, name, do, time_s, energy_j, held.during)
+            yield Action(do, name, do, parts * time_s, parts * energy_j, held.during, runs=parts)
 
 
 def _profiled_firmware(path: Path) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def costs_in_place(plan: Plan, steps: Sequence[ObservedStep]) -> dict[Configurat
         for action, seen in zip(plan.actions, step.actions, strict=bool(step.actions)):
             if _is_computed(action) and seen.energy_j is not None:
                 item = _configuration(action)
-                times_s[item].append(seen.time_s)
-                energies_j[item].append(seen.energy_j)
+                times_s[item].append(seen.time_s / action.runs)
+                energies_j[item].append(seen.energy_j / action.runs)
     return {item: _measurement(item, times_s[item], energies_j[item]) for item in times_s}
 
 

@@ -314,9 +314,16 @@ class Device:
         """Say how many batches the card is to hold, before they and the tensors of a first record are put there."""
         self._ask(f"batches {count}")
 
-    def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0) -> StepReport:
-        """Run one training step; with ``trace``, one window around each compute and page step."""
-        answer = self._ask(f"step {f32_bits(learning_rate)} {int(trace)}", expected_s)
+    def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0, part: int | None = None) -> StepReport:
+        """Run one training step; with ``trace``, one window around each compute and page step.
+
+        Parameters
+        ----------
+        part : int, optional
+            Which micro-batch is to be done, of a model that has several.
+        """
+        of_part = "" if part is None else f" {part}"
+        answer = self._ask(f"step {f32_bits(learning_rate)} {int(trace)}{of_part}", expected_s)
         values = answer.values
         return StepReport(
             work_s=values.number("ticks") / self.hello.ticks_hz,

@@ -234,7 +234,7 @@ class Epochs:
             commit_every,
             done=done,
             steps=course.steps,
-            feed=lambda number: feed(trainer.device, number),
+            feed=lambda number, part: feed(trainer.device, number, part),
         )
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:

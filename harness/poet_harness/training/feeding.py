@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples a training step takes, and how they get to the board."""
+"""Which samples a training step takes, and how they get to the board: a micro-batch at a time."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ class Order:
         Samples in all, and in a step.
     seed : int or None
         Of the order, another one in each epoch; None: as they stand.
+    parts : int
+        Micro-batches of a step.
     """
 
     count: int
     batch: int
     seed: int | None
+    parts: int = 1
 
     @property
     def steps_per_epoch(self) -> int:
@@ -46,10 +49,12 @@ class Order:
         """Samples of each epoch that no step takes."""
         return self.count % self.batch
 
-    def __call__(self, step: int) -> NDArray[np.int64]:
-        """Numbers of the samples of a step, counted from the first step of the training."""
+    def __call__(self, step: int, part: int = 0) -> NDArray[np.int64]:
+        """Numbers of the samples of a step's part; steps are counted from the first one of the training."""
         epoch, place = divmod(step, self.steps_per_epoch)
-        return _permutation(self.count, self.seed, epoch)[place * self.batch : (place + 1) * self.batch]
+        size = self.batch // self.parts
+        first = place * self.batch + part * size
+        return _permutation(self.count, self.seed, epoch)[first : first + size]
 
 
 @lru_cache(maxsize=2)
@@ -76,8 +81,8 @@ class OverTheLine:
     order: Order
     normalising: Normalising | None
 
-    def __call__(self, device: Device, step: int) -> None:
-        for index, rows in self.samples.rows(self.order(step)).items():
+    def __call__(self, device: Device, step: int, part: int = 0) -> None:
+        for index, rows in self.samples.rows(self.order(step, part)).items():
             if rows.dtype.name not in TYPES or self.normalising is None:
                 device.put(index, rows.tobytes())
             elif device.hello.is_agent:
@@ -93,8 +98,8 @@ class FromCard:
     samples: SampleSet
     order: Order
 
-    def __call__(self, device: Device, step: int) -> None:
-        self.samples.feed(device, self.order(step))
+    def __call__(self, device: Device, step: int, part: int = 0) -> None:
+        self.samples.feed(device, self.order(step, part))
 
 
 def _put_scaled(device: Device, index: int, rows: NDArray[Any], normalising: Normalising) -> None:

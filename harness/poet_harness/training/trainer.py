@@ -17,7 +17,7 @@ from poet_profiles.stopping import finishing, heed
 
 from ..card.in_board import CardInBoard, tensors_in
 from ..card.reading import Weights
-from ..data.batches import TrainingData
+from ..data.batches import TrainingData, part_of_batch
 from ..measuring.idle import measure_idle
 from ..measuring.measure import Effort
 from ..meters.meter import Activity, Mark, Meter, MeterError
@@ -25,6 +25,7 @@ from ..plan_folder.plan import Plan
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .finite import NotFiniteError, count_not_finite, largest_input
+from .micro_batches import added, total
 
 # By words of the board's answer.
 CURES = {
@@ -36,6 +37,7 @@ CURES = {
 LOST = "the board was cut off in a step, or was reset; its weights are lost"
 MOST_RESETS = 3
 Rate = Callable[[int], float]
+Feed = Callable[[int, int], None]
 NO_HASH = "0" * 16
 
 
@@ -54,9 +56,9 @@ class ObservedAction:
 
 @dataclass(frozen=True)
 class ObservedStep:
-    """One training step as board and meter saw it. ``actions`` is empty for a step that was not traced.
+    """One training step as board and meter saw it, or a micro-batch of one.
 
-    ``energy_j`` is that above the idle power.
+    ``energy_j`` is that above the idle power. ``actions`` is empty for a step that was not traced.
     """
 
     number: int
@@ -138,7 +140,7 @@ class Trainer:
         done: Callable[[ObservedStep], None] = lambda _: None,
         trace_all: bool = False,
         steps: int | None = None,
-        feed: Callable[[int], None] | None = None,
+        feed: Feed | None = None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
@@ -160,7 +162,7 @@ class Trainer:
         done : callable
             Told of each step when it is finished; of one that a reset makes necessary again, too.
         feed : callable, optional
-            Gives the board the batch of a step; by default that of the data, over the line.
+            Gives the board a micro-batch of a step, by both numbers; by default that of the data, over the line.
 
         Raises
         ------
@@ -176,7 +178,7 @@ class Trainer:
         self._data = data
         self._rate = rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
         self._batches = data.batches if feed is None else []
-        feed = feed or (lambda number: self._put(data.batches[number]))
+        feed = feed or (lambda number, part: self._put(part_of_batch(data.batches[number], self._plan, part)))
         for _ in range(MOST_RESETS + 1):
             try:
                 self._steps(rate, commit_every, resume, done, trace_all, steps or len(data.batches), feed)
@@ -205,7 +207,7 @@ class Trainer:
         done: Callable[[ObservedStep], None],
         trace_all: bool,
         steps: int,
-        feed: Callable[[int], None],
+        feed: Feed,
     ) -> None:
         """Steps from the last commit on, or from the weights of the data if there is none."""
         make_ready(self.device, self._plan)
@@ -222,9 +224,9 @@ class Trainer:
         for number in range(begin, steps):
             heed()
             if self._card is None:
-                feed(number)
+                feed(number, 0)
             with finishing() as stopping:
-                step = self._step(number, learning_rate(number), trace=trace_all or number == traced)
+                step = self._step(number, learning_rate(number), trace_all or number == traced, feed)
                 self._observed[number] = step
                 done(step)
                 if commit_every and (stopping() or (number + 1) % commit_every == 0):
@@ -286,46 +288,49 @@ class Trainer:
         cure = next((cure for words, cure in CURES.items() if words in error.text), "")
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
 
-    def _step(self, number: int, learning_rate: float, trace: bool) -> ObservedStep:
-        self.meter.begin()
+    def _step(self, number: int, learning_rate: float, trace: bool, feed: Feed) -> ObservedStep:
+        """A step whose first micro-batch the board has been given."""
         self.steps_done = None
+        parts = []
+        for part in range(self._plan.micro_batches):
+            if part:
+                feed(number, part)
+            self.meter.begin()
+            report = self._run(number, part, learning_rate, trace)
+            loss: float = struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0]
+            if not math.isfinite(loss):
+                raise self._ended(
+                    f"the loss of step {number + 1} is no number, and its firmware, older than this harness, has "
+                    "trained on: its weights are lost; flash it again"
+                )
+            seen = ObservedStep(number, loss, report, energy_j=None, actions=(), gradients={})
+            if part == self._plan.micro_batches - 1:
+                self._note_done(seen)
+            parts.append(self._traced(seen, part) if trace else self._metered(seen))
+        return replace(added(parts), gradients=self._gradients() if self._wants_gradients else {})
+
+    def _run(self, number: int, part: int, learning_rate: float, trace: bool) -> StepReport:
         if self._card is not None:
             self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
         try:
-            report = self.device.step(learning_rate, trace, self._plan.time_s)
+            named = part if self._plan.micro_batches > 1 else None
+            return self.device.step(learning_rate, trace, self._plan.time_s, named)
         except DeviceError as error:
             self.steps_done = number  # a step that fails has changed no weight
             if error.number == Status.E_NOT_FINITE:
                 raise self._not_finite(number, "loss" in error.text) from None
             raise
-        loss: float = struct.unpack("<f", report.loss_bits.to_bytes(4, "little"))[0]
-        if not math.isfinite(loss):
-            raise self._ended(
-                f"the loss of step {number + 1} is no number, and its firmware, older than this harness, has trained "
-                "on: its weights are lost; flash it again"
-            )
-        self.steps_done = number + 1
-        step = ObservedStep(
-            number=number,
-            loss=loss,
-            report=report,
-            energy_j=None,
-            actions=(),
-            gradients={},
-        )
+
+    def _note_done(self, step: ObservedStep) -> None:
+        self.steps_done = step.number + 1
         if self._card is not None:
-            self._note_committed(report)
-            self._observed[number] = step  # it counts, even if the board is reset before it tells the rest
-        actions: tuple[ObservedAction, ...] = ()
-        if trace:
-            count = len(self._plan.actions)
-            actions = self._traced(report, self.device.times(count), self.device.peaks(count))
-            energy_j = self._total(actions)
-        else:
-            [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
-        return replace(
-            step, energy_j=energy_j, actions=actions, gradients=self._gradients() if self._wants_gradients else {}
-        )
+            self._note_committed(step.report)
+            self._observed[step.number] = step  # it counts, even if the board is reset before it tells the rest
+
+    def _metered(self, step: ObservedStep) -> ObservedStep:
+        report = step.report
+        [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
+        return replace(step, energy_j=energy_j)
 
     def _note_committed(self, report: StepReport) -> None:
         if report.committed != self._being_kept:
@@ -362,28 +367,26 @@ class Trainer:
         self.is_finite = False
         return NotFiniteError(f"{self.device.link.name}: {words}")
 
-    def _total(self, actions: tuple[ObservedAction, ...]) -> float | None:
-        total_j = 0.0
-        for action, seen in zip(self._plan.actions, actions, strict=True):
-            if action.is_marked:
-                if seen.energy_j is None:
-                    return None
-                total_j += seen.energy_j
-        return total_j
-
-    def _traced(self, report: StepReport, times_s: list[float], peaks: list[int]) -> tuple[ObservedAction, ...]:
+    def _traced(self, step: ObservedStep, part: int) -> ObservedStep:
+        """Each action with its time, energy and RAM; what waits for the last micro-batch has no window before."""
+        planned = self._plan.actions
+        times_s, peaks = self.device.times(len(planned)), self.device.peaks(len(planned))
+        is_last = part == self._plan.micro_batches - 1
+        marked = [action.is_marked and (is_last or action.runs > 1) for action in planned]
         marks = []
-        clock_s = report.host_start_s
-        for action, time_s in zip(self._plan.actions, times_s, strict=True):
-            if action.is_marked:
+        clock_s = step.report.host_start_s
+        for action, time_s, is_marked in zip(planned, times_s, marked, strict=True):
+            if is_marked:
                 activity = Activity(action.do) if action.do != "compute" else Activity.COMPUTE
                 marks.append(Mark(activity, time_s, clock_s, clock_s + time_s))
             clock_s += time_s
-        energies = iter(self._energies(marks))
-        return tuple(
-            ObservedAction(time_s, next(energies) if action.is_marked else None, peak_bytes)
-            for action, time_s, peak_bytes in zip(self._plan.actions, times_s, peaks, strict=True)
+        energies_j = self._energies(marks)
+        of_windows = iter(energies_j)
+        actions = tuple(
+            ObservedAction(time_s, next(of_windows) if is_marked else 0.0 if action.is_marked else None, peak_bytes)
+            for action, time_s, is_marked, peak_bytes in zip(planned, times_s, marked, peaks, strict=True)
         )
+        return replace(step, energy_j=total(energies_j), actions=actions)
 
     def _energies(self, marks: list[Mark]) -> list[float | None]:
         """Energy of each mark above idle; None where the recording cannot be used. Training goes on without it."""

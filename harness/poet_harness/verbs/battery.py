@@ -99,7 +99,8 @@ def command(
     volt = _voltage(chosen, voltage)
     battery = Battery(chosen.capacity_ah, volt.value, count, shares[0].value, shares[1].value)
     lasts = life(step, battery, shares[2].value, sleep_power_w)
-    batch = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
+    part = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
+    batch = part * schedule.micro_batches
     if data is not None:
         from ..data.batches import read_training_data
 

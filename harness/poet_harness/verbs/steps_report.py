@@ -130,7 +130,9 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
     for action, seen in zip(plan.actions, step.actions, strict=True):
         if action.is_marked:
             entry = sums.setdefault(action.op, [0.0] * 5)
-            for place, value in enumerate((1, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)):
+            for place, value in enumerate(
+                (action.runs, action.time_s, seen.time_s, action.energy_j, seen.energy_j or 0.0)
+            ):
                 entry[place] += value
             highest = peaks.get(action.op, (0, 0))
             peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes))

@@ -131,7 +131,7 @@ def training_over_epochs(
         raise UserError("--resume: training over epochs goes on from a folder; name it with --folder")
     normalising = read_normalising(options.scale, options.shift)
     sets = read_samples(options.samples, plan, normalising)
-    order = Order(sets.train.count, batch_tensors(plan)[1], options.shuffle)
+    order = Order(sets.train.count, batch_tensors(plan)[1], options.shuffle, plan.micro_batches)
     rates = Rates(
         base=learning_rate,
         schedule=options.schedule,
