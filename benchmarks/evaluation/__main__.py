@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m benchmarks.evaluation figure-3`: make, or go on with, the points behind a figure. See README.md."""
+"""`python -m benchmarks.evaluation figure-3`: make, or go on with, the points of a figure. See README.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The committed points behind the page, as frames, and what is asked of them again and again."""
+"""The committed points of the page, as frames, and what is asked of them again and again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sweeps behind the figures, tables and claims of the paper, as data."""
+"""The sweeps that the paper's figures, tables and claims rest on, as data."""
 
 from __future__ import annotations
 

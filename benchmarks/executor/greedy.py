@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A greedy choice of what to recompute: at the peak, drop what frees the most bytes for each second of computing again.
 
-Dropped values are freed behind their last use in the forward pass and computed again, with what that takes, before
+Dropped values are freed after their last use in the forward pass and computed again, with what that takes, before
 their first use in the backward pass. It is what one would write in an afternoon, and so a baseline for the optimiser.
 """
 

@@ -102,7 +102,7 @@ def _row(variant: Variant, time_s: float, eager_time_s: float, wall_s: float, pe
 
 
 def _after_steps(variant: Variant) -> dict[str, Tensor]:
-    """Loss, gradients and buffers of each of three steps of descent with momentum, parameters and velocities behind."""
+    """Loss, gradients and buffers of three steps of descent with momentum; parameters and velocities after them."""
     optimizer = variant.optimizer or descent(variant.module)
     left: dict[str, Tensor] = {}
     torch.manual_seed(1)

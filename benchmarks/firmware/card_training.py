@@ -224,7 +224,7 @@ def own_spread(model: str, weights: Tensors, batch: Arrays, exact: Tensors) -> f
 
 
 def pytorch_step(model: str, weights: Tensors, batch: Arrays) -> tuple[float, Tensors]:
-    """Loss of a step, and the weights behind it."""
+    """Loss of a step, and the weights after it."""
     loaded = models.load(model)
     module = loaded.module.train()
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}

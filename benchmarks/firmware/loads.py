@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads of data by the instructions that make them, as an emulated core comes to each.
 
-Unicorn's own hook of reads is of no use on a core with IT blocks: behind a conditional load that it sees, instructions
+Unicorn's own hook of reads is of no use on a core with IT blocks: after a conditional load that it sees, instructions
 are lost (unicorn 2.1.4). Its hook of instructions is sound, and is not told of those whose condition fails.
 """
 
@@ -34,7 +34,7 @@ WORD = 0xFFFFFFFF
 
 
 class Load(NamedTuple):
-    """So many reads of a width behind one another, from base + (index << shift) + offset on.
+    """So many reads of one width, one after another, from base + (index << shift) + offset on.
 
     ``base`` and ``index`` are registers; without one, the number is in ``offset``.
     """

@@ -109,7 +109,7 @@ def exercise(device: Device, plan: Path | None) -> None:
         device.format()
     if plan:
         train(device, graph)
-    # Behind the training, as transfers go to where a card has its weights.
+    # After the training, as transfers go to where a card has its weights.
     for direction in ("out", "in"):
         device.page(direction, 5000, 2, "scattered")
     for name, operator in OPERATORS.items():

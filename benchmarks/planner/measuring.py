@@ -63,7 +63,7 @@ class Measurement:
     note : str
         What the planner said about a missing schedule, what the verifier found, or what placement costs.
     commit : str
-        What was measured; "+" behind it where the planner's files had been changed since.
+        What was measured; "+" after it where the planner's files had been changed since.
     """
 
     suite: str
@@ -163,7 +163,7 @@ def _unanswered(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
 
 @cache
 def _commit() -> str:
-    """Of the checkout that this file lies in, "+" behind it if the planner differs; empty where it is none."""
+    """Of the checkout that this file lies in, "+" after it if the planner differs; empty where it is none."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
