@@ -2,7 +2,7 @@
 /* libFuzzer target: bytes on the serial line, from noise to valid frames of every verb.
  *
  * Each line of the input goes down the line as it is; a line that begins with '>' gets its CRC first, so that the
- * verbs behind the check are reached. */
+ * verbs after the check are reached. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boards that are files and not forks: each links behind its bootloader, and touches nothing of the bootloader's.
+"""Boards that are files and not forks: each links after its bootloader, and touches nothing of the bootloader's.
 
 The regions are copied here from the bootloaders' own linker scripts and documents, not from the boards' files.
 """

@@ -103,7 +103,7 @@ def test_scores_of_what_was_put(core: c.CDLL, steps: list[tuple[int, int, object
     assert kept == weights.tobytes()
 
 
-def test_training_goes_on_behind_it(core: c.CDLL) -> None:
+def test_training_goes_on_after_it(core: c.CDLL) -> None:
     device = device_with(core, net_with_inference(PLAIN))
     device.ok("hello")
     put(device, 0, np.ones(SIZE))

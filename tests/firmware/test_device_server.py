@@ -89,7 +89,7 @@ def test_hello_tells_why_the_board_started_as_far_as_it_can(device: Device) -> N
     c.memset(c.byref(shown), 0, c.sizeof(Start))
 
 
-def test_the_bootloader_is_entered_behind_the_answer(device: Device) -> None:
+def test_the_bootloader_is_entered_after_the_answer(device: Device) -> None:
     entries = c.c_uint32.in_dll(device.core, "test_bootloader_entries")
     entries.value = 0
     assert device.ask("bootloader now").startswith("err -1")

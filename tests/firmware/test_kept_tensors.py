@@ -492,9 +492,9 @@ def without(*indices: int) -> list[tuple[int, int, object]]:
     [
         (SCHEDULE, OK),
         (SCHEDULE[:-2], E_ORDER),  # no commit
-        ([*SCHEDULE, (COMPUTE, 2, [0])], E_ORDER),  # something behind it
+        ([*SCHEDULE, (COMPUTE, 2, [0])], E_ORDER),  # something after it
         ([*SCHEDULE, (COMPUTE, 9, [])], E_ORDER),
-        ([*without(13), *SCHEDULE[13:14], (COMPUTE, 9, [])], E_ORDER),  # an update behind a changed resident
+        ([*without(13), *SCHEDULE[13:14], (COMPUTE, 9, [])], E_ORDER),  # an update after a changed resident
         ([*SCHEDULE[:17], (COMPUTE, 1, [0]), *SCHEDULE[17:]], E_ORDER),  # a fetch there
     ],
 )

@@ -25,7 +25,7 @@ class CSink(c.Structure):
 
 
 def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
-    """The gradient as one operator, all at once, and `sgd` behind it."""
+    """The gradient as one operator, all at once, and `sgd` after it."""
     gy, x, *weights = inputs
     if name == "conv2d_update":
         gradients = operators.run("conv2d_backward_weight", {key: p[key] for key in p if key != "tile"}, [gy, x])

@@ -181,7 +181,7 @@ class Application:
 
 
 def beside(steps: list[tuple[int, int, object]], nodes: list[object]) -> Net:
-    """An inference whose residents are the training's, with its own behind them."""
+    """An inference whose residents are the training's, with its own after them."""
     end = RAM - ARENA
     own = [(end + offset, count, kind) for offset, count, kind in OWN]
     residents = [*RESIDENTS, *own]
@@ -334,7 +334,7 @@ def test_a_rate_that_would_spoil_the_weights_is_refused(core: c.CDLL) -> None:
     assert application.call("poet_steps") == 0
 
 
-def test_samples_lie_behind_one_another(core: c.CDLL) -> None:
+def test_samples_lie_one_after_another(core: c.CDLL) -> None:
     application = Application(core)
     assert application.begin() == OK
     application.fill()

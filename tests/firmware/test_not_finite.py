@@ -132,7 +132,7 @@ def with_loss(first: bool) -> Net:
     """The same training with a loss, the first number of w's gradient + w: it is known before w's update, or after."""
 
     def moved(operands: list[int]) -> list[int]:
-        return [operand + (operand > 6) for operand in operands]  # the loss stands behind the first resident
+        return [operand + (operand > 6) for operand in operands]  # the loss stands after the first resident
 
     nodes = [
         (op, params, moved(inputs), moved(outputs), workspace) for op, params, inputs, outputs, workspace in kept.NODES

@@ -70,7 +70,7 @@ def gradients(features: int) -> Iterator[Arrays]:
 
 
 def trained(operations: list[Operation], features: int, run: Run) -> Arrays:
-    """Parameters and state behind twenty steps, which the operators change in place."""
+    """Parameters and state after twenty steps, which the operators change in place."""
     random = np.random.default_rng(0)
     tensors: Arrays = {
         "weight": random.standard_normal((features, features), np.float32),

@@ -73,7 +73,7 @@ class Application:
 
 
 def parameters(graph: Graph) -> list[Resident]:
-    """They lie one behind the other, and the application looks at them as one."""
+    """They lie one after the other, and the application looks at them as one."""
     found = [resident for resident in graph.residents if resident.kind == "parameter"]
     assert [one.offset for one in found] == [sum(one.bytes for one in found[:place]) for place in range(len(found))]
     return found
@@ -129,7 +129,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
 
 
 def inferred(firmware: HostFirmware, net: Graph, folder: Path) -> dict[str, int]:
-    """What the application says of an inference on the first sample behind all steps, from a run by the protocol."""
+    """What the application says of an inference on the first sample after all steps, from a run by the protocol."""
     folder.mkdir()
     write_headers(net, store_all_schedule(net), folder, {}, inference_of(net))
     session = TrainingSession(net, MODEL, BATCH, STEPS)

@@ -221,7 +221,7 @@ def test_an_input_is_overwritten_only_when_the_card_has_it(core: c.CDLL) -> None
 PLAIN_RAM = 3 * BYTES + ARENA
 
 
-# With RAM behind the arena for the whole trace, and with less: it then goes to the card.
+# With RAM after the arena for the whole trace, and with less: it then goes to the card.
 @pytest.mark.parametrize("ram_bytes", [PLAIN_RAM + 512, PLAIN_RAM + 504])
 @pytest.mark.parametrize("dma", [False, True])
 def test_a_trace_has_ticks_and_peak_of_each_step(core: c.CDLL, dma: bool, ram_bytes: int) -> None:
@@ -243,7 +243,7 @@ def test_a_trace_has_ticks_and_peak_of_each_step(core: c.CDLL, dma: bool, ram_by
 LONG = [*([(COMPUTE, 0, [0]), (FREE, 0, 0)] * 70), *PLAIN]
 
 
-def test_a_long_trace_goes_to_the_card_behind_the_pages(core: c.CDLL) -> None:
+def test_a_long_trace_goes_to_the_card_after_the_pages(core: c.CDLL) -> None:
     card = Card(PAGE_AREA + 64)
     bench = Bench(core, net(LONG), card, PLAIN_RAM + 2 * 512)
     assert not bench.runner.trace_in_ram
@@ -420,7 +420,7 @@ def test_a_damaged_schedule_is_refused(core: c.CDLL, steps: list, values: list) 
     assert Bench(core, net(steps, values=values)).status == E_CORRUPT
 
 
-# Operand 5, behind 2 values and 3 residents, lies in flash.
+# Operand 5, after 2 values and 3 residents, lies in flash.
 SCALE = np.random.default_rng(3).standard_normal(SIZE + 1).astype(np.float32)
 FROZEN = {
     "nodes": [NODES[0], (ADD, [SIZE], [5, 0], [1], BYTES), *NODES[2:]],
@@ -448,7 +448,7 @@ def test_a_constant_is_read_where_it_lies(core: c.CDLL, steps: list, dma: bool) 
         {"nodes": [(RELU, [SIZE], [6], [0], 0)]},  # no such operand
         {"constants": [(4, BYTES - 4)]},  # too small for the shape
         {"constants": [(2, BYTES)]},
-        {"constants": [(8, BYTES)]},  # ends behind the table
+        {"constants": [(8, BYTES)]},  # ends past the table
         {"constants": [(2**32 - 4, BYTES)]},
     ],
 )
@@ -526,7 +526,7 @@ def test_every_transfer_that_fails_leaves_the_weights_intact(core: c.CDLL, fault
 
 
 @pytest.mark.parametrize("late", [(PAGE_OUT, 1, 0), (PAGE_IN, 0, 0)])
-def test_a_schedule_with_a_transfer_behind_a_changed_weight_is_refused(core: c.CDLL, late: tuple) -> None:
+def test_a_schedule_with_a_transfer_after_a_changed_weight_is_refused(core: c.CDLL, late: tuple) -> None:
     assert Bench(core, net([*PAGED[:-1], late, PAGED[-1]])).status == OK
     assert Bench(core, net([*PAGED, late])).status == E_ORDER
 
@@ -593,7 +593,7 @@ def test_a_stop_leaves_no_half_step(core: c.CDLL, done: int) -> None:
     bench.assert_right()
 
 
-def test_a_stop_behind_the_first_change_completes_the_step(core: c.CDLL) -> None:
+def test_a_stop_after_the_first_change_completes_the_step(core: c.CDLL) -> None:
     twice = [*NODES, (SGD, [SIZE], [3, 4], [4], 0)]
     bench = Bench(core, net([*PLAIN, (COMPUTE, 5, [])], nodes=twice))
     assert begin(bench) == MORE

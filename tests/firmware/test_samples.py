@@ -104,11 +104,11 @@ def test_numbers_are_normalised_as_they_arrive(device: Device, kind: str) -> Non
         (f"scaled {X} 0 u8 0 3f800000 0102", "err -1 expected: scaled"),
         (f"scaled {X} 0 u8 00000000 3f800000 0G", "err -1 expected: scaled"),
         ("set x", "err -1 expected"),
-        (f"set {SET - 1}", "err -1 not behind the plan's pages"),
+        (f"set {SET - 1}", "err -1 not after the plan's pages"),
         (f"set {PAGE_AREA + 66}", "err -1"),
         (f"set {SET}", "err -9 no data set"),
         (f"samples {SET} 0 1", "err -9 no data set"),
-        (f"block {SET - 1} 0 00", "err -1 not behind the plan's pages"),
+        (f"block {SET - 1} 0 00", "err -1 not after the plan's pages"),
         (f"block {SET} 511 0000", "err -1"),
         (f"block {SET} 0 ", "err -1"),
         (f"block {SET} 0 0", "err -1 expected"),
@@ -166,7 +166,7 @@ def test_a_batch_is_made_of_samples_on_the_card(device: Device, kind: str) -> No
     assert device.ask(f"samples {SET} 0 1 x").startswith("err -1")
 
 
-def test_a_set_lies_behind_the_pages_of_training_and_inference() -> None:
+def test_a_set_lies_after_the_pages_of_training_and_inference() -> None:
     for own, inferences, expected in ((7, 3, 7), (3, 7, 7), (3, None, 3)):
         inference = None if inferences is None else SimpleNamespace(page_blocks=inferences)
         plan = SimpleNamespace(page_blocks=own, inference=inference)
@@ -273,7 +273,7 @@ class CutError(Exception):
 
 
 class Sending:
-    """What the harness sends through, until it is cut behind so many blocks."""
+    """What the harness sends through, until it is cut after so many blocks."""
 
     def __init__(self, device: Device, blocks: int) -> None:
         self._device, self._left = device, blocks

@@ -103,7 +103,7 @@ def test_openocd_knows_the_nucleo(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["the harness", "pio run -t upload"])
-def test_bossac_puts_an_image_behind_arduinos_bootloader(tmp_path: Path, how: str) -> None:
+def test_bossac_puts_an_image_after_arduinos_bootloader(tmp_path: Path, how: str) -> None:
     tool("bossac")
     image = tmp_path / "firmware.bin"
     image.write_bytes(random.Random(7).randbytes(10_000))

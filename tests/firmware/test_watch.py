@@ -84,7 +84,7 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
     names = [line.split()[0] for line in first]
     assert set(names[: len(example.EXERCISES)]) == set(example.EXERCISES)
     assert names[len(example.EXERCISES)] == "before"
-    assert (second[0], third[0]) == ("learned 56", "learned 112"), "it goes on behind the last commit"
+    assert (second[0], third[0]) == ("learned 56", "learned 112"), "it goes on after the last commit"
     assert third[-1] == "end 0"
     before, windows = right_of(first[len(example.EXERCISES)])
     each = [right_of(line) for line in first[: len(example.EXERCISES)]]

@@ -16,7 +16,7 @@ __attribute__((noreturn)) void failure_restart(enum failure_kind kind, uint32_t 
 /* The handler of every fault. The vector table names it; nothing calls it. */
 void failure_handler(void);
 
-/* At reset, behind the clearing of .bss: takes what the last run left, so that it is told of one start alone. */
+/* At reset, after the clearing of .bss: takes what the last run left, so that one start alone reports it. */
 void failure_take(void);
 
 /* What the last run left, for `hello`. Leaves `start->cause` as it is where that run did not give up. */

@@ -32,7 +32,7 @@ static void card_interrupt(void)
     }
 }
 
-/* The one interrupt that is ever taken, behind the core's own entries of the vector table. */
+/* The one interrupt that is ever taken, after the core's own entries of the vector table. */
 typedef void (*vector)(void);
 extern const vector nrf52840_interrupts[SPIM0_IRQ + 1u];
 __attribute__((section(".vectors.interrupts"), used)) const vector nrf52840_interrupts[SPIM0_IRQ + 1u] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TIMER0: the free-running counter behind poet_board_ticks and poet_board_idle. */
+/* TIMER0: the free-running counter of poet_board_ticks and poet_board_idle. */
 #ifndef NRF52840_TIMER_H
 #define NRF52840_TIMER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TC4 and TC5, joined: the free-running counter behind poet_board_ticks and poet_board_idle. */
+/* TC4 and TC5, joined: the free-running counter of poet_board_ticks and poet_board_idle. */
 #ifndef SAMD21_TIMER_H
 #define SAMD21_TIMER_H
 

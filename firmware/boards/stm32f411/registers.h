@@ -53,7 +53,7 @@
 #define RCC_CSR_WDGRSTF (1u << 29)
 #define RCC_CSR_WWDGRSTF (1u << 30)
 
-/* 8.4 GPIO: port A; the others lie 0x400 behind each other (gpio.h). */
+/* 8.4 GPIO: port A; the others lie 0x400 apart (gpio.h). */
 #define GPIOA_MODER REGISTER(0x40020000u)
 #define GPIOA_PUPDR REGISTER(0x4002000Cu)
 #define GPIOA_BSRR REGISTER(0x40020018u)

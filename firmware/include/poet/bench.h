@@ -37,7 +37,7 @@ int poet_bench_operator(const poet_operator *benched, const int32_t *params, uin
 
 typedef struct poet_page_bench {
     bool in;
-    bool scattered; /* each transfer at another pseudo-random place, instead of one behind the other */
+    bool scattered; /* each transfer at another pseudo-random place, instead of one after the other */
     uint32_t bytes;
     uint32_t repeats;
     uint64_t ticks; /* result */

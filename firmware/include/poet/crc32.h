@@ -2,7 +2,7 @@
 /* CRC-32 (IEEE 802.3, as in zlib): the check of every page and of every benchmark's outputs.
  *
  *     uint32_t crc = poet_crc32(0, first, 100);
- *     crc = poet_crc32(crc, second, 50);   // the CRC of both pieces behind one another
+ *     crc = poet_crc32(crc, second, 50);   // the CRC of both pieces one after another
  */
 #ifndef POET_CRC32_H
 #define POET_CRC32_H

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define POET_CARD_DATA_BLOCK 2048u /* behind the label and what is committed */
+#define POET_CARD_DATA_BLOCK 2048u /* after the label and what is committed */
 #define POET_PAGE_READS 3u         /* one, and two more if the check fails */
 
 typedef struct poet_pager {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is run, and how. A training step's plan may have an inference's beside it: a model of its own, whose table of
- * residents is the training's with its own input and output behind, so that both know the same parameters. The two
- * never run at once; what is behind the training's residents belongs to whichever runs. */
+ * residents is the training's with its own input and output after them, so both know the same parameters. The two
+ * never run at once; what is after the training's residents belongs to whichever runs. */
 #ifndef POET_PLAN_H
 #define POET_PLAN_H
 

@@ -46,8 +46,8 @@ typedef struct poet_network {
     const poet_plan *train;
     const poet_plan *infer;    /* one sample in evaluation mode; NULL for none */
     const poet_tables *tables; /* in static RAM: one `poet` a network at a time */
-    const void *initial;       /* parameters and states, one behind the other in the model's order; NULL: zeros */
-    uint32_t initial_bytes;    /* what lies behind them is zeros */
+    const void *initial;       /* parameters and states, one after the other in the model's order; NULL: zeros */
+    uint32_t initial_bytes;    /* what lies after them is zeros */
     uint32_t initial_crc;      /* CRC-32 */
     uint32_t batch;            /* samples in RAM at once: those of a call of poet_train */
     uint32_t ram_bytes;
@@ -113,7 +113,7 @@ int poet_settle(poet *p);
 int poet_stop(poet *p);
 
 /* One sample in evaluation mode, with the weights as they are. Input and output lie where a training step computes: a
- * step destroys both, so that the input belongs there behind it, and the output is to be read before the next one.
+ * step destroys both. So write the input after a step, and read the output before the next one.
  *
  * POET_E_ORDER: a training step is under way. POET_E_ABSENT: the network has no inference. Where `between` says false
  * the inference is given up: POET_STOPPED. */

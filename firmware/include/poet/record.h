@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* What the firmware remembers of each unit (a kept tensor that a step changes, or all residents that outlive a step),
- * and behind them of each kept tensor that is neither one nor of a batch. A check is the sum of the CRCs of all rows,
+ * and after them of each kept tensor that is neither one nor of a batch. A check is the sum of the CRCs of all rows,
  * each begun with the row's number: of a tensor that lies as a whole, its CRC. */
 typedef struct poet_check {
     uint32_t crc;      /* of the version that counts */
@@ -46,7 +46,7 @@ typedef struct poet_record {
     uint8_t *residents;
     poet_check *checks; /* check_count; caller-owned */
     uint32_t *second;   /* a bit for each home: the second one counts; POET_BIT_WORDS(bit_count), caller-owned */
-    uint32_t *changed;  /* as many: a next version has been written; behind the others */
+    uint32_t *changed;  /* as many: a next version has been written; after the others */
     const poet_block_device *device;
     uint32_t sequence;                 /* of the record that counts; 0: there is none */
     uint32_t refused;                  /* sequence of a newer one whose tensors are damaged; 0: none */
@@ -121,7 +121,7 @@ int poet_record_get(const poet_record *record, const poet_kept *kept, uint32_t o
 /* So many batches lie on the card from now on; the next record says so. POET_E_FULL if they do not fit. */
 int poet_record_set_batches(poet_record *record, uint32_t batches);
 
-/* First block of the page area, behind everything. */
+/* First block of the page area, after everything. */
 uint32_t poet_record_page_block(const poet_record *record);
 
 /* Bytes of all tensors that a record has checks of. */

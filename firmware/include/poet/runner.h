@@ -62,7 +62,7 @@ typedef struct poet_tables {
     poet_page *pages;       /* page_count */
     poet_check *checks;     /* check_count */
     uint32_t *homes;        /* 2 * POET_BIT_WORDS(bit_count) */
-    poet_trace_part *trace; /* one: a trace that does not fit into RAM behind the arena goes to the card. NULL where no
+    poet_trace_part *trace; /* one: a trace that does not fit into RAM after the arena goes to the card. NULL where no
                                run is traced */
     const poet_operator_set *operators; /* those that the model's nodes name, at least */
 } poet_tables;
@@ -74,10 +74,10 @@ typedef struct poet_runner {
     uint8_t *residents;
     poet_arena arena;
     poet_page *pages;
-    poet_trace_part *trace; /* in RAM behind the arena, if it fits there; else one part, and the others on the card */
+    poet_trace_part *trace; /* in RAM after the arena, if it fits there; else one part, and the others on the card */
     bool trace_in_ram;
     bool traced;          /* the last run was, and its trace is whole */
-    uint32_t trace_block; /* behind the pages: where the card has it */
+    uint32_t trace_block; /* after the pages: where the card has it */
     uint32_t moving;      /* the value that a transfer may be moving, or POET_NO_VALUE */
     uint32_t gathered;    /* micro-batches of the batch under way whose gradients are in the sums */
 } poet_runner;
@@ -101,7 +101,7 @@ typedef struct poet_run {
 
 /* Checks every table of the model and the schedule once, so that a run follows no damaged index. POET_E_HASH,
  * POET_E_CORRUPT (a table, or the constants), POET_E_UNSUPPORTED (an operator this build lacks), POET_E_ORDER (a
- * transfer behind the first change of a parameter or state), POET_E_MEMORY (RAM too small). */
+ * transfer after the first change of a parameter or state), POET_E_MEMORY (RAM too small). */
 int poet_runner_init(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
                      const poet_tables *tables, void *ram, uint32_t ram_bytes);
 
@@ -141,7 +141,7 @@ int poet_runner_next(poet_runner *runner, poet_run *run);
 int poet_runner_settle(poet_runner *runner, poet_run *run);
 
 /* Ends a run between two steps. Before the first change of a resident parameter or state nothing has changed:
- * POET_STOPPED, or an error of the transfer that was under way. Behind it the run goes on to its end, as
+ * POET_STOPPED, or an error of the transfer that was under way. After it the run goes on to its end, as
  * poet_runner_next does. */
 int poet_runner_stop(poet_runner *runner, poet_run *run);
 
@@ -158,7 +158,7 @@ bool poet_runner_needs_card(const poet_runner *runner, bool trace);
 uint32_t poet_runner_card_blocks(const poet_model *model, const poet_schedule *schedule);
 
 /* A row of the last run's trace. POET_E_ABSENT where that run was not traced or its trace was lost, POET_E_ARGUMENT
- * behind the last step, or an error of the card. */
+ * after the last step, or an error of the card. */
 int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t step, poet_trace_row *row);
 
 /* To be called when the RAM was used otherwise. */

@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct poet_sample_set {
     const poet_block_device *device;
-    uint32_t block; /* of its header; the samples lie behind it */
+    uint32_t block; /* of its header; the samples lie after it */
     uint32_t count;
     uint32_t sample_blocks;
     uint32_t check; /* of all samples, by which a host knows the set */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The residents that outlive a step (parameters and states) as they lie on the card: in the model's order, each from a
- * block's start. Their CRC-32 is that of their bytes behind one another. */
+ * block's start. Their CRC-32 is that of their bytes one after another. */
 #ifndef POET_SAVED_H
 #define POET_SAVED_H
 

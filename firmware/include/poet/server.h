@@ -56,7 +56,7 @@ void poet_server_init(poet_server *server, const poet_built *built);
 
 void poet_server_receive(poet_server *server, char byte);
 
-/* Carries out one request: writes ` key=value` pairs, or words behind an error, and returns a poet_status. */
+/* Carries out one request: writes ` key=value` pairs, or words after an error, and returns a poet_status. */
 int poet_command_run(poet_server *server, const char *body, poet_text *answer);
 
 #ifdef __cplusplus

@@ -29,7 +29,7 @@ void poet_text_string(poet_text *text, const char *string);
 void poet_text_decimal(poet_text *text, uint64_t number);
 void poet_text_hex(poet_text *text, uint64_t number, uint32_t digits);
 
-/* Each reads one thing at *cursor and moves the cursor behind it. It returns false and leaves the cursor where it is if
+/* Each reads one thing at *cursor and moves the cursor past it. It returns false and leaves the cursor where it is if
  * that thing is not there. */
 bool poet_read_char(const char **cursor, char expected);
 bool poet_read_word(const char **cursor, const char *word);                 /* and then a space or the end */

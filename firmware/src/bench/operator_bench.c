@@ -107,7 +107,7 @@ bool poet_bench_needs_card(const poet_operator *operator, const int32_t *params)
 }
 
 /* The kept tensors of an update or a streaming operator, in the page area: what is read from its start on, what is
- * written behind that, one output behind the other, in each run anew. */
+ * written after that, one output after the other, in each run anew. */
 typedef struct card_operands {
     poet_pager *pager;
     uint32_t first_output;

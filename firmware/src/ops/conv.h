@@ -10,7 +10,7 @@
 typedef struct poet_conv {
     int32_t n, groups, bias;
     int32_t in_channels, out_channels; /* of one group */
-    int32_t taps;                      /* in_channels x r x s: multiply-accumulates behind one output element */
+    int32_t taps;                      /* in_channels x r x s: multiply-accumulates of one output element */
     int in_place;                      /* a 1x1 kernel without padding, over rows of whole tiles: none is laid out */
     int winograd;                      /* computed as winograd.h says; else directly */
     int depthwise;                     /* directly, as depthwise.h says; else as gemm.h does */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution and the ReLU behind it, where nothing else reads the convolution: frozen layers need it for no way
+/* A convolution and the ReLU after it, where nothing else reads the convolution: frozen layers need it for no way
  * back. Its results are clipped where they lie, so that they are in RAM once. */
 #include "poet/operator.h"
 

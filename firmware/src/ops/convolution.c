@@ -17,7 +17,7 @@ static int32_t rows_at_a_time(const poet_conv *conv)
     return conv->in_place || conv->in_channels == 1 ? conv->windows.oh : 1;
 }
 
-/* Input rows behind so many output rows. */
+/* Input rows that so many output rows read. */
 static int64_t rows_behind(const poet_windows *win, int32_t rows)
 {
     return (int64_t)(rows - 1) * win->sh + win->r;

@@ -27,12 +27,12 @@
     TAPS_ROW("s3", "s4", "s5", "s10", "s11", "s12", "s10", "s11", "s12", c0, c1, c2, __VA_ARGS__)
 #define THIRD_TAPS(c0, c1, c2, ...) TAPS_ROW("s6", "s7", "s8", c0, c1, c2, c0, c1, c2, c0, c1, c2, __VA_ARGS__)
 
-/* Three results behind one another, or two apart. */
+/* Three results one after another, or two apart. */
 #define CLOSE "s16", "s17", "s18", "s17", "s18", "s19", "s18", "s19", "s20"
 #define APART "s16", "s18", "s20", "s17", "s19", "s21", "s18", "s20", "s22"
 
-/* Of the next channel, whose kernel MOVE moves on behind: sums that have met the row of zeros above the plane. What is
- * read once for a channel stays in memory, because registers are few. */
+/* For the next channel, to whose kernel MOVE then moves on: sums that have met the row of zeros above the plane. What
+ * is read once for a channel stays in memory, because registers are few. */
 #define NO_NUMBER "mov %[n], #0\n vmov s29, %[n]\n vmov.f32 s16, s29\n"
 #define BEGIN_SUMS(MOVE)                                                                                  \
     "vldm %[w], {s0-s8}\n vldr s9, [%[start]]\n ldr %[n], %[start_step]\n " MOVE " %[w], %[w], #36\n"     \
@@ -90,7 +90,7 @@ static inline int32_t strip_at(int32_t column, int32_t columns)
 }
 
 /* Convolutions of stride 1; or with the kernel turned, and everything from the end to the begin, their input gradients.
- * Behind the strip of one channel begins that of the next. */
+ * After the strip of one channel begins that of the next. */
 static inline void sum_strips(const poet_windows *win, int32_t channels, int32_t column, bool turned, const float *x,
                               const float *w, const float *bias, float *y)
 {
@@ -157,7 +157,7 @@ static void convolve_planes(const poet_windows *win, int32_t channels, bool adds
 /* Assembler, laid out by hand. */
 /* clang-format off */
 /* Input gradients of stride 2: weights in s0-s8, four elements of gy in s9-s12, an odd row of gx in s13-s18, an even
- * one in s19-s24. From below, a row of gy ends the odd row of gx behind it, makes the even one beside it and begins the
+ * one in s19-s24. From below, a row of gy ends the odd row of gx after it, makes the even one beside it and begins the
  * odd one before it. */
 #define BEGIN_ROW(e0, o0, e1, o1, e2, o2, wa, wb, wc)                                                       \
     "vmul.f32 " o0 ", " wa ", s10\n vmul.f32 " o1 ", " wa ", s11\n vmul.f32 " o2 ", " wa ", s12\n"          \

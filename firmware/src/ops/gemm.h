@@ -26,8 +26,8 @@ typedef struct poet_gemm {
     int32_t a_row, a_channel, a_k_row, a_tap;
     int32_t b_column, b_channel, b_k_row, b_tap;
     int32_t out_row, out_column;
-    int32_t panels; /* of B: so many times `columns`, each panel of B and of results so far behind the one before */
-    int32_t b_panel, out_panel;
+    int32_t panels;             /* of B: so many times `columns` */
+    int32_t b_panel, out_panel; /* from the begin of a panel of B, or of results, to that of the next */
 } poet_gemm;
 
 /* One of the two below. Who needs but one of them names it alone, so that the other one is not linked. */
@@ -45,7 +45,7 @@ void poet_gemm_add(const poet_gemm *gemm, const float *a, const float *start, co
  *
  *     out[i][j] += sum over k_rows, taps of a[i][k_row, tap] * b[j][k_row, tap], for up to 36 columns j
  *
- * Each result is again one running sum in that order. A's taps and k_rows lie behind one another. Thirty-six columns
+ * Each result is again one running sum in that order. A's taps and k_rows lie one after another. Thirty-six columns
  * are nine tiles, or four windows of 3 x 3. */
 #define POET_GEMM_NT_COLUMNS 36
 

@@ -48,7 +48,7 @@ __attribute__((noinline)) static void multiply_tiles_general(const poet_cursor *
     const float *a0, *a1, *a2, *a3, *b = cursor->b;
     float *out = cursor->out;
     int32_t tiles = cursor->tiles, n, t;
-    poet_cursor bytes = *cursor; /* with distances in bytes, from behind the last tap or k_row */
+    poet_cursor bytes = *cursor; /* with distances in bytes, from the end of the last tap or k_row */
     if (cursor->taps == 1) {     /* the innermost loop is the one without overhead */
         bytes.taps = cursor->k_rows;
         bytes.k_rows = cursor->channels;

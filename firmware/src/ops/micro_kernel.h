@@ -26,9 +26,9 @@ typedef struct poet_cursor {
     int32_t out_row;
     int32_t rows; /* of a tile */
     int32_t tiles;
-    int32_t left; /* columns behind them: 0, or up to 2 if the target's suits_pair says so */
+    int32_t left; /* columns after them: 0, or up to 2 if the target's suits_pair says so */
     int32_t channels, k_rows, taps;
-    int32_t a_channel, b_channel; /* from behind a channel's last k_row to the next channel */
+    int32_t a_channel, b_channel; /* from the end of a channel's last k_row to the next channel */
     int32_t a_k_row, b_k_row;     /* from a k_row's begin to the next one's */
     int32_t a_tap, b_tap;
     int32_t b_column;
@@ -48,8 +48,8 @@ typedef struct poet_nt_cursor {
     int32_t columns; /* POET_TILE, or fewer if the target's suits_nt_tiles says so */
     int32_t k_rows, taps;
     int32_t b_k_row, b_tap;
-    int32_t b_gap_bytes; /* from behind a k_row's last tap to the next k_row */
-    int32_t a_gap_bytes; /* from behind a row's last tap to the row four further down */
+    int32_t b_gap_bytes; /* from the end of a k_row's last tap to the next k_row */
+    int32_t a_gap_bytes; /* from the end of a row's last tap to the row four further down */
 } poet_nt_cursor;
 
 #endif

@@ -14,10 +14,10 @@ typedef enum micro_kernel {
     MICRO_STRIDED,           /* the same as MICRO_SINGLES, but A at any distances */
     MICRO_TRANSPOSED,        /* one tap in each k_row, rows of A and columns of B contiguous: a transposed matrix */
     MICRO_TRANSPOSED_FIVE,   /* the same, five rows at a time */
-    MICRO_TRANSPOSED_SPREAD, /* the same as MICRO_TRANSPOSED, with a gap behind every result */
+    MICRO_TRANSPOSED_SPREAD, /* the same as MICRO_TRANSPOSED, with a gap after every result */
     MICRO_GRADIENT_3X3,      /* input gradient of a 3x3 kernel: rows of A are 9 apart, taps of B descend */
     MICRO_GRADIENT_THREE,    /* the same, three rows at a time */
-    MICRO_GRADIENT_2X2,      /* the phases of a stride of 2, with a gap behind every result */
+    MICRO_GRADIENT_2X2,      /* the phases of a stride of 2, with a gap after every result */
     MICRO_GRADIENT_2X1,
     MICRO_GRADIENT_1X2,
     MICRO_GRADIENT_1X1

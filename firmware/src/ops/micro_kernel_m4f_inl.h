@@ -61,7 +61,7 @@
     "add %[a3], %[out], " out_row "\n add %[a2], %[a3], " out_row "\n add %[a1], %[a2], " out_row "\n" \
     "add %[b], %[b], " b_tile "\n"
 
-/* These store the tile and move `out` on as well; they leave with the zero flag set behind the last. */
+/* These store the tile and move `out` on as well; they leave with the zero flag set after the last. */
 #define STORE_BY(out_row, b_tile, COLUMNS)                                                          \
     OUT_ROWS(out_row, b_tile)                                                                       \
     "vstm %[a3], {s20-s" COLUMNS("23", "21") "}\n vstm %[a2], {s24-s" COLUMNS("27", "25") "}\n"     \

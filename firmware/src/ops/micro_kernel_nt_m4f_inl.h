@@ -112,7 +112,7 @@ static inline void nt_add_tiles(const poet_nt_cursor *cursor)
 
 /* Assembler, laid out by hand. */
 /* clang-format off */
-/* One row with columns whose taps lie behind one another, eight taps at a time and then one by one: eight taps of A in
+/* One row with columns whose taps lie one after another, eight taps at a time and then one by one: eight taps of A in
  * s0-s7, of two columns of B in s8-s15 and s16-s23, where the products take their places, and up to eight sums. The
  * additions to two sums take turns, so that none waits for the one before. */
 #define ROW_PRODUCTS(b0, b1, b2, b3, b4, b5, b6, b7)                                            \

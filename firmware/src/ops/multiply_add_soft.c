@@ -53,7 +53,7 @@ __attribute__((noinline)) static uint32_t by_library(uint32_t sum, uint32_t a, u
     return bits_of(float_of(sum) + float_of(a) * float_of(b));
 }
 
-/* A mantissa has its leading one at bit 30 and 7 bits behind the ones that are kept. */
+/* A mantissa has its leading one at bit 30 and 7 bits after the ones that are kept. */
 #define HALF 0x40u /* of a unit in the last place */
 #define LEADING 0x40000000u
 

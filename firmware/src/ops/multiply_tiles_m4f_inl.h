@@ -41,7 +41,7 @@ static inline int suits_pair(micro_kernel kernel)
     return kernel == MICRO_SINGLES || kernel == MICRO_TRANSPOSED || kernel == MICRO_STRIDED;
 }
 
-/* Behind the whole tiles the last columns, if they are two or one: as two, the first of them perhaps once more. */
+/* After the whole tiles the last columns, if they are two or one: as two, the first of them perhaps once more. */
 static inline void multiply_left(const poet_cursor *cursor, micro_kernel kernel)
 {
     if (cursor->left == 0) {

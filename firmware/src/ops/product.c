@@ -24,7 +24,7 @@ __attribute__((noinline)) static void multiply_small(const poet_product *p, int 
     }
 }
 
-/* Both factors' elements lie behind one another along k. */
+/* Both factors' elements lie one after another along k. */
 __attribute__((noinline)) static void add_rows_by_rows(const poet_product *p, const float *a, const float *c, float *y)
 {
     poet_gemm_nt gemm = {.rows = p->m, .k_rows = 1, .taps = p->k, .a_row = p->a_m, .b_tap = 1, .out_row = p->y_m};

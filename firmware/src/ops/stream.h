@@ -40,7 +40,7 @@ bool poet_stream_suits(int32_t rows, int32_t row_floats, int32_t tile);
 poet_stream poet_stream_begin(const poet_op_args *args, uint32_t input, int32_t rows, int32_t row_floats, int32_t tile,
                               int32_t together, float *buffer);
 
-/* False behind the last rows, and after an error. */
+/* False after the last rows, and after an error. */
 bool poet_stream_next(poet_stream *stream);
 
 /* One piece of an input: `finish` gives it, or NULL after an error. What is computed between the two costs no time

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For a few output rows at a time, and for all of a single channel, the input rows behind them are laid out with their
- * padding in the workspace, unless there is none. Every tap is then a span of each of those rows, and its share of
- * the gradient a product along them, which is added to what earlier rows gave. */
+/* For a few output rows at a time, and for all of a single channel, the input rows that they read are laid out in the
+ * workspace with their padding, unless there is none. Every tap is then a span of each of those rows, and its share
+ * of the gradient a product along them, which is added to what earlier rows gave. */
 #include "weight_gradient.h"
 
 #include "depthwise.h"
@@ -27,7 +27,7 @@ static int32_t rows_at_a_time(const poet_conv *conv)
     return wanted < win->oh ? wanted : win->oh;
 }
 
-/* Input rows behind so many output rows. */
+/* Input rows that so many output rows read. */
 static int32_t rows_behind(const poet_windows *win, int32_t rows)
 {
     return (rows - 1) * win->sh + win->r;
@@ -74,7 +74,7 @@ static void add_rows(const poet_conv *conv, const poet_gemm_nt *gemm, const floa
     }
 }
 
-/* The input rows behind so many output rows, as they are laid out or as they lie. */
+/* The input rows that so many output rows read, as they are laid out or as they lie. */
 static poet_im2col im2col_behind(const poet_conv *conv, int32_t rows)
 {
     const poet_windows *win = &conv->windows;

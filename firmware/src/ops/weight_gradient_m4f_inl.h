@@ -98,7 +98,7 @@
 typedef struct pair_cursor {
     const float *const *b;
     int32_t k_rows, out_row_bytes;
-    int32_t a_pair_bytes; /* from behind a row's last tap to the row two further down */
+    int32_t a_pair_bytes; /* from the end of a row's last tap to the row two further down */
 } pair_cursor;
 
 #define PAIR_OUT(MOVE) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The workspace holds the transformed inputs of eight tiles in eight channels, the transformed weights of four filters
  * in as many channels, and the sums of a block of four filters and four tiles. A transformed tile's 16 places lie
- * behind one another: V[4 tiles][channel][tile][place], U[channel][filter][place], M[place][filter][tile].
+ * one after another: V[4 tiles][channel][tile][place], U[channel][filter][place], M[place][filter][tile].
  *
  * For a weight gradient it is V[4 channels][tile][channel][place], the gradients of four filters in place of weights,
  * [tile][filter][place], and M[place][filter][channel]: the same products, summed over tiles. */
@@ -18,12 +18,12 @@
 #define PLACES 16 /* of a transformed tile */
 #define KERNEL 3  /* rows and columns */
 #define TILE 2    /* rows and columns of results */
-#define EXTENT 4  /* rows and columns behind them */
+#define EXTENT 4  /* rows and columns that they read */
 #define TILES POET_WINOGRAD_TILES
 
 #define U_FLOATS (BLOCK * POET_WINOGRAD_PART * PLACES) /* or half of V */
 #define V_FLOATS (TILES / BLOCK * U_FLOATS)
-#define WIDEST (TILE * TILES + EXTENT - TILE) /* columns behind tiles side by side */
+#define WIDEST (TILE * TILES + EXTENT - TILE) /* columns that tiles side by side read */
 
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
 #include "winograd_m4f_inl.h"

@@ -112,7 +112,7 @@ static const char *explain_plan(int status)
     case POET_E_MEMORY:
         return "the built plan needs more RAM than this board has for tensors";
     case POET_E_ORDER:
-        return "the built schedule pages behind the first change of a weight: plan again";
+        return "the built schedule pages after the first change of a weight: plan again";
     case POET_E_HASH:
         return "the built schedule was made for another graph than the built model";
     case POET_E_CORRUPT:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What verbs are made of: reading the arguments of a request, and writing ` key=value` pairs or words behind an error.
+/* What verbs are made of: reading the arguments of a request, and writing ` key=value` pairs or words after an error.
  */
 #ifndef POET_PROTOCOL_REPLY_H
 #define POET_PROTOCOL_REPLY_H
@@ -9,7 +9,7 @@
 
 #include "poet/text.h"
 
-/* ` key=`, behind which the caller writes the rest. */
+/* ` key=`, after which the caller writes the rest. */
 void poet_reply_key(poet_text *answer, const char *key);
 void poet_reply_number(poet_text *answer, const char *key, uint64_t number);
 void poet_reply_hex(poet_text *answer, const char *key, uint64_t number, uint32_t digits);

@@ -30,7 +30,7 @@ static int fail(poet_server *server, poet_text *answer, int status)
     poet_session_note(server, status);
     switch (status) {
     case POET_E_ARGUMENT:
-        return poet_reply_fail(answer, status, "not behind the plan's pages, not on the card, or not in the set");
+        return poet_reply_fail(answer, status, "not after the plan's pages, not on the card, or not in the set");
     case POET_E_CORRUPT:
         return poet_reply_fail(answer, status, "a sample on the card is damaged");
     case POET_E_UNSUPPORTED:
@@ -73,7 +73,7 @@ int poet_verb_set(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* Writes some bytes of a block; from its first byte on, what lies behind them becomes zeros. */
+/* Writes some bytes of a block; from its first byte on, what lies after them becomes zeros. */
 static int write_part(const poet_block_device *card, uint32_t block, uint32_t offset, const uint8_t *data,
                       uint32_t count)
 {

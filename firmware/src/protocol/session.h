@@ -15,7 +15,7 @@ void poet_session_note(poet_server *server, int status);
 /* Brings the card up, if it is not. */
 int poet_session_card(poet_server *server);
 
-/* Opens the card for pages, unless it is another model's; they go behind the tensors that a model keeps there. */
+/* Opens the card for pages, unless it is another model's; they go after the tensors that a model keeps there. */
 int poet_session_pager(poet_server *server);
 
 /* Whether the built model, if it can be run, keeps tensors on the card. */

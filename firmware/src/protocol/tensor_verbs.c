@@ -10,7 +10,7 @@
 
 #define MOST_GET_BYTES 224u
 
-/* The bytes of a tensor that has a place in RAM for good: a resident or, with its number behind those of the kept
+/* The bytes of a tensor that has a place in RAM for good: a resident or, with its number after those of the kept
  * tensors, one of the inference's own, in whose place a step computes. NULL for another one. */
 static uint8_t *resident_bytes(poet_server *server, uint32_t index, uint32_t *size)
 {
@@ -30,7 +30,7 @@ static uint8_t *resident_bytes(poet_server *server, uint32_t index, uint32_t *si
     return server->ram + model->residents[index].offset;
 }
 
-/* A tensor on the card, which has its number behind the residents; NULL if there is none. */
+/* A tensor on the card, which has its number after the residents; NULL if there is none. */
 static const poet_kept *kept_tensor(const poet_server *server, uint32_t index)
 {
     const poet_model *model = server->built->model;
@@ -96,7 +96,7 @@ int poet_verb_put(poet_server *server, const char *arguments, poet_text *answer)
     return POET_OK;
 }
 
-/* u8, i8 or i16 with a space behind it. */
+/* u8, i8 or i16 with a space after it. */
 static bool read_type(const char **cursor, poet_number *type)
 {
     static const char *const names[] = {"u8", "i8", "i16"};

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Row k: remainders by the reflected polynomial 0xEDB88320 of each byte value with k zero bytes behind it. */
+/* Row k: remainders by the reflected polynomial 0xEDB88320 of each byte value with k zero bytes after it. */
 static const uint32_t remainders[4][256] = {
     {
         0x00000000u, 0x77073096u, 0xee0e612cu, 0x990951bau, 0x076dc419u, 0x706af48fu, 0xe963a535u, 0x9e6495a3u,

@@ -61,7 +61,7 @@ static bool residents_are_one(const poet_model *model)
     return true;
 }
 
-/* Whether a tensor begins at `*next`, which then moves behind it; nothing wraps. */
+/* Whether a tensor begins at `*next`, which then moves past it; nothing wraps. */
 static bool lies_next(const poet_kept *kept, uint32_t *next)
 {
     if (kept->bytes == 0 || kept->rows == 0 || kept->bytes % kept->rows != 0 || kept->block != *next) {
@@ -99,7 +99,7 @@ static bool bits_are_in_order(const poet_model *model, uint32_t units, uint32_t 
     return next == end;
 }
 
-/* Whether the tensors of some checks lie one behind the other from `*end` on. */
+/* Whether the tensors of some checks lie one after the other from `*end` on. */
 static bool lie_in_order(const poet_model *model, uint32_t first, uint32_t count, uint32_t *end)
 {
     for (uint32_t check = first; check < first + count; check++) {
@@ -333,7 +333,7 @@ static int locate(const poet_record *record, const poet_kept *kept, uint32_t *of
     return bytes <= kept->bytes && *offset <= kept->bytes - bytes ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* Writes bytes into the middle of blocks; behind a row's end they become zeros. */
+/* Writes bytes into the middle of blocks; after a row's end they become zeros. */
 static int patch(const poet_block_device *device, uint32_t block, uint32_t offset, const uint8_t *data, uint32_t bytes,
                  bool ends)
 {

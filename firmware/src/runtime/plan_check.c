@@ -198,7 +198,7 @@ __attribute__((cold)) bool poet_plan_changes_weights(const poet_model *model, co
     return false;
 }
 
-/* A transfer can fail; behind the first change of a resident weight there is none, so that a failed step has changed
+/* A transfer can fail; after the first change of a resident weight there is none, so that a failed step has changed
  * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
 __attribute__((cold)) static int check_order(const poet_model *model, const poet_schedule *schedule)
 {

@@ -22,7 +22,7 @@ typedef struct header {
     uint32_t batches;
 } header;
 
-/* --- bytes behind one another, in blocks of the card --- */
+/* --- bytes one after another, in blocks of the card --- */
 
 typedef struct stream {
     const poet_block_device *device;

@@ -38,7 +38,7 @@ static bool is_batch(const poet_resident *resident)
     return resident->kind == POET_RESIDENT_INPUT || resident->kind == POET_RESIDENT_TARGET;
 }
 
-/* Whether magic, lengths and check fit: no word behind is read before. */
+/* Whether magic, lengths and check fit: until they do, no other word is read. */
 static bool is_whole(const poet_sample_set *set)
 {
     const uint32_t tensors = set->header[TENSORS];
@@ -116,7 +116,7 @@ int poet_sample_set_open(poet_sample_set *set, const poet_block_device *device, 
     return set->count <= (device->block_count - block - 1u) / set->sample_blocks ? POET_OK : POET_E_ABSENT;
 }
 
-/* A sample's bytes one behind the other, read block by block. */
+/* A sample's bytes one after the other, read block by block. */
 typedef struct reader {
     const poet_block_device *device;
     uint32_t block;

@@ -124,7 +124,7 @@ static void deselect_card(const poet_sdcard *card)
     (void)receive_byte(card);
 }
 
-/* The bytes of a response behind its first. */
+/* The bytes of a response after its first. */
 static void receive_rest(poet_sdcard *card, uint8_t *bytes, uint32_t count)
 {
     for (uint32_t place = 0u; place < count; place++) {
@@ -534,7 +534,7 @@ static uint32_t bit_of_look(const poet_sdcard *card, uint32_t place)
 /* The data response, 0sss1 (7.3.3.1), wherever it begins: some cards are late, or out of step with the bytes. */
 static uint8_t data_response(const poet_sdcard *card)
 {
-    uint32_t place = 2u * 8u + 3u; /* behind two bytes of CRC and three bits that may be anything */
+    uint32_t place = 2u * 8u + 3u; /* after two bytes of CRC and three bits that may be anything */
     uint32_t response = 0u;
 
     while (place < POET_SDCARD_LOOK_BYTES * 8u && bit_of_look(card, place) != 0u) {

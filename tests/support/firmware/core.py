@@ -192,7 +192,7 @@ class Card:
         self.log.append(("read", block, count))
         if self.before_read is not None:
             self.before_read(block)
-        assert block * BLOCK + count <= len(self.content), "the core read behind the card's end"
+        assert block * BLOCK + count <= len(self.content), "the core read past the card's end"
         if not self._spend("fail_reads"):
             return E_IO
         content = bytearray(self.content[block * BLOCK : block * BLOCK + count])
@@ -205,7 +205,7 @@ class Card:
     def _write(self, _context: int, block: int, data: int, count: int) -> int:
         self.log.append(("write", block, count))
         padded = -(-count // BLOCK) * BLOCK
-        assert block * BLOCK + padded <= len(self.content), "the core wrote behind the card's end"
+        assert block * BLOCK + padded <= len(self.content), "the core wrote past the card's end"
         if not self._spend("fail_writes"):
             return E_IO
         self.content[block * BLOCK : block * BLOCK + padded] = c.string_at(data, count).ljust(padded, b"\0")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory for the firmware's core in this process, with a fence: writing or reading behind it ends the process there.
+"""Memory for the firmware's core in this process, with a fence: writing or reading past it ends the process there.
 
-Without one, a write behind a table lands in the heap of the tests, and another test fails of it, seldom.
+Without one, a write past a table lands in the heap of the tests, and another test fails of it, seldom.
 """
 
 from __future__ import annotations

@@ -443,7 +443,7 @@ def _after(
     draw: Draw,
     before: int,
 ) -> tuple[dict[str, Tensor], Tensor, Tensor, dict[str, Tensor], Tensor]:
-    """State and parameter behind ``before`` steps, rounded to f32, a gradient, and state and parameter behind it."""
+    """State and parameter after ``before`` steps, rounded to f32, a gradient, and state and parameter after it."""
     parameter = torch.nn.Parameter(draw.normal(size))
     stepping = optimiser([parameter])
     for _ in range(before):

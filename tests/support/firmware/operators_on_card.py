@@ -125,9 +125,9 @@ def run_on_card(
     fails_at: int | None = None,
     guard: int = GUARD,
 ) -> tuple[Card, list[npt.NDArray[np.uint8]]]:
-    """The card behind the operator, and its outputs. Raises StatusError where the operator fails.
+    """The card after the operator, and its outputs. Raises StatusError where the operator fails.
 
-    Every buffer has guard bytes behind it, which stay as they are; a failed operator too writes nowhere else.
+    Every buffer has guard bytes after it, which stay as they are; a failed operator too writes nowhere else.
     """
     sizes = operators.sizes(name, params)
     kept = [sizes.kept_input] if sizes.kept & KEPT_INPUT else []

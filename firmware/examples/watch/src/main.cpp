@@ -47,7 +47,7 @@ static void end_line()
     poet_board_flush();
 }
 
-// Another watch may draw what it likes; with this one a computer can follow, and so can the watch behind a reset.
+// Another watch may draw what it likes; with this one a computer can follow, and so can the watch after a reset.
 static uint32_t drawn(uint32_t draws)
 {
     uint32_t random = 1;

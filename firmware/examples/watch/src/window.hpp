@@ -14,7 +14,7 @@ struct Window {
     int16_t rows[SENSOR_AXES][length];
     uint32_t heard;
 
-    // True where a window is complete: behind 64 samples, and from then on every 16.
+    // True where a window is complete: after 64 samples, and from then on every 16.
     bool hear(const int16_t sample[SENSOR_AXES])
     {
         for (uint32_t axis = 0; axis < SENSOR_AXES; axis++) {

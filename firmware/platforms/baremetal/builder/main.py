@@ -103,7 +103,7 @@ else:
         LIBPATH=[str(firmware / "boards")],  # where a linker script looks for what it includes
         CCFLAGS=machine,
         ASFLAGS=machine,
-        # PlatformIO's own options stay behind these; the map lies beside the image, also on a path with a space.
+        # PlatformIO's own options stay after these; the map lies beside the image, also on a path with a space.
         LINKFLAGS=[
             *machine,
             "-nostartfiles",
