@@ -60,7 +60,7 @@ class Image(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.flash_begin >= self.flash_end or self.ram_begin >= self.ram_end:
-            raise ValueError("begins behind its end")
+            raise ValueError("begins after its end")
         return self
 
 

@@ -67,7 +67,7 @@ class Operator:
 
 
 def output_extent(extent: int, kernel: int, stride: int, padding: int) -> int:
-    """Length of one spatial axis behind a convolution or a pooling window."""
+    """Length of one spatial axis after a convolution or a pooling window."""
     return (extent + 2 * padding - kernel) // stride + 1
 
 
@@ -86,7 +86,7 @@ def _conv(p: Params) -> tuple[int, int, int, int, int]:
 
 
 def _padded_rows(channels: int, rows: int, width: int) -> int:
-    """Bytes of a convolution's workspace: the rows behind one row of results, padding included."""
+    """Bytes of a convolution's workspace: the rows that one row of results reads, padding included."""
     return 4 * channels * rows * width
 
 
@@ -392,7 +392,7 @@ def _streamed_linear_backward_input(p: Params) -> Sizes:
 
 
 def _accumulating(added: Sizes) -> Sizes:
-    """The same added to a sum so far, the third input; a bias stands behind it."""
+    """The same added to a sum so far, the third input; a bias stands after it."""
     inputs = (*added.inputs[:SUM_SO_FAR], *added.outputs, *added.inputs[SUM_SO_FAR:])
     return replace(added, inputs=inputs, flops=added.flops + added.outputs[0] // 4)
 

@@ -272,7 +272,7 @@ def _count(path: Path, line: int, column: str, text: str) -> int:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Cut off what stands behind the last line feed of a profile: a row that a crash left half written."""
+    """Cut off what stands after the last line feed of a profile: a row that a crash left half written."""
     with path.open("r+b") as file:
         content = file.read()
         header, line_feed, _ = content.partition(b"\n")

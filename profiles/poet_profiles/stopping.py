@@ -76,7 +76,7 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No signal ends this block; one that comes meanwhile is heeded behind it."""
+    """No signal ends this block; one that comes meanwhile is heeded after it."""
     _listener.undisturbed += 1
     try:
         yield
@@ -87,7 +87,7 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def finishing() -> Iterator[Callable[[], bool]]:
-    """The first signal is heeded behind this block, a second one at once. Gives what tells whether one has come."""
+    """The first signal is heeded after this block, a second one at once. Gives what tells whether one has come."""
     _listener.finishing += 1
     try:
         yield lambda: bool(_listener.heard)

@@ -14,7 +14,7 @@ from .errors import UserError
 from .locks import held, lock
 
 PROBE_BYTES = 4096
-# A temporary file: what mkstemp puts behind the point has eight letters.
+# A temporary file: what mkstemp puts after the point has eight letters.
 PREFIX, TEMPORARY = ".poet-", ".poet-????????"
 
 

@@ -92,7 +92,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         ('window = "P1.08"', 'window = "P2.08"', "pins.window: String should match"),
         ('window = "P1.08"', 'window = "P1.12"', "nrf52840.toml: pins: Value error, P1.12 is named 2 times"),
         ("flash_begin = 0x0000_0000", "flash_begin = 0x0000_0080", "image.flash_begin: .*multiple of 256"),
-        ("flash_begin = 0x0000_0000", "flash_begin = 0x0020_0000", "image: Value error, begins behind its end"),
+        ("flash_begin = 0x0000_0000", "flash_begin = 0x0020_0000", "image: Value error, begins after its end"),
         ("flash_begin = 0x0000_0000", "flash_begin = 0x0009_0000", "toml: .*flash_reserved_bytes must cover .* 589824"),
         ("ram_begin = 0x2000_0000", "ram_begin = 0x2000_2000", "toml: .*ram_reserved_bytes must cover"),
         ("[image]", "[regulator2]", "nrf52840.toml: "),

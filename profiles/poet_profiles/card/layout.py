@@ -87,9 +87,9 @@ class CardLayout:
     units, constants, batch : tuple of Place
         In the order of SPEC's section 7, which numbers the units and the checks of a record.
     home_blocks : int
-        Of all first homes together: how far behind its first home a unit's second one lies.
+        Of all first homes together: how far after its first home a unit's second one lies.
     batch_blocks : int
-        Of one batch: how far behind a batch the next one lies.
+        Of one batch: how far after a batch the next one lies.
     batches_block : int
         Where batch 0 begins.
     """

@@ -106,7 +106,7 @@ def newest(records: Iterable[Record | None]) -> Record | None:
 class SlotHeader:
     """What stands before the weights that a graph without kept tensors has committed.
 
-    ``bytes`` and ``crc`` are those of all tensors, one behind the other.
+    ``bytes`` and ``crc`` are those of all tensors, one after the other.
     """
 
     sequence: int

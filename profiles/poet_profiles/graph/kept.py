@@ -113,15 +113,15 @@ def _check_commit(graph: Graph) -> None:
 def _check_residents(graph: Graph) -> None:
     """What outlives a step stands first, as one piece: so a commit writes it; and the batch is on the card."""
     end = 0
-    behind = ""
+    other = ""
     for resident in graph.residents:
         if resident.kind in BATCH_KINDS:
             raise FaultError(f"resident {resident.id}: a graph with kept tensors keeps its {resident.kind} on the card")
         if resident.kind not in TRAINED_KINDS:
-            behind = resident.id
-        elif behind or resident.offset != end:
+            other = resident.id
+        elif other or resident.offset != end:
             raise FaultError(
-                f"resident {resident.id} stands behind {behind or 'a gap'}; beside kept tensors, parameters and states "
+                f"resident {resident.id} stands after {other or 'a gap'}; beside kept tensors, parameters and states "
                 "stand first, without gaps"
             )
         else:

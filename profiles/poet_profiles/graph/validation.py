@@ -35,7 +35,7 @@ def refuse_unsound(graph: Graph) -> None:
 
 
 def check_graph(graph: Graph) -> None:
-    """Whether ids are unique, nodes in order, tensors and operands in their places, and changes behind all else.
+    """Whether ids are unique, nodes in order, tensors and operands in their places, and changes after all else.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def _check_place_taken(node: Node) -> None:
 
 
 def _check_changes(graph: Graph) -> None:
-    """What changes a resident parameter or state stands behind all else but the commit, with all in RAM that it reads.
+    """What changes a resident parameter or state stands after all else but the commit, with all in RAM that it reads.
 
     Otherwise a plan might recompute from what has changed, or page behind it. Where values are allocated one by one, or
     nothing is paged, it may stand behind no more than all that may read what it changes.
@@ -240,21 +240,21 @@ def _check_changes(graph: Graph) -> None:
     before = _ancestors(graph)
     if graph.allocates or (_has_no_page(graph) and _are_apart(graph, changing, before)):
         for node in changing:
-            _check_change_behind_readers(graph, node, before[node.id])
+            _check_change_after_readers(graph, node, before[node.id])
         return
     common = set.intersection(*(before[node.id] for node in changing))
     bare = [node for node in graph.nodes if node.id in common and _is_bare(node)]
     if not bare:
         raise FaultError(
             f"node {changing[0].id} changes a parameter or a state;"
-            " all that do must stand behind one node without op, bytes and cost"
+            " all that do must stand after one node without op, bytes and cost"
         )
     ordering = bare[-1]
-    behind = {ordering.id, *(node.id for node in changing), *(node.id for node in commits(graph))}
+    after = {ordering.id, *(node.id for node in changing), *(node.id for node in commits(graph))}
     for node in graph.nodes:
-        if node.id not in behind | before[ordering.id]:
+        if node.id not in after | before[ordering.id]:
             raise FaultError(
-                f"node {node.id} must stand before {ordering.id}, behind which parameters or states change; add an edge"
+                f"node {node.id} must stand before {ordering.id}, after which parameters or states change; add an edge"
             )
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     for node in changing:
@@ -300,7 +300,7 @@ def _check_change(node: Node, ordering: Node, needed: set[str]) -> None:
     if node.workspace_bytes:
         raise FaultError(f"node {node.id} changes a parameter or a state; such a node takes no RAM of its own")
     for value in sorted(needed.difference(ordering.inputs)):
-        raise FaultError(f"node {node.id} reads {value} behind {ordering.id}; add an edge {value} -> {ordering.id}")
+        raise FaultError(f"node {node.id} reads {value} after {ordering.id}; add an edge {value} -> {ordering.id}")
 
 
 def _is_bare(node: Node) -> bool:

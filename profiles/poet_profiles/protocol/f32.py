@@ -19,7 +19,7 @@ def f32_bits(number: float) -> str:
 
 
 def f32_of_bits(text: str) -> float:
-    """The number behind such digits.
+    """The number that such digits give.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from poet_profiles.schedule.model import Action, Step
 
 
 class Held(NamedTuple):
-    """The most bytes that are allocated during a step, and those behind it; resident tensors are in both."""
+    """The most bytes that are allocated during a step, and those after it; resident tensors are in both."""
 
     during: int
     after: int

@@ -32,7 +32,7 @@ def kept(draw: st.DrawFn) -> tuple[list[Tensor], list[str]]:
 
 
 def spans(layout: CardLayout, batches: int) -> list[tuple[int, int]]:
-    """First block of everything that a card holds, and the block behind it, as SPEC's section 7 counts them."""
+    """First block of everything that a card holds, and the block after it, as SPEC's section 7 counts them."""
     found = []
     for place in layout.units:
         rows = [(row, second) for row in range(place.rows) for second in (False, True)]

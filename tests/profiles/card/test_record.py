@@ -31,7 +31,7 @@ def test_what_is_written_is_read(record: Record) -> None:
     content = encode_record(record)
     assert len(content) % BLOCK_BYTES == 0
     assert decode_record(content) == record
-    assert decode_record(content + b"\xff" * BLOCK_BYTES) == record, "what lies behind it does not matter"
+    assert decode_record(content + b"\xff" * BLOCK_BYTES) == record, "what lies after it does not matter"
 
 
 def test_every_byte_is_where_the_specification_has_it() -> None:

@@ -108,7 +108,7 @@ def second_writer(graph: Graph) -> Graph:
         ),
         (
             lambda g: replace(g, residents=(replace(g.residents[0], offset=4),), resident_bytes=12),
-            "resident b stands behind a gap",
+            "resident b stands after a gap",
         ),
         (
             lambda g: replace(
@@ -116,7 +116,7 @@ def second_writer(graph: Graph) -> Graph:
                 residents=(Resident("l", "loss", 4, 0), replace(g.residents[0], offset=4)),
                 resident_bytes=12,
             ),
-            "resident b stands behind l",
+            "resident b stands after l",
         ),
     ],
 )

@@ -22,8 +22,8 @@ def kept_step(dma: bool = False) -> Graph:
         "update", "sgd_update", "size=2 tile=2", ("gradient", "w..fetch"), ("w",), Uses.BOTH, workspace=520, once=True
     )
     ready = Node("ready", 0.0, 0.0, (Value("ready", 0),), ("update", "y"), recomputable=False)
-    descent = _node("descent", "sgd", "size=2", ("y", "b"), ("b",), once=True, behind=("ready",))
-    commit = _node("commit", "commit", "steps=1", (), (), Uses.BOTH, once=True, behind=("ready", "descent"))
+    descent = _node("descent", "sgd", "size=2", ("y", "b"), ("b",), once=True, after=("ready",))
+    commit = _node("commit", "commit", "steps=1", (), (), Uses.BOTH, once=True, after=("ready", "descent"))
     return Graph(
         "kept",
         (fetch_x, fetch_w, product, y, gradient, update, ready, descent, commit),
@@ -42,7 +42,7 @@ def table_step() -> Graph:
     product = _node("product", "streamed_embedding", shape, given, ("product",), both, size=16, page=PAGE)
     new, read = ("table",), ("product", "ids..fetch", "table")
     update = _node("update", "streamed_embedding_update", shape, read, new, both, workspace=16, once=True)
-    commit = _node("commit", "commit", "steps=1", (), (), both, once=True, behind=("update", "product"))
+    commit = _node("commit", "commit", "steps=1", (), (), both, once=True, after=("update", "product"))
     return Graph(
         "table",
         (ids, product, update, commit),
@@ -62,7 +62,7 @@ def _node(
     size: int = 0,
     workspace: int = 0,
     once: bool = False,
-    behind: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
     page: PageCost | None = None,
 ) -> Node:
     inputs = tuple(dict.fromkeys(id for id in operands if id not in ("x", "w", "b", "ids", "table")))
@@ -71,7 +71,7 @@ def _node(
         time_s=1.0,
         energy_j=1.0,
         values=(Value(id, size, page),),
-        inputs=(*inputs, *behind),
+        inputs=(*inputs, *after),
         workspace_bytes=workspace,
         recomputable=not once,
         operation=Operation(op, params, operands, results),
