@@ -180,7 +180,7 @@ def check_port(url: str) -> None:
 
 
 def _reason(url: str, error: Exception) -> str:
-    """Why a port cannot be opened, and what to do. pyserial has a socket's error, and a terminal's, behind its own."""
+    """Why a port cannot be opened, and what to do. pyserial raises its own error from a socket's or a terminal's."""
     cause = error.__context__ if isinstance(error, serial.SerialException) and error.__context__ else error
     number = cause.args[0] if cause.args else None
     if isinstance(cause, ConnectionRefusedError):

@@ -54,7 +54,7 @@ class Tool:
     found : callable
         Where it is, or None; with what is missing of it as a second string, empty if nothing is.
     upload : callable
-        (image, port) to commands, run one behind the other.
+        (image, port) to commands, run one after the other.
     read : callable or None
         (address, words) to a command that prints that memory.
     """

@@ -127,7 +127,7 @@ def test_fewer_batches_and_another_size_may_be_asked_for(
     assert poet(monkeypatch, image, *options) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["batches"] == 2
-    assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 2) * BLOCK_BYTES, "a page and a trace behind them"
+    assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 2) * BLOCK_BYTES, "a page and a trace after them"
     assert image.stat().st_size == 2 * 2**20
     assert not any(at(image, FIRST_BATCH + 2))
 

@@ -148,7 +148,7 @@ def test_after_ctrl_c_the_same_training_goes_on(
             main()
         signal.signal(signal.SIGINT, before)
     assert ended.value.code == 130
-    assert f"after {when} steps; --resume goes on behind step {when}" in capsys.readouterr().err.replace("\n", " ")
+    assert f"after {when} steps; --resume goes on after step {when}" in capsys.readouterr().err.replace("\n", " ")
     result = run(folder, second, *options, "--folder", str(folder / "cut"), "--resume")
     assert result.exit_code == 0, result.output
     assert [*first.batches, *second.batches] == whole.batches
@@ -519,7 +519,7 @@ def test_an_order_is_a_function_of_seed_and_step_alone() -> None:
     assert order.left_out == 1000 % 7
 
 
-def test_the_counter_of_a_batch_norm_is_known_behind_any_number_of_steps() -> None:
+def test_the_counter_of_a_batch_norm_is_known_after_any_number_of_steps() -> None:
     name = "bn.num_batches_tracked"
     table = StateTable({name: name}, {name: "+1"}, {name: np.array(7, np.int32)})
     table.check_steps(1000)

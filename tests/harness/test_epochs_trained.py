@@ -149,7 +149,7 @@ def run_until_step_4(folder: Path, board: str, name: str, *options: str, plan: s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
         result = run(folder, board, name, *options, plan=plan)
-    assert "after 4 steps; --resume goes on behind step 4" in str(result.exception)
+    assert "after 4 steps; --resume goes on after step 4" in str(result.exception)
 
 
 def test_adamw_is_pytorchs_also_if_it_was_cut(folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     told = call(harness, "card", "card.img", "--read", "--plan", "plan")
     assert "the weights of step 2 are whole" in told
     told = call(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
-    assert "behind step 2" in told
+    assert "after step 2" in told
     on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
     assert on_card.keys() == on_board.keys()
     assert all(np.array_equal(on_card[name], on_board[name]) for name in on_board)
@@ -130,7 +130,7 @@ def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "delay_s"), [(signal.SIGINT, 0.05), (signal.SIGTERM, 0.4), (signal.SIGHUP, 0.7)])
-def test_a_signal_inside_the_emulator_ends_the_run_behind_its_step(
+def test_a_signal_inside_the_emulator_ends_the_run_after_its_step(
     folder: Path, number: signal.Signals, delay_s: float
 ) -> None:
     """The delay counts from the first word about a step, so that the signal falls into the training."""

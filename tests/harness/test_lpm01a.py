@@ -56,9 +56,9 @@ def test_a_window_ends_at_the_falling_edge_and_is_as_long_as_the_board_says() ->
     ("lost", "counted"),
     [
         (range(2500, 2550), 50),
-        # Behind the last time stamp before the edge: only the next stamp can tell.
+        # After the last time stamp before the edge: only the next stamp can tell.
         (range(3500, 3550), 50),
-        # Before the window, but behind the same stamps as its beginning: it may have been inside.
+        # Before the window, but after the same stamps as its beginning: it may have been inside.
         (range(2050, 2100), 50),
         (range(1500, 1550), 0),
     ],
@@ -180,7 +180,7 @@ def test_damaged_lines_are_not_samples() -> None:
 
 
 def test_time_stamps_that_go_back_are_told() -> None:
-    """A counter of three digits would stand at 0 behind 999 seconds."""
+    """A counter of three digits would stand at 0 after 999 seconds."""
     transcript = Transcript(sample_hz=10)
     for second in (998, 999, 0):
         for _ in range(10):

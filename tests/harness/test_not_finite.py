@@ -24,7 +24,7 @@ RATE = 0.25
 
 @dataclass
 class Board(SimulatedDevice):
-    """Its loss is no number in step ``bad_loss``, counted from 1; its weights are not behind step ``bad_weights``."""
+    """Its loss is no number in step ``bad_loss``, counted from 1, nor are its weights after step ``bad_weights``."""
 
     bad_loss: int = 0
     bad_weights: int = 0

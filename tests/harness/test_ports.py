@@ -65,7 +65,7 @@ def test_the_first_interface_is_taken_whatever_the_numbers(plugged, places: tupl
             assert find() == names[1]
 
 
-def test_tenth_interfaces_come_behind_second_ones(plugged) -> None:
+def test_tenth_interfaces_come_after_second_ones(plugged) -> None:
     plugged(*(port(f"COM{20 - place}", PROBE, "A1", f"1-3:1.{place}") for place in (10, 2, 4)))
     assert find_port(BOARD) == "COM18"
 
@@ -237,7 +237,7 @@ def test_a_host_that_refuses_is_not_asked_whether_it_is_plugged_in() -> None:
     ],
 )
 def test_why_a_port_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
-    """Errors as pyserial hands them on: in its own exception's text, the system's one behind it."""
+    """Errors as pyserial hands them on: in its own exception's text, the system's one after it."""
 
     def serial_for_url(*_: object, **__: object) -> None:
         try:

@@ -140,7 +140,7 @@ def test_constants_are_put_again_when_training_resumes(plan_folder: Path) -> Non
     assert not any(request.startswith("put 0 0 ") for request in device.carried_out)
 
 
-def test_resume_begins_behind_the_committed_step(plan_folder: Path) -> None:
+def test_resume_begins_after_the_committed_step(plan_folder: Path) -> None:
     device = board()
     device.committed = (3, np.array([5.0, 6.0], dtype="<f4").tobytes())
     observed = train(device, plan_folder, resume=True)
@@ -305,7 +305,7 @@ def test_interrupting_tells_from_where_to_go_on(plan_folder: Path, monkeypatch: 
     monkeypatch.setattr(Trainer, "_step", interrupted)
     for options, words in (
         ((), "after 3 steps"),
-        (("--commit-every", "2"), "after 3 steps; --resume goes on behind step 2"),
+        (("--commit-every", "2"), "after 3 steps; --resume goes on after step 2"),
     ):
         with serve(board()) as url:
             result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, *options))

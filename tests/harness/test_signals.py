@@ -105,7 +105,7 @@ def test_run_keeps_every_step_that_was_done_at_twenty_moments(monkeypatch: pytes
         with serve(device) as url:
             code = call(monkeypatch, *run_arguments(folder, url))
         assert code == 128 + number, (moment, whole[moment])
-        # The step under way, whose trace and gradients come behind it, is brought to its end.
+        # The step under way, whose trace and gradients come after it, is brought to its end.
         assert steps_on_disk(folder) == list(range(sum(line.startswith("step") for line in whole[: moment + 1])))
         for name in ("o.csv", "s.npz"):
             (folder / name).unlink(missing_ok=True)
@@ -208,7 +208,7 @@ def test_what_is_undisturbed_is_not_ended_and_what_is_finishing_only_by_a_second
                 signal.raise_signal(signal.SIGTERM)
                 signal.raise_signal(signal.SIGTERM)
                 reached.append("undisturbed")
-            reached.append("behind it")
+            reached.append("after it")
         with pytest.raises(Stopped):
             heed()
         acted_upon()
@@ -219,12 +219,12 @@ def test_what_is_undisturbed_is_not_ended_and_what_is_finishing_only_by_a_second
                 signal.raise_signal(signal.SIGTERM)
                 assert stopping()
                 reached.append("finished")
-            reached.append("behind it")
+            reached.append("after it")
         acted_upon()
         with pytest.raises(Stopped), finishing():
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGTERM)
-            reached.append("behind the second")
+            reached.append("after the second")
         acted_upon()
     assert reached == ["undisturbed", "finished"]
 

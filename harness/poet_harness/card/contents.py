@@ -30,7 +30,7 @@ class CardContents:
     Attributes
     ----------
     pieces : tuple of Piece
-        Tensors, going up through the card; behind them the record.
+        Tensors, going up through the card; after them the record.
     record : Record
         What the last piece says.
     blocks : int

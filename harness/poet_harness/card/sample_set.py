@@ -38,7 +38,7 @@ class SampleSet:
     Parameters
     ----------
     plan : Plan
-        Behind whose pages, those of its inference among them, it lies; one that has its batch in RAM.
+        After whose pages, those of its inference among them, it lies; one that has its batch in RAM.
     samples : Samples
     normalising : Normalising or None
         Of samples that are kept as small integers.
@@ -60,7 +60,7 @@ class SampleSet:
         return len(self.header) + self.samples.count * len(self.record(0))
 
     def records(self) -> Iterator[bytes]:
-        """Each sample with its check, without the zeros behind it."""
+        """Each sample with its check, without the zeros after it."""
         for begin in range(0, self.samples.count, AT_ONCE):
             numbers = np.arange(begin, min(begin + AT_ONCE, self.samples.count))
             rows = self.samples.rows(numbers)

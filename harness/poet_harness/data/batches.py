@@ -42,7 +42,7 @@ class TrainingData:
     state : StateTable
         By which trained weights get their names.
     step : int
-        Training steps behind the weights.
+        How many training steps made the weights.
     """
 
     constants: dict[int, bytes]

@@ -38,7 +38,7 @@ class StateTable:
         By tensor: `+1`, how much a counter rises a step; `unkept`, a buffer that changes in PyTorch and not on the
         board.
     arrays : mapping of str to array
-        What the board does not hold: as it was at the beginning, or, behind every step, what changes without the batch.
+        What the board does not hold: as it was at the beginning, or, after every step, what changes without the batch.
     parameters : tuple of str
         Parameters in the order by which ``torch.optim`` numbers them; empty where that is not known.
     """
@@ -54,7 +54,7 @@ class StateTable:
         return [name for name, source in self.sources.items() if self.notes.get(source) == UNKEPT]
 
     def check_steps(self, steps: int) -> None:
-        """Make sure that what changes without the batch is known behind so many training steps.
+        """Make sure that what changes without the batch is known after so many training steps.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class StateTable:
                 )
 
     def state_dict(self, tensors: Mapping[str, Array], steps: int) -> dict[str, Array]:
-        """Every tensor of the model behind so many training steps, by name; ``tensors`` are the board's, by id."""
+        """Every tensor of the model after so many training steps, by name; ``tensors`` are the board's, by id."""
         return {name: self._contents(source, tensors, steps) for name, source in self.sources.items()}
 
     def _contents(self, source: str, tensors: Mapping[str, Array], steps: int) -> Array:

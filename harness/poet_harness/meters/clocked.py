@@ -114,7 +114,7 @@ class ClockedMeter(Meter):
         self._halt()
 
     def _await_reading(self, instant_s: float) -> None:
-        """Wait for a reading behind an instant, at most a second longer; there may be none, if the sensor is gone."""
+        """Wait for a reading after an instant, at most a second longer; there may be none, if the sensor is gone."""
         latest_s = instant_s + LONGEST_READING_S
         while not self._failure and self._times_s[-1] <= instant_s and time.monotonic() < latest_s:
             time.sleep(self._period_s)

@@ -53,7 +53,7 @@ STAMP_S = 1e-3  # resolution of a time stamp
 SAMPLE = re.compile(rb"(\d{4})([+-]\d\d)")
 STAMP = re.compile(rb"TimeStamp: *(\d+)s (\d+)ms, buff (\d+)%")
 EVENT = re.compile(rb"event +\d+ +(ris|fal)")
-# "error: Overcurrent >59mA, dynamic acquisition stopped" has been seen; answers to commands stand behind a prompt.
+# "error: Overcurrent >59mA, dynamic acquisition stopped" has been seen; answers to commands stand after a prompt.
 TROUBLE = re.compile(rb"(?:PowerShield *> *)?(err\w*\b.*|.*over[- ]?current.*)", re.IGNORECASE)
 WORD = re.compile(rb"[A-Za-z]{3}")  # no piece of a sample
 
@@ -65,7 +65,7 @@ class Transcript:
     ----------
     times_s, current_a : list of float
         Samples that arrived; time counts from the first. A stamp that is further than the samples before it moves the
-        samples behind it: what is missing stays a gap.
+        samples after it: what is missing stays a gap.
     events_s : list of float
         Times of the window line's falling edges.
     losses : list of (float, float, int)
@@ -179,7 +179,7 @@ class Lpm01aMeter(StreamingMeter):
         if transcript.went_back:
             raise MeterError("its time stamps went back: it is not known what was lost")
         if transcript.stamped_s <= events_s[-1]:
-            raise MeterError("no time stamp behind the window: it is not known what was lost")
+            raise MeterError("no time stamp after the window: it is not known what was lost")
         power_w = np.array(transcript.current_a) * self.voltage_v
         recording = Recording.of_power(np.array(transcript.times_s), power_w)
         windows = []

@@ -105,7 +105,7 @@ class Meter(ABC):
     voltage_v : float
         Supply voltage during the measurement.
     source : str
-        ``measured``, or ``emulated`` if no real instrument is behind it.
+        ``measured``, or ``emulated`` without a real instrument.
     senses : bool
         Whether it reads anything; False where energies follow from times alone.
     shortest_window_s : float

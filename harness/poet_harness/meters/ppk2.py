@@ -150,7 +150,7 @@ class Decoder:
         return (steps.astype(np.int64) - 1) % COUNTER_MODULUS
 
     def _in_step(self, data: bytes) -> bytes:
-        """Drop up to three bytes so that the counters of the words run on: a lost byte shifts all words behind it."""
+        """Drop up to three bytes so that the counters of the words run on: a lost byte shifts all words after it."""
         candidates = [_wrong_steps(data[skip:]) for skip in range(WORD_BYTES)]
         if candidates[0] <= OUT_OF_STEP:
             return data

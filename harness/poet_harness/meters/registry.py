@@ -29,7 +29,7 @@ class Kind:
     windows : str
         How it finds an operator's window.
     open : callable
-        Opens it from the text behind ``NAME:`` (empty: look for one) and the board.
+        Opens it from the text after ``NAME:`` (empty: look for one) and the board.
     find : callable
         Addresses of those connected to this computer now.
     """

@@ -17,7 +17,7 @@ def assign(windows: Sequence[Window], marks: Sequence[Mark], period_s: float) ->
 
     A mark shorter than a sample period can fall between two samples. Where windows are missing, short marks are left
     out so that the lengths of the others agree best with their windows; each left out gets its own length at the
-    power of the window before it (or behind it, for the first).
+    power of the window before it (or after it, for the first).
 
     Raises
     ------

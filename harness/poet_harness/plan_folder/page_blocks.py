@@ -11,7 +11,7 @@ TRACE_ROWS = 63  # in a block
 
 
 def page_blocks(graph: Graph, schedule: Schedule) -> int:
-    """Those of the pages, and behind them those of a trace."""
+    """Those of the pages, and after them those of a trace."""
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
     return sum(blocks_of(sizes[value]) for value in paged) + -(-len(schedule.steps) // TRACE_ROWS)

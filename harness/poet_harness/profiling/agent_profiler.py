@@ -7,7 +7,7 @@ therefore taken in windows of repeated calls, and energy is that power times the
 
     energy = (power in the window - idle power) * time in place
 
-Behind the operators come two rows more. `overhead` is the time between two operators. `step` is the whole step, which
+After the operators come two rows more. `overhead` is the time between two operators. `step` is the whole step, which
 nothing interrupts; its closing error is what the planner would predict for it, as a share of what it takes.
 """
 
@@ -61,7 +61,7 @@ class Placement:
     timings : list of Timing
         Of the steps.
     whole : list of Timing
-        Of as many steps that nothing interrupted, one behind each: what else the board does meets both alike.
+        Of as many steps that nothing interrupted, one after each: what else the board does meets both alike.
     workspaces_bytes : list of int
         By operator, what its kernel allocates on the board beside its results.
     """
@@ -124,7 +124,7 @@ class AgentProfiler(Profiler):
     Parameters
     ----------
     networks : sequence of Network
-        Those whose operators are timed in their place, behind the configurations.
+        Those whose operators are timed in their place, after the configurations.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ def slices(op: str, params: Mapping[str, int], limit_bytes: int) -> Iterator[tup
 def page_slice(size: int, limit_bytes: int) -> int:
     """The most bytes of a page, in whole blocks, for which the RAM has a buffer; 0 if for none.
 
-    A page is longer than its slice by more transfers of the same buffer, one behind the other.
+    A page is longer than its slice by more transfers of the same buffer, one after the other.
     """
     return size if size <= limit_bytes else limit_bytes // PAGE_GRANULE * PAGE_GRANULE
 

@@ -278,7 +278,7 @@ class Device:
                 done += len(part)
 
     def put_block(self, block: int, data: bytes) -> None:
-        """Write one block of the card, behind the plan's pages."""
+        """Write one block of the card, after the plan's pages."""
         done = 0
         while done < len(data):
             part = data[done : done + self._chunk_bytes]

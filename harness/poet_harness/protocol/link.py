@@ -152,7 +152,7 @@ class Values(dict[str, str]):
 class Answer:
     """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered.
 
-    The former is NaN where the request was repeated before it was acknowledged: it may then have come behind the work.
+    The former is NaN where the request was repeated before it was acknowledged: it may then have come after the work.
     """
 
     values: Values

@@ -23,7 +23,7 @@ def drives(board: Board) -> list[Path]:
 
 
 def check_softdevice(board: Board, drive: Path) -> None:
-    """The image begins behind what lies in the flash already: with something else there it would never start.
+    """The image begins after what lies in the flash already: with something else there it would never start.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def check_softdevice(board: Board, drive: Path) -> None:
     if not there.startswith(wanted):
         raise UserError(
             f"{drive / INFO}: the SoftDevice there is {there!r}, and {board.name}'s image begins at "
-            f"0x{board.image.flash_begin:x}, behind {wanted!r}: it would not start; copy the board's file, change "
+            f"0x{board.image.flash_begin:x}, after {wanted!r}: it would not start; copy the board's file, change "
             "[image] and upload.uf2.softdevice, and name the copy with --board"
         )
 

@@ -55,7 +55,7 @@ class Course:
     on_card : SampleSet or None
         The samples, if they are to be sent to the card once; None: those of each step go over the line.
     validation : Samples or None
-        What the board is asked behind each epoch, by the inference of the plan.
+        What the board is asked after each epoch, by the inference of the plan.
     """
 
     plan: Plan
@@ -203,7 +203,7 @@ class Epochs:
 
     @property
     def kept(self) -> int:
-        """Steps behind what the folder holds."""
+        """How many steps made the weights that the folder holds."""
         return self._kept
 
     def train(self, trainer: Trainer, commit_every: int, source: str, told: Callable[[ObservedStep], None]) -> None:
@@ -212,7 +212,7 @@ class Epochs:
         Parameters
         ----------
         told : callable
-            Of every step, behind its epoch's row if it is the last of one.
+            Of every step, after its epoch's row if it is the last of one.
         """
         course = self._course
         if self._folder is not None:

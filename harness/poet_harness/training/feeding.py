@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Order:
     """The samples of each step: every one at most once in an epoch.
 
-    What is left behind the last whole batch of an epoch is left out, as by PyTorch's ``DataLoader(drop_last=True)``:
+    What is left after the last whole batch of an epoch is left out, as by PyTorch's ``DataLoader(drop_last=True)``:
     a plan's batch has one size.
 
     Parameters

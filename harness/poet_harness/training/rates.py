@@ -21,8 +21,8 @@ class Rates:
         The highest, which the warm-up ends at.
     schedule : str
         ``constant``; ``step``: times ``factor`` every ``every`` epochs, as PyTorch's ``StepLR``; ``cosine``: from the
-        base at the end of the warm-up along half a cosine to 0 behind the last step, as ``CosineAnnealingLR`` that is
-        stepped behind every training step.
+        base at the end of the warm-up along half a cosine to 0 after the last step, as ``CosineAnnealingLR`` that is
+        stepped after every training step.
     warmup : int
         So many steps at the beginning have ``1/warmup``, ``2/warmup``, … of the base.
     steps, steps_per_epoch : int
@@ -31,7 +31,7 @@ class Rates:
     Raises
     ------
     UserError
-        If there is no such schedule, or nothing is left behind the warm-up.
+        If there is no such schedule, or nothing is left after the warm-up.
     """
 
     base: float

@@ -37,7 +37,7 @@ LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
 class EpochRow:
     """What came of an epoch: mean loss of its steps, their time and energy in all.
 
-    ``energy_j`` is that above the idle power, None if it is not known of every step. Behind the epoch, ``right`` of
+    ``energy_j`` is that above the idle power, None if it is not known of every step. After the epoch, ``right`` of
     ``labels`` were what the network said of the validation set, with time and energy of one inference; None without.
     """
 

@@ -92,9 +92,9 @@ class Trainer:
     observed : list of ObservedStep
         The steps so far, in order, whatever ended the training.
     kept : int or None
-        The number of steps behind the weights that this run has committed, or began with; None if there are none.
+        How many steps made the weights that this run has committed, or began with; None if there are none.
     steps_done : int or None
-        Steps behind the weights that the board has in RAM; None while it works on them, or has lost them.
+        How many steps made the weights that the board has in RAM; None while it works on them, or has lost them.
     unseen : list of int
         Steps that count, though the board was reset before it could tell their loss.
     is_finite : bool
@@ -155,7 +155,7 @@ class Trainer:
             Keep the weights on the card after every so many steps; 0 for never. A plan that keeps tensors there commits
             every step.
         resume : bool
-            Begin with the weights that an earlier run committed, at the batch behind theirs.
+            Begin with the weights that an earlier run committed, at the batch after theirs.
         steps : int, optional
             In all, an earlier run's included; as many as there are batches if not given. A plan that keeps its batches
             on the card may have more: it begins with the first batch again.
@@ -167,7 +167,7 @@ class Trainer:
         Raises
         ------
         Stopped
-            On a signal: behind the step under way, which is observed and, where steps are committed, committed; on a
+            On a signal: after the step under way, which is observed and, where steps are committed, committed; on a
             second one at once.
         NotFiniteError
             If the loss of a step, or a weight after it, is infinite or no number.
@@ -191,7 +191,7 @@ class Trainer:
         raise UserError(f"the board was reset {MOST_RESETS + 1} times; the last time: {last}", NO_DEVICE)
 
     def steps_on_card(self) -> int:
-        """The number of steps behind the weights that the card holds of a plan that keeps them there; else 0."""
+        """How many steps made the weights on the card, for a plan that keeps them there; else 0."""
         if self._card is None:
             return 0
         try:
@@ -233,7 +233,7 @@ class Trainer:
                     self._commit(number + 1)
 
     def _restored(self, data: TrainingData, resume: bool, steps: int) -> int:
-        """The number of steps behind the weights that the card gives back, where this run has kept or resumes any."""
+        """How many steps made the weights that the card gives back, where this run has kept or resumes any."""
         begin = self._given_back(data, resume, steps)
         if self.kept is None and (resume or self._card is not None):
             self.kept = begin
@@ -311,7 +311,7 @@ class Trainer:
 
     def _run(self, number: int, part: int, learning_rate: float, trace: bool) -> StepReport:
         if self._card is not None:
-            self._being_kept = number + 1  # a reset behind its end leaves open whether it counts
+            self._being_kept = number + 1  # a reset after its end leaves open whether it counts
         try:
             named = part if self._plan.micro_batches > 1 else None
             return self.device.step(learning_rate, trace, self._plan.time_s, named)
@@ -423,7 +423,7 @@ class Trainer:
         return Weights(self.steps_done, self._plan.whole(tensors), fell_back=False)
 
     def _tensors(self, steps: int) -> dict[str, NDArray[Any]]:
-        """Parameters and state in RAM, behind so many steps."""
+        """Parameters and state in RAM, after so many steps."""
         tensors = tensors_in(self.device, self._plan, TRAINED_KINDS)
         parameters = [tensors[one.id] for one in self._plan.residents if one.kind == "parameter"]
         if count := count_not_finite(parameters):

@@ -30,12 +30,12 @@ def command(
     """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
 
     The first step is traced: every operator and every page transfer is timed and metered for itself. What was observed
-    is written to --out and --save however the training ends. Ctrl-C, or SIGTERM, ends it behind the step under way; a
+    is written to --out and --save however the training ends. Ctrl-C, or SIGTERM, ends it after the step under way; a
     second one at once. Training over epochs of a data set is poet-harness train.
 
     Where a plan keeps parameters and batches on the card, the card has to be prepared (poet-harness card). That of a
     board that runs here is, where --card names no file; that of a real one as well, where it is empty and the model is
-    small. Every step commits; --resume goes on behind the last one.
+    small. Every step commits; --resume goes on after the last one.
 
     For experiments there are --card-pauses SEED (docs/emulation.md) and --threads N (docs/linux_boards.md), too.
     """
@@ -88,5 +88,5 @@ def _with_progress(
         except Stopped as stopped:
             acted_upon()
             kept = card_stays and trainer.kept is not None
-            words = f"; --resume goes on behind step {trainer.kept}" if kept else ""
+            words = f"; --resume goes on after step {trainer.kept}" if kept else ""
             raise UserError(f"{stopped} after {len(trainer.observed)} steps{words}", stopped.exit_code) from None

@@ -74,7 +74,7 @@ def command(
 ) -> None:
     """Train over epochs of a data set of any size under a plan.
 
-    --folder keeps weights and a row of figures behind each epoch, and --resume goes on from there with the same bits as
+    --folder keeps weights and a row of figures after each epoch, and --resume goes on from there with the same bits as
     if nothing had been in between. Otherwise as poet-harness run: the first step is traced, and what was observed is
     written however the training ends.
     """
@@ -233,7 +233,7 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
             except UserError as error:
                 words += f"; those since step {epochs.kept} are not kept: {error}"
             if epochs.folder is not None:
-                words += f"; --resume goes on behind step {epochs.kept}"
+                words += f"; --resume goes on after step {epochs.kept}"
             raise UserError(words, stopped.exit_code) from None
         except NotFiniteError:
             raise  # the folder has the last epoch; what came after it has led here

@@ -87,7 +87,7 @@ def command(
         print_json({"files": [str(path) for path in files], "graph_hash": schedule.graph_hash, "step": read.step})
         return
     others = "".join(f"; {path}: the optimiser's state" for path in [*files][1:])
-    print(f"{out}: {len(state.sources)} tensors behind step {read.step}, graph {schedule.graph_hash}{others}")
+    print(f"{out}: {len(state.sources)} tensors after step {read.step}, graph {schedule.graph_hash}{others}")
 
 
 def _off_card(card: Path | None, plan: plans.Plan) -> Weights:

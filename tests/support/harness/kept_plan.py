@@ -61,7 +61,7 @@ class KeptDevice(SimulatedDevice):
     """Its tensors have the numbers 0 (b, in RAM), 1 (w) and 2 (x, batches). A step adds the rate to w and b.
 
     ``card`` outlives a reset: what is on it counts as ``record`` says. In step ``silent_at``, counted from 0, it is
-    reset behind the commit, before it can answer. In step ``breaks_at`` its card fails.
+    reset after the commit, before it can answer. In step ``breaks_at`` its card fails.
     """
 
     on_card: dict[int, bytearray] = field(default_factory=lambda: {1: bytearray(8), 2: bytearray()})
