@@ -57,7 +57,7 @@ class CompiledStep:
     halves : dict
         What each joined one is made of, by its id.
     times_ns : list
-        Clock readings of the last run, one before and one behind each of ``operators`` of a timed step, or each step of
+        Clock readings of the last run, one before and one after each of ``operators`` of a timed step, or each step of
         a traced one.
     """
 
@@ -311,7 +311,7 @@ class _Ledger:
 def _joined(graph: TracedGraph, instructions: list[_Instruction], limit_bytes: float) -> Iterator[_Instruction]:
     """The same with adjacent halves of one kernel as one operator, where that keeps within a limit.
 
-    What is freed between them is freed before the whole call, or behind it if that reads it.
+    What is freed between them is freed before the whole call, or after it if that reads it.
     """
     ledger = _Ledger(graph, instructions)
     pending = deque(instructions)
@@ -366,7 +366,7 @@ def _whole(one: TracedOperator, other: TracedOperator) -> TracedOperator | None:
         id=f"{one.id}+{other.id}",
         args=tuple(args),
         outputs=tuple(mine or its for mine, its in zip(one.outputs, other.outputs, strict=True)),
-        # A whole call computes one half behind the other, with what both leave in RAM.
+        # A whole call computes one half after the other, with what both leave in RAM.
         workspace_bytes=max(one.workspace_bytes, other.workspace_bytes),
     )
 

@@ -41,7 +41,7 @@ class Cpu:
         torch.set_rng_state(state)
 
     def kept_randomness(self) -> AbstractContextManager[None]:
-        """Within, random numbers may be drawn; behind it, nobody sees that."""
+        """Within, random numbers may be drawn; afterwards nobody sees that."""
         return torch.random.fork_rng(devices=[])
 
     def clock(self) -> Callable[[], int]:
@@ -49,7 +49,7 @@ class Cpu:
         return time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
 
     def marker(self) -> Callable[[], Any]:
-        """What a timed step calls before and behind each operator; :meth:`marked_ns` makes times of it."""
+        """What a timed step calls before and after each operator; :meth:`marked_ns` makes times of it."""
         return self.clock()
 
     def marked_ns(self, marks: Sequence[Any]) -> list[int]:

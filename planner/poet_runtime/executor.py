@@ -124,7 +124,7 @@ def leave(result: StepResult, graph: TracedGraph, module: nn.Module, residents: 
 
 
 def bookkept(graph: TracedGraph, residents: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The buffers that bookkeeping alone changes, such as counters of steps, behind one more step."""
+    """The buffers that bookkeeping alone changes, such as counters of steps, after one more step."""
     execution = Execution(graph, residents)
     for operator in graph.bookkeeping:
         execution._run(operator)

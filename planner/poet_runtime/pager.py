@@ -192,7 +192,7 @@ class Pager:
         self._jobs.put(job)
 
     def _carry_out(self, job: _Job) -> None:
-        """One transfer, in the thread; none behind one that went wrong."""
+        """One transfer, in the thread; none after one that went wrong."""
         if self._error is not None or self._file is None:
             return
         started = time.perf_counter()

@@ -4,7 +4,7 @@
 It stands in for `Pager` where the step runs on a GPU. Without one, a test runs it with streams that do nothing before
 they are waited for.
 
-The host only begins transfers. What orders them are events: a transfer begins behind what the step's stream has been
+The host only begins transfers. What orders them are events: a transfer begins after what the step's stream has been
 given so far, for its operand is made there, or its memory was used there before; and what reads a value, or gives its
 memory to another, waits on the step's stream for the transfer.
 """
@@ -28,10 +28,10 @@ class Streams(Protocol):
         """So many bytes of the host, which the GPU reads and writes by itself."""
 
     def copy(self, into: Tensor, data: Tensor) -> Any:
-        """Begin a copy behind all that the step's stream has been given; the event of its end."""
+        """Begin a copy after all that the step's stream has been given; the event of its end."""
 
     def wait(self, done: Any) -> None:
-        """Let what the step's stream is given from now on begin behind an event."""
+        """Let what the step's stream is given from now on begin after an event."""
 
     def finish(self) -> None:
         """Wait, on the host, until all copies are done."""
@@ -116,13 +116,13 @@ class PinnedPager:
         return value.set_(data.untyped_storage(), 0, place.shape, place.stride)
 
     def wait(self, slot: int) -> None:
-        """Let the step go on behind a value's transfers; the host does not wait."""
+        """Let the step go on after a value's transfers; the host does not wait."""
         done = self._pending.pop(slot, None)
         if done is not None:
             self._streams.wait(done)
 
     def drain(self) -> None:
-        """Let the step go on behind all transfers."""
+        """Let the step go on after all transfers."""
         for slot in [*self._pending]:
             self.wait(slot)
 

@@ -16,11 +16,11 @@ In ``args`` and ``kwargs`` of an operator stand
 - plain Python values otherwise, exactly as ATen's schema has them.
 
 Ids are for people: the path of the module, and the operator where the module has several (``conv1``, ``layer1.0.add``);
-behind it ``backward_weight``, ``backward_input``, ``backward`` or ``backward_NAME``. Residents are named by parameter
+after it ``backward_weight``, ``backward_input``, ``backward`` or ``backward_NAME``. Residents are named by parameter
 (``conv1.weight``), its gradient (``conv1.weight.grad``), buffer, ``input``, ``target`` (``input0``, ``input1`` … where
 there are several) and ``loss``. A node's main value is named like the node, further ones ``NODE.indices``,
 ``NODE.mean``, … No two operators, values or residents share an id. Parameters and buffers keep the names that the user
-gave them; whatever else would be called the same gets a number behind its name (``input_2``).
+gave them; whatever else would be called the same gets a number after its name (``input_2``).
 
 PyTorch allows no empty part in a name: none starts with a dot or has two in a row. So poet's ids do where they must not
 meet a user's name: those that live until `naming` alone start with a dot, and what a board's lowering adds to an
@@ -222,7 +222,7 @@ class TracedGraph:
     ranges : dict
         Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
     optimizer_updates : tuple of OptimizerUpdate
-        Updates that the step itself takes; the gradients of other parameters are left for an optimiser behind it.
+        Updates that the step itself takes; the gradients of other parameters are left for an optimiser after it.
     device : str
         Where all its tensors are, as PyTorch has it.
     shown_by_fakes : bool

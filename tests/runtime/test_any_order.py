@@ -74,7 +74,7 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 def any_order(planned: Graph, seed: int) -> Iterator[Step]:
-    """All nodes in a random order that the contract allows; values are freed behind their last reader, some earlier."""
+    """All nodes in a random order that the contract allows; values are freed after their last reader, some earlier."""
     dice = random.Random(seed)
     maker = {value.id: node for node in planned.nodes for value in node.values}
     waiting = list(planned.nodes)

@@ -123,7 +123,7 @@ HOSTILE = "x\n    canary()\r\f\u2028\0'\"\\#{0}%s\ud800"
 
 
 def hostile(entry: Any, ids: Set[str]) -> Any:
-    """A program's document with something hostile behind each of its ids."""
+    """A program's document with something hostile after each of its ids."""
     if isinstance(entry, dict):
         return {key: value if key == "kind" else hostile(value, ids) for key, value in entry.items()}
     if isinstance(entry, list):

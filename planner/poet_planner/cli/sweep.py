@@ -139,7 +139,7 @@ def plan_missing(
     known: list[Point] = []
     if path.exists():
         known = read_points(path)
-        # Without a torn last line, behind which nothing could be added.
+        # Without a torn last line, after which nothing could be added.
         write_points(known, path)
     tasks = tasks_of(missing(settings, methods, options, known))
     try:

@@ -26,7 +26,7 @@ class Part(NamedTuple):
 class CardWork(NamedTuple):
     """What is computed one after the other, and bytes moved, each transfer from a block's start.
 
-    Parts are tiles of weights. If ``arriving`` is not None, the read that many places behind a part's own arrives while
+    Parts are tiles of weights. If ``arriving`` is not None, the read that many places after a part's own arrives while
     the part is computed, on a board whose card transfers by itself.
     """
 

@@ -44,7 +44,7 @@ def with_plain_attention(traced: TracedGraph) -> TracedGraph:
 def weights_of_attention(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
     """The softmax of attention with dropout, which PyTorch takes apart itself.
 
-    PyTorch's leaves rows of which nothing is seen at 0. Behind a product there are none; behind a mask there may be.
+    PyTorch's leaves rows of which nothing is seen at 0. After a product there are none; after a mask there may be.
     """
     if operator.target is not aten._safe_softmax.default:
         return None

@@ -6,7 +6,7 @@ weight gradient becomes one node with its update, which writes the parameter's n
 the other. Where streaming is asked for, operators read large parameters tile by tile themselves, and no fetch needs
 room for all of one. Nothing reads a next version in this step, so that no update has to wait for another. Small
 parameters and what is a state stay in RAM and change at the end of the step, as they did. A constant is fetched like a
-parameter; nothing writes it. Behind all stands the node that commits.
+parameter; nothing writes it. The node that commits stands last.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def with_parameters_on_the_card(
 ) -> Graph:
     """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
 
-    Nothing is computed in place any more: `with_taking_over` comes behind.
+    Nothing is computed in place any more: `with_taking_over` comes after.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def _is_gradient_of_linear(product: dict[str, int]) -> bool:
 
 
 def _commit(nodes: list[Node]) -> Node:
-    """The node behind the ordering node and all that change residents: the last of the step."""
+    """The node after the ordering node and all that change residents: the last of the step."""
     place = next(place for place, node in enumerate(nodes) if node.id == ORDERING_NODE)
     return Node(
         id=COMMIT_NODE,
@@ -340,5 +340,5 @@ def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant
 
 
 def _placed(residents: Iterable[Resident]) -> tuple[Resident, ...]:
-    """Behind one another, what outlives a step first: so it is one piece when it is committed."""
+    """One after another, what outlives a step first: so it is one piece when it is committed."""
     return behind_one_another(sorted(residents, key=lambda resident: resident.kind not in TRAINED_KINDS))

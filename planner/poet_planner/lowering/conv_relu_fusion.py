@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frozen convolution and the ReLU behind it become one node.
+"""A frozen convolution and the ReLU after it become one node.
 
 Nothing of a frozen layer is saved for a way back but the ReLU's result. So the convolution's own need not be a value:
 it is clipped where it lies, and the largest activations of a frozen part are in RAM once instead of twice.

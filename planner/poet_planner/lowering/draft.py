@@ -51,7 +51,7 @@ def without_unread_indices(drafts: list[Draft]) -> list[Draft]:
 def nodes_of(traced: TracedGraph, drafts: list[Draft], unread: Iterable[str] = ()) -> list[Node]:
     """Nodes with their edges: from operands, and from operators that have to come before.
 
-    A node that others come behind without reading it yields a value of 0 bytes more that says so, `done`; so do the
+    A node that others come after without reading it yields a value of 0 bytes more that says so, `done`; so do the
     nodes ``unread``.
     """
     kept = {value.id for draft in drafts for value in draft.values}
@@ -66,7 +66,7 @@ def arena_value(traced: TracedGraph, id: str, size: int) -> Value:
 
 
 def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, ...]:
-    """Residents and their bytes, behind one another, each at a multiple of 4."""
+    """Residents and their bytes, one after another, each at a multiple of 4."""
     places = []
     offset = 0
     for resident, size in residents:
@@ -87,7 +87,7 @@ def behind_one_another(tensors: Iterable[Placed]) -> tuple[Placed, ...]:
 
 
 def in_flash(constants: Mapping[str, NDArray[Any]]) -> tuple[Constant, ...]:
-    """Constants behind one another, each at a multiple of 4."""
+    """Constants one after another, each at a multiple of 4."""
     places = []
     offset = 0
     for id, data in constants.items():

@@ -186,7 +186,7 @@ class Lowering:
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):
             return None
-        # Running statistics are values, and not updated in place, behind the first of two uses of a module.
+        # Running statistics are values, and not updated in place, after the first of two uses of a module.
         if lowered.update and any(id in self._traced.values for id in lowered.update.results):
             return None
         return lowered

@@ -118,7 +118,7 @@ class _Folding:
         return resident
 
     def _backward(self, operator: TracedOperator) -> TracedOperator:
-        """A layer's input gradient behind a batch norm's, where the way forward has made the weight for both."""
+        """A layer's input gradient after a batch norm's, where the way forward has made the weight for both."""
         gy, weight = operator.args[0], operator.args[_weight_place(operator)]
         norm = self._taken(gy)
         if norm is None or norm.target is not _NORM_BACKWARD or not isinstance(weight, Ref):

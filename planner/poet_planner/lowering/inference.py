@@ -42,7 +42,7 @@ class LoweredInference:
 def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -> LoweredInference:
     """The graph of a forward pass whose residents begin with the training's, each in its place; so do its constants.
 
-    Behind them stand its own input and output, and what it reads of frozen tensors that the training does not. What the
+    After them stand its own input and output, and what it reads of frozen tensors that the training does not. What the
     training changes is read where it lies; everything else is a constant.
 
     Parameters

@@ -50,7 +50,7 @@ def ends(traced: TracedGraph, statistics: dict[str, Lowered]) -> tuple[str, ...]
 def changes(
     traced: TracedGraph, statistics: dict[str, Lowered], optimizer: Optimizer, others: Iterable[str] = ()
 ) -> list[Node]:
-    """Updates of running statistics, by their node's id, and one update a parameter, all behind a node of no cost.
+    """Updates of running statistics, by their node's id, and one update a parameter, all after a node of no cost.
 
     What Adam's updates have in common is a value before it. That node follows everything else: the `ends`, and
     ``others``, values of nodes that nothing reads. It has all in RAM that the updates read. So nothing that reads a

@@ -43,7 +43,7 @@ class Lowered:
     transposed : frozenset of int
         Positions of operands that it reads as they lie, transposed.
     update : Lowered or None
-        A second operator, run once behind this one, that changes residents in place (running statistics).
+        A second operator, run once after this one, that changes residents in place (running statistics).
     """
 
     op: str
@@ -58,7 +58,7 @@ Rule = Callable[[TracedOperator], Lowered | None]
 
 
 def is_row_major(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether a tensor's elements lie behind one another in the order of its shape."""
+    """Whether a tensor's elements lie one after another in the order of its shape."""
     return _steps(shape, stride) == _steps(shape, row_major(shape))
 
 
@@ -548,7 +548,7 @@ def _mean_loss_backward(op: str) -> Rule:
 
 
 def _loss_arguments(operator: TracedOperator) -> tuple[Any, ...]:
-    """A loss's arguments, the weights among them, and the reduction behind them; the schema ends with it."""
+    """A loss's arguments, the weights among them, and the reduction after them; the schema ends with it."""
     before_reduction = len(operator.target._schema.arguments) - 1
     return _defaults(operator.args, (*(None,) * before_reduction, MEAN))
 

@@ -73,7 +73,7 @@ class _Cut:
         The axis over which the operator sums: no result has it.
     bias : str or None
         The axis of whose slices only one has the bias, the last operand or result: that from which the operator's sums
-        begin, or behind which it adds the bias.
+        begin, or after which it adds the bias.
     bias_part : int
         Which of them: 0, or -1 for the last.
     """
@@ -90,7 +90,7 @@ class _Cut:
 def with_slices(graph: Graph, above_bytes: int) -> Graph:
     """The same step with every value of more than ``above_bytes`` in slices, where its operators allow it.
 
-    Nothing is computed in place any more: `with_taking_over` comes behind.
+    Nothing is computed in place any more: `with_taking_over` comes after.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of more axes than the firmware's copy has: two copies, one behind the other."""
+"""Copies of more axes than the firmware's copy has: two copies, one after the other."""
 
 from __future__ import annotations
 

@@ -178,6 +178,6 @@ def _merged(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]
 
 
 def _whole(view: Ref, source_shape: Sequence[int]) -> Ref:
-    """The tensor behind a view."""
+    """The tensor that a view is of."""
     shape = tuple(source_shape)
     return Ref(view.source, (), shape, row_major(shape), view.dtype)

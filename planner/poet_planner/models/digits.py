@@ -26,7 +26,7 @@ class Residual(nn.Module):
 
 
 def digits_cnn(channels: int = 8) -> nn.Module:
-    """Four convolutions at full size and one behind a pooling: its activations, not its parameters, need the RAM.
+    """Four convolutions at full size and one after a pooling: its activations, not its parameters, need the RAM.
 
     Convolutions start as He et al. (2015) propose, residual branches at 0.3 of that, so that a few dozen steps of
     plain SGD are enough to see the loss fall.

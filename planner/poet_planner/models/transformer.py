@@ -51,7 +51,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention and a feed-forward part, each added to its input and normalised behind it."""
+    """Attention and a feed-forward part, each added to its input and normalised after it."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Bert(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal attention and a feed-forward part, each behind a norm and added to its input."""
+    """Causal attention and a feed-forward part, each after a norm and added to its input."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()

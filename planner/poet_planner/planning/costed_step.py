@@ -140,7 +140,7 @@ def without_parameters(graph: Graph) -> Graph:
 
 
 def _statistics_at_once(graph: Graph) -> tuple[Node, ...]:
-    """Nodes with every update of running statistics right behind what it reads.
+    """Nodes with every update of running statistics right after what it reads.
 
     Only a board that runs the step has to keep what they read until its end.
     """

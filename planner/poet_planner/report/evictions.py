@@ -27,7 +27,7 @@ class Absence:
     from_s, to_s : float
         From when on they were gone, and when bringing them back began.
     energy_j : float
-        What that cost; of a page-out the first absence behind it bears the cost.
+        What that cost; of a page-out the first absence after it bears the cost.
     fullest_bytes : int
         The most RAM that was held meanwhile.
     fullest_at : str

@@ -108,8 +108,8 @@ def first_backward(nodes: list[Node]) -> int:
     """Where the backward pass begins: few nodes of either pass stand on the wrong side (updates may stand anywhere)."""
     backward = np.array([node.backward for node in nodes])
     backward_before = np.concatenate([[0], np.cumsum(backward)])
-    forward_behind = np.concatenate([np.cumsum(~backward[::-1])[::-1], [0]])
-    return int(np.argmin(backward_before + forward_behind))
+    forward_after = np.concatenate([np.cumsum(~backward[::-1])[::-1], [0]])
+    return int(np.argmin(backward_before + forward_after))
 
 
 def _edges_s(moments: list[Moment]) -> NDArray[np.float64]:

@@ -370,7 +370,7 @@ def _schedule_tables(graph: Graph, schedule: Schedule, prefix: str) -> str:
 
 
 class _Table:
-    """Short integer lists behind one another, equal ones stored once."""
+    """Short integer lists one after another, equal ones stored once."""
 
     def __init__(self) -> None:
         self.entries: list[int] = []

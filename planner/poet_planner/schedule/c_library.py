@@ -109,9 +109,9 @@ def write_library(
 
 
 def initial_bytes(graph: Graph, arrays: Arrays) -> bytes:
-    """Parameters and states one behind the other, in the order of the graph's residents, without the zeros at the end.
+    """Parameters and states one after the other, in the order of the graph's residents, without the zeros at the end.
 
-    An optimiser's states begin with zeros and stand behind all others: they would double or triple the flash.
+    An optimiser's states begin with zeros and stand after all others: they would double or triple the flash.
 
     Raises
     ------

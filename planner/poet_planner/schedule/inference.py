@@ -37,7 +37,7 @@ class Inference:
         return self.graph.resident_bytes + self.schedule.arena_bytes
 
     def own(self, training: Graph) -> tuple[Resident, ...]:
-        """Its inputs, and its output behind them."""
+        """Its inputs, and its output after them."""
         return self.graph.residents[len(training.residents) :]
 
 

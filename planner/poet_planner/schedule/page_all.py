@@ -27,7 +27,7 @@ def page_all_schedule(graph: Graph) -> Schedule:
     """The page-all schedule with offsets. Its RAM budget is what it needs.
 
     What cannot be paged is held until its last use. So is, from the first change of a resident on, what is still to be
-    read: nothing may be paged behind that.
+    read: nothing may be paged after that.
     """
     walk = _Walk(graph)
     for index in range(len(graph.nodes)):
@@ -87,7 +87,7 @@ class _Walk:
         self._first_change = next(changing, len(nodes))
 
     def take(self, index: int) -> None:
-        """Compute a node, with what it needs brought in before it, and what it makes paged out behind it."""
+        """Compute a node, with what it needs brought in before it, and what it makes paged out after it."""
         node = self.graph.nodes[index]
         if _is_fetch(node) and any(value.id in self._last_use for value in node.values):
             return

@@ -30,7 +30,7 @@ from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0
 _STEPS = 3
-_UPDATED = " behind the optimiser"
+_UPDATED = " after the optimiser"
 State = dict[str, bytes]
 
 
@@ -147,7 +147,7 @@ def _gradients(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _changeable(model: Model) -> dict[str, Tensor]:
-    """Buffers and the batch; looked up behind a step, which may have put other tensors in their places."""
+    """Buffers and the batch; looked up after a step, which may have put other tensors in their places."""
     batch = {f"batch[{index}]": one for index, one in enumerate(tensors_in((model.inputs, model.targets)))}
     loss = dict(model.loss.named_buffers(prefix="loss")) if isinstance(model.loss, nn.Module) else {}
     return {**dict(model.module.named_buffers()), **loss, **batch}
@@ -161,6 +161,6 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 def _different(expected: State, found: State) -> list[str]:
-    """What is not the same after one step; parameters differ behind an update that gradients have led astray."""
+    """What is not the same after one step; parameters differ after an update that gradients have led astray."""
     names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
     return [name for name in names if not name.endswith(_UPDATED)] or names

@@ -130,7 +130,7 @@ class _Run:
             self.update(name, gradient)
 
     def update(self, name: str, gradient: Tensor) -> None:
-        """One step down, behind the compiled step or, where the program says so, within."""
+        """One step down, after the compiled step or, where the program says so, within."""
         self.left.setdefault(f"{name}.grad", []).append(gradient.numpy().copy())
         self._updates.apply(name, self._residents[name], gradient)
 

@@ -36,7 +36,7 @@ Chain = tuple[str | Item, ...]
 
 
 def chains(code: CodeType) -> Iterator[Chain]:
-    """The global names that code reads, with what is read directly behind each: ``("cfg", "model", Item("scale"))``."""
+    """The global names that code reads, with what is read directly after each: ``("cfg", "model", Item("scale"))``."""
     chain: Chain = ()
     for step in dis.get_instructions(code):
         if step.opname in _ATTRIBUTE and chain:
@@ -59,12 +59,12 @@ def uses(code: CodeType) -> Mapping[int, Item]:
         steps = [*dis.get_instructions(code)]
         found: dict[int, Item] = {}
         for number, step in enumerate(steps):
-            behind = steps[number + 1 :]
+            following = steps[number + 1 :]
             if step.opname not in _LOADS_CONTAINERS:
                 continue
-            if [one.opname for one in behind[:2]] == ["LOAD_CONST", "BINARY_SUBSCR"]:
-                found[step.offset] = Item(behind[0].argval)
-            elif _is_store(behind):
+            if [one.opname for one in following[:2]] == ["LOAD_CONST", "BINARY_SUBSCR"]:
+                found[step.offset] = Item(following[0].argval)
+            elif _is_store(following):
                 found[step.offset] = STORE
         _uses[code] = found
     return _uses[code]

@@ -19,7 +19,7 @@ from poet_planner.lowering.draft import added
 
 
 def in_parameter_layouts(traced: TracedGraph, parameters: Mapping[str, Tensor]) -> TracedGraph:
-    """The step with a copy behind each gradient whose strides, as the rehearsal saw them, are none that autograd keeps.
+    """The step with a copy after each gradient whose strides, as the rehearsal saw them, are none that autograd keeps.
 
     Parameters
     ----------

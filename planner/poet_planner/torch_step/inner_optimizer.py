@@ -38,7 +38,7 @@ KNOWN = (
 )
 # What makes other kernels of an update, whose bits may differ, or wants autograd.
 OTHER_KERNELS = ("foreach", "fused", "capturable", "differentiable")
-_BEHIND = "leave optimizer= out, and call its step() behind poet's"
+_LEAVE_OUT = "leave optimizer= out, and call its step() after poet's"
 _AGAIN = "call poet_planner.compile again"
 _ROUNDS = 3
 
@@ -66,7 +66,7 @@ class InnerOptimizer:
             known = ", ".join(known.__name__ for known in KNOWN)
             raise UserError(
                 f"optimizer: poet cannot take the step of {kind.__name__} parameter by parameter; it can of {known}; "
-                f"{_BEHIND}"
+                f"{_LEAVE_OUT}"
             )
         self.name = kind.__name__
         self._optimizer = optimizer
@@ -89,7 +89,7 @@ class InnerOptimizer:
         if strangers:
             raise UserError(
                 f"optimizer: it holds a parameter of shape {tuple(strangers[0].shape)} that is none of the module's; "
-                f"{_BEHIND}"
+                f"{_LEAVE_OUT}"
             )
 
     def holds(self, parameter: Tensor) -> bool:
@@ -129,7 +129,7 @@ class InnerOptimizer:
         Parameters
         ----------
         left : mapping of str to Tensor
-            The parameters whose gradients are left behind.
+            The parameters whose gradients the step leaves.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class InnerOptimizer:
         """Refuse what makes the updates other than those of the optimiser's own step over all parameters."""
         if type(self._optimizer).step is not self._step or not self._has_own_step():
             raise UserError(
-                f"optimizer: its step() has been replaced, and poet would call it for each parameter; {_BEHIND}"
+                f"optimizer: its step() has been replaced, and poet would call it for each parameter; {_LEAVE_OUT}"
             )
         for group in self._optimizer.param_groups:
             for setting in OTHER_KERNELS:
@@ -206,7 +206,7 @@ class InnerOptimizer:
             _global_optimizer_post_hooks,
         )
         if any(own):
-            raise UserError(f"optimizer: hooks around its step() would run for each parameter; {_BEHIND}")
+            raise UserError(f"optimizer: hooks around its step() would run for each parameter; {_LEAVE_OUT}")
 
     def _has_own_step(self) -> bool:
         """Whether its step is its class's, which a learning-rate scheduler wraps only to see whether it is called."""

@@ -84,7 +84,7 @@ def has_state(kind: Any) -> bool:
 
 
 def function_of(value: Any) -> FunctionType | None:
-    """The function behind what stands in a class: a method, a property, or what a decorator has made of one."""
+    """The function of what stands in a class: a method, a property, or what a decorator has made of one."""
     for _ in range(8):
         if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):
             return value

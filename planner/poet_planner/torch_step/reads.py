@@ -125,7 +125,7 @@ def reads_of(
 
 @contextmanager
 def _watching(reads: Reads, parts: Sequence[object]) -> Iterator[None]:
-    """Within, what the code of this thread reads is noted; classes and the profiler are put back behind it.
+    """Within, what the code of this thread reads is noted; classes and the profiler are put back after it.
 
     Nothing is collected meanwhile: what the garbage collector calls, `gc.callbacks` and finalizers, is no part of the
     step, and would be noted as if it were.

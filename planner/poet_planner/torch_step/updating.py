@@ -41,7 +41,7 @@ def updating_inside(
         if id in written:
             raise UserError(
                 f"optimizer: the forward pass of {traced.name} itself changes {id}, as max_norm does; leave optimizer= "
-                "out, and call its step() behind poet's"
+                "out, and call its step() after poet's"
             )
     costs = {id: optimizer.cost(tensors[id]) for id in trained}
     by_node = {added(id, "update"): costs[id] for id in trained}

@@ -91,7 +91,7 @@ class _Names:
         self._taken = set(taken)
 
     def fresh(self, wanted: str) -> str:
-        """``wanted``, with a number behind it where that is taken; taken from now on."""
+        """``wanted``, with a number after it where that is taken; taken from now on."""
         id, count = wanted, 1
         while id in self._taken:
             count += 1

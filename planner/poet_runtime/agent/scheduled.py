@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program's training step under a schedule, with gradient descent behind it, as the firmware's `step` does it."""
+"""A program's training step under a schedule, with gradient descent after it, as the firmware's `step` does it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScheduledStep:
     needed_bytes : int
         What a step allocates at once beside the residents, by the plan.
     peak_bytes : int
-        The most bytes in RAM in a step, residents included: the plan's, and behind a traced step what that took.
+        The most bytes in RAM in a step, residents included: the plan's, and after a traced step what that took.
     times_ns, peaks_bytes : list of int
         What each of the schedule's steps took, if the last training step was traced, and the most bytes in RAM during
         it, residents included.

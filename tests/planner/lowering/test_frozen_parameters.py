@@ -127,7 +127,7 @@ def test_what_is_trained_or_counts_on_is_no_constant() -> None:
     constants = {constant.id for constant in graph.constants}
     of_a_norm = ("weight", "bias", "running_mean", "running_var")
     norms = {f"backbone.{index}.{name}" for index in (1, 5) for name in of_a_norm}
-    assert constants == norms, "a norm behind a trained convolution stays"
+    assert constants == norms, "a norm after a trained convolution stays"
     assert ids(graph, "parameter") == {"backbone.0.weight", "backbone.4.weight", "backbone.4.bias"} | {
         "head.weight", "head.bias"
     }  # fmt: skip
@@ -178,7 +178,7 @@ def test_a_constant_that_is_no_number_is_refused_in_one_line() -> None:
 
 
 def test_mobilenets_frozen_part_fits_the_board() -> None:
-    """Its largest activations, 147,456 B, would not fit twice: before a ReLU, and behind it."""
+    """Its largest activations, 147,456 B, would not fit twice: before a ReLU, and after it."""
     model = models.load("mobilenet_v1_last_block")
     graph = lower_for_firmware(traced(model))
     assert ids(graph, "parameter") == {

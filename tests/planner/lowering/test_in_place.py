@@ -26,7 +26,7 @@ def taken_over(*nodes: Node) -> dict[str, str]:
 
 
 def test_what_nothing_else_needs_is_taken_over() -> None:
-    """Residents stay, and so does what is read again: c by d alone, a by c and d, b by nothing behind c."""
+    """Residents stay, and so does what is read again: c by d alone, a by c and d, b by nothing after c."""
     chain = (node("a", "relu", ("x",)), node("b", "relu", ("x",)), node("c", "mul", ("a", "b")))
     assert taken_over(*chain) == {"c": "a"}
     assert taken_over(*chain, node("d", "add", ("a", "c"))) == {"c": "b", "d": "c"}

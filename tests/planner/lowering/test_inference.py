@@ -131,7 +131,7 @@ def model_of(module: nn.Module, x: Tensor, loss: Callable[..., Tensor] = cross_e
     return Model("own", module, (x,), (torch.zeros(x.shape[0], dtype=torch.int64),), loss)
 
 
-def test_what_only_the_inference_reads_stands_behind_the_trainings_constants(operators: Operators) -> None:
+def test_what_only_the_inference_reads_stands_after_the_trainings_constants(operators: Operators) -> None:
     model = model_of(Extra(), torch.randn(5, 4))
     step = TrainingStep(model)
     training = step.graph(BOARD)

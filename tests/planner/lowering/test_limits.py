@@ -28,7 +28,7 @@ CLASSES = 3
 
 
 class Apply(nn.Module):
-    """A linear layer, and something behind it."""
+    """A linear layer, and something after it."""
 
     def __init__(self, after: Any, width: int = CLASSES) -> None:
         super().__init__()

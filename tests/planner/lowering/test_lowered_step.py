@@ -41,7 +41,7 @@ MODELS = [
     "transformer",
 ]
 
-# Behind 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
+# After 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
 JUMPING_MODELS = ["mlperf_mobilenet_v1", "poet_resnet18"]
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")

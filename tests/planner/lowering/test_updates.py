@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates inside a step: behind all that reads the parameter, and with eager's bits where they are carried out."""
+"""Updates inside a step: after all that reads the parameter, and with eager's bits where they are carried out."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_an_update_before_a_reader_is_refused() -> None:
         check_graph(replace(graph, nodes=tuple(again)))
 
 
-def test_a_reader_that_is_computed_again_behind_the_update_is_a_fault() -> None:
+def test_a_reader_that_is_computed_again_after_the_update_is_a_fault() -> None:
     graph = updated()
     plan = store_all_schedule(graph)
     place = next(k for k, step in enumerate(plan.steps) if step.target == "layer1.0.conv1.weight..update")

@@ -28,7 +28,7 @@ from tests.support.graphs.kept_graphs import kept_step
 
 
 def small_graph() -> Graph:
-    """Two max-poolings behind one another and a gradient, with a workspace and an ordering node."""
+    """Two max-poolings one after another and a gradient, with a workspace and an ordering node."""
     pool = "n=1 c=1 h=4 w=4 r=2 s=2 sh=2 sw=2 ph=0 pw=0"
     return Graph(
         "small */ graph",

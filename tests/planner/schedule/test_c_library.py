@@ -118,7 +118,7 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
         program = library.parent / "program"
         subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
         said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
-        initial = INITIAL["a.b"].tobytes() + INITIAL["a_b"].tobytes()  # the zeros behind them are left out
+        initial = INITIAL["a.b"].tobytes() + INITIAL["a_b"].tobytes()  # the zeros after them are left out
         assert said[:3] == ["4", "116", "116"]
         assert said[3:8] == ["4", "8", "0", "2", "4"]
         assert said[8:12] == ["12", f"{crc32(initial):08x}", "1.5", "-2.5"]

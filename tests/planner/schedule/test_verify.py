@@ -139,7 +139,7 @@ def test_a_board_that_allocates_needs_no_offsets() -> None:
     assert any("arena_bytes is stated" in line for line in verify(graph, replace(schedule, arena_bytes=28)).faults)
 
 
-def test_a_transfer_behind_a_changed_parameter_is_a_fault() -> None:
+def test_a_transfer_after_a_changed_parameter_is_a_fault() -> None:
     """A card that fails there would leave half of a step."""
     graph = chain()
     update = Operation("sgd", "size=1", ("b", "w"), ("w",))
@@ -267,7 +267,7 @@ def test_each_fault_around_the_card_is_found(steps: tuple[str | Step, ...], faul
         ((*ONCE[:3], Step(Action.FREE, "w..fetch"), "w..fetch", Step(Action.FREE, "w..fetch"), "y"), 5.0, 5.0),
         # The page-out of the product, 2 s, runs beside y and the gradient; the update needs the bus until then.
         ((*ONCE[:3], Step(Action.PAGE_OUT, "product"), *ONCE[3:]), 10.0, 8.0),
-        # The update holds both: what comes behind it starts when it ends.
+        # The update holds both: what comes after it starts when it ends.
         ((*ONCE[:5], Step(Action.PAGE_OUT, "gradient"), *ONCE[5:]), 10.0, 10.0),
     ],
 )

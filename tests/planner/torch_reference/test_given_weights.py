@@ -35,7 +35,7 @@ def test_a_board_begins_with_them(weights: Path) -> None:
     assert not np.array_equal(initial_state(MODEL, 0, None)["head.weight"], expected["head.weight"])
 
 
-def test_frozen_layers_go_into_the_plan_and_pytorch_trains_behind_the_same(weights: Path, tmp_path: Path) -> None:
+def test_frozen_layers_go_into_the_plan_and_pytorch_trains_after_the_same(weights: Path, tmp_path: Path) -> None:
     step = training_step(MODEL, None, weights)
     graph, own = (each.graph(load_board("nrf52840")) for each in (step, training_step(MODEL, None)))
     expected = models.load(MODEL, seed=5)

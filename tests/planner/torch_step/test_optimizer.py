@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimiser inside the step leaves what its own step behind `backward()` leaves, and gradients die early."""
+"""An optimiser inside the step leaves what its own step after `backward()` leaves, and gradients die early."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Odd(nn.Module):
         return self.other(self.frozen(self.bn(self.one(x) * self.scale)))
 
 
-def test_every_name_has_its_array_and_counters_are_pytorchs_behind_every_step() -> None:
+def test_every_name_has_its_array_and_counters_are_pytorchs_after_every_step() -> None:
     torch.manual_seed(0)
     module, x, y = Odd(), torch.randn(4, 6), torch.randint(6, (4,))
     module.frozen.eval()

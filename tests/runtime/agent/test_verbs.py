@@ -129,7 +129,7 @@ def paged(schedule: Schedule, graph: Graph) -> Schedule:
 
 
 def eager(board: Board, program: Program) -> tuple[torch.nn.Module, Tensor]:
-    """The model with the numbers that the board has, and its loss behind a backward pass."""
+    """The model with the numbers that the board has, and its loss after a backward pass."""
     model = models.load(MODEL, BATCH)
     indices = {resident.id: index for index, resident in enumerate(program.graph.residents)}
     with torch.no_grad():

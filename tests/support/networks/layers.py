@@ -68,7 +68,7 @@ class Part(nn.Module):
 
 
 def _image(*layers: nn.Module, channels: int = 2, side: int = 6) -> Make:
-    """Layers over images, behind a convolution and in front of a classifier."""
+    """Layers over images, after a convolution and in front of a classifier."""
 
     def make() -> Model:
         x = torch.randn(3, channels, side, side)

@@ -157,7 +157,7 @@ def encoder_with_dropout(batch: int | None = None) -> Model:
 
 
 def encoder_in_time(batch: int | None = None) -> Model:
-    """The same with the batch behind time, as PyTorch has it by default."""
+    """The same with the batch after time, as PyTorch has it by default."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2)
     module = nn.Sequential(nn.Linear(4, 8), layer, MeanOverTime(), nn.Linear(8, CLASSES))
     count = batch or BATCH
@@ -309,7 +309,7 @@ def trained_through_frozen_norms(batch: int | None = None) -> Model:
 
 
 def trained_through_folded_norms(batch: int | None = None) -> Model:
-    """Trained, frozen and trained again; the frozen part has norms behind convolutions and behind linear layers."""
+    """Trained, frozen and trained again; the frozen part has norms after convolutions and after linear layers."""
     frozen = nn.Sequential(
         nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(6),

@@ -2,7 +2,7 @@
 """Peng et al. 2020, Capuchin: Tensor-based GPU Memory Management for Deep Learning (ASPLOS 2020).
 
 It watches one plain pass. Of each forward value that the backward pass reads it takes the longest gap between two
-accesses. The gap's *free time* is what is left of it when the value has been paged out behind the first access and in
+accesses. The gap's *free time* is what is left of it when the value has been paged out after the first access and in
 before the second. Values are swapped in the order of their free time, the longest first, until the peak is within the
 budget. When there is none left to swap, values are computed again, those first that save the most bytes a second
 (*MSPS*, memory saving per second); a value's seconds include those of sources that are computed again themselves.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174, sections 3 and 4).
 
-The forward pass keeps some values, the checkpoints, and all of the segment behind the last one. When the backward pass
+The forward pass keeps some values, the checkpoints, and all of the segment after the last one. When the backward pass
 misses a value of another segment, all of that segment that it still needs is computed again, from the checkpoint in
-front. What is kept follows from the graph alone: every √n-th of n candidates, or the first candidate behind every so
+front. What is kept follows from the graph alone: every √n-th of n candidates, or the first candidate after every so
 many bytes (algorithm 3). Candidates are the cuts of the graph, as in the paper, and all forward nodes, as in
 Checkmate's generalisation; of both the cheaper counts. Of the segment sizes of the greedy method the cheapest that fits
 counts.
@@ -39,7 +39,7 @@ def schedule_sqrt(graph: Graph, ram_bytes: int, deadline_s: float | None, option
 
 
 def schedule_greedy(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
-    """Greedy: a checkpoint behind every so many bytes; raises as `schedule_sqrt`."""
+    """Greedy: a checkpoint after every so many bytes; raises as `schedule_sqrt`."""
     instance = Instance(graph, ram_bytes, deadline_s, options)
     return instance.cheapest("Chen greedy", greedy_orders(instance))
 
@@ -61,7 +61,7 @@ SQRT = Method(
 GREEDY = Method(
     name="chen_greedy",
     source=f"{SOURCE}, algorithm 3",
-    decides="which forward values to keep: one behind every so many bytes",
+    decides="which forward values to keep: one after every so many bytes",
     schedule=schedule_greedy,
     recomputes=True,
     pages=False,
@@ -79,7 +79,7 @@ def every_root(candidates: list[int]) -> list[int]:
     return candidates[step - 1 :: step]
 
 
-def behind_bytes(instance: Instance, candidates: Container[int], size: float) -> list[int]:
+def spaced_by_bytes(instance: Instance, candidates: Container[int], size: float) -> list[int]:
     """The first candidate whenever the values since the one before it take more than ``size`` bytes."""
     found = []
     held = 0
@@ -92,7 +92,7 @@ def behind_bytes(instance: Instance, candidates: Container[int], size: float) ->
 
 
 def order(instance: Instance, checkpoints: Iterable[int]) -> list[int]:
-    """The training step that keeps what these forward nodes yield, and the segment behind the last one."""
+    """The training step that keeps what these forward nodes yield, and the segment after the last one."""
     kept = set(checkpoints)
     segment_of: dict[int, int] = {}
     number = 0
@@ -135,5 +135,5 @@ def greedy_orders(instance: Instance) -> Iterator[Events]:
     total = sum(instance.size[v] for node in range(instance.first_backward) for v in instance.outputs[node])
     sizes = [0.0, *(total / RATIO**power for power in range(SIZES))]
     candidates: tuple[Container[int], ...] = (set(cuts(instance)), range(instance.first_backward))
-    for kept in dict.fromkeys(tuple(behind_bytes(instance, among, size)) for among in candidates for size in sizes):
+    for kept in dict.fromkeys(tuple(spaced_by_bytes(instance, among, size)) for among in candidates for size in sizes):
         yield order(instance, kept)

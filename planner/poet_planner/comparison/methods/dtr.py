@@ -11,7 +11,7 @@ Around it are the evicted values that are reached from it by inputs through evic
 2020), in DTR's simulator. The POET repository lists that as its "Capuchin": most likely the paper plotted this.
 *LRU* evicts what was read longest ago.
 
-DTR releases a value behind its last use, as a framework does. Without that, `no_release`, a value leaves by eviction
+DTR releases a value after its last use, as a framework does. Without that, `no_release`, a value leaves by eviction
 alone: that is how the simulator runs a bare graph. Schedules get their frees by liveness in both cases; what differs is
 what was evicted and computed again.
 """

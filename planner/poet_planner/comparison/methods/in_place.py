@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators in place, for methods that do not know them: what a node takes over is gone behind it."""
+"""Operators in place, for methods that do not know them: what a node takes over is gone after it."""
 
 from __future__ import annotations
 

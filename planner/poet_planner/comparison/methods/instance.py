@@ -3,7 +3,7 @@
 
 An order is a sequence of *events* (see `poet_planner.solve.search.evaluation`): ``j`` computes node j, ``n + v`` pages
 value v in. Frees follow from the last uses, so every method is granted liveness, as the evaluation of Checkmate grants
-it. A paged value is paged out behind its first compute.
+it. A paged value is paged out after its first compute.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Instance:
     budget : int
         Bytes of RAM without the resident tensors.
     first_backward : int
-        Where the backward pass begins: its first node that yields anything. What stands behind it belongs to it, the
+        Where the backward pass begins: its first node that yields anything. What stands after it belongs to it, the
         update of the parameters included. Running statistics may be updated before it.
     outputs, inputs : list of list of int
         The values that each node yields, and needs.

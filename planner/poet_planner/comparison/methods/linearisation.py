@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step as a chain of blocks, for methods that are made for chains.
 
-A node is a *cut* if behind it its value is the only one of the forward pass, of those that have bytes, that a later
-forward node needs. A block reaches from behind one cut to the next, which belongs to it. ColossalAI and rotor's users
+A node is a *cut* if after it its value is the only one of the forward pass, of those that have bytes, that a later
+forward node needs. A block reaches from after one cut to the next, which belongs to it. ColossalAI and rotor's users
 cut where no earlier value is still in use, which is the same; Checkmate cuts at articulation points of the undirected
 graph, which is weaker.
 """

@@ -69,7 +69,7 @@ def _without_idle_page_ins(instance: Instance, events: Sequence[int]) -> list[in
 def prefetched(instance: Instance, events: Sequence[int], budget: int) -> list[int]:
     """The same with every page-in early enough to be there when it is read, where it has the RAM.
 
-    The last one first: each as late as the bus allows that has to serve those behind it. One that would break the
+    The last one first: each as late as the bus allows that has to serve those after it. One that would break the
     budget goes back towards its use, half of the way each time, until it does not.
     """
     n, problem = instance.nodes, instance.problem

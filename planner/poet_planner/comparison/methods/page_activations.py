@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rhu et al. 2016, vDNN (MICRO 2016): every activation is offloaded, whether RAM is lacking or not.
 
-Each forward value that the backward pass reads is paged out once, leaves RAM behind its last forward use, is paged in
-before each backward use, and leaves behind it. Gradients stay, unlike in `page_all`.
+Each forward value that the backward pass reads is paged out once, leaves RAM after its last forward use, is paged in
+before each backward use, and leaves after it. Gradients stay, unlike in `page_all`.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Overlapped:
                     self._save(block, kind)
                     self._run(block, kind)
         last = self._labels[chain.length, 1]
-        # Behind the last block, nothing is left to hide a transfer.
+        # After the last block, nothing is left to hide a transfer.
         seconds = last.cost + last.slots[:, 1] / self._rate_out + last.slots[:, 2] / self._rate_in
         self._best = int(np.argmin(seconds)) if len(seconds) else 0
         self.cost = float(seconds[self._best]) if len(seconds) else math.inf

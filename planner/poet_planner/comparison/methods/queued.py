@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps where transfers wait for the bus, and the CPU does not wait for it.
 
-The optimiser's own steps page a value out right behind its first compute, and in where the order says. Where transfers
+The optimiser's own steps page a value out right after its first compute, and in where the order says. Where transfers
 run beside the computing, the CPU then waits whenever the bus is still busy. Methods that were made for such boards
 queue their transfers: each starts between two computes when the bus is free, page-ins first, or when it is needed.
 """

@@ -86,7 +86,7 @@ class _Reversal:
         self._snapshots: list[frozenset[int]] = []
 
     def events(self, snapshots: int) -> list[int]:
-        # Parts still to be reversed, the next one last: the first block, the block behind the last, and snapshots. A
+        # Parts still to be reversed, the next one last: the first block, the block after the last, and snapshots. A
         # part that begins at a snapshot of its own ends that snapshot when it comes up.
         parts = [(0, len(self._chain.forward), snapshots, False)]
         while parts:

@@ -80,7 +80,7 @@ class Chain:
     forward, backward : list of float
         (L,) cost of computing each block's nodes once.
     entering : list of frozenset of int
-        (L + 1,) the values that enter block k; none enters behind the last block.
+        (L + 1,) the values that enter block k; none enters after the last block.
     saved : list of frozenset of int
         (L + 1,) the values that block k - 1 makes and that its backward reads, and those that enter block k.
     entering_bytes, saved_bytes : list of int

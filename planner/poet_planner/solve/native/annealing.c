@@ -125,7 +125,7 @@ static void begin_move(const struct problem *problem, struct state *state)
     state->lengths[LATE] += late(problem, state->figures[TIME]) > 0.0;
 }
 
-/* Whether the extra event of number `choice`, or the edit counted behind those, may be unnecessary. */
+/* Whether the extra event of number `choice`, or the edit counted after those, may be unnecessary. */
 static bool is_deletable(const struct annealer *annealer, int64_t choice)
 {
     const struct workspace *work = annealer->work;

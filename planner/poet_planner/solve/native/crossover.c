@@ -8,7 +8,7 @@
 
 FIELDS(parent, PARENT)
 
-/* Evaluate `one` up to the first compute of a node, followed by what `other` has behind that. */
+/* Evaluate `one` up to the first compute of a node, followed by what `other` has after that. */
 static struct evaluation evaluate_offspring(const struct problem *problem, const struct parent *one,
                                             const struct parent *other, int64_t node, struct workspace *work)
 {

@@ -210,7 +210,7 @@ static void stamp_busy(const struct move *move, int64_t key)
     }
 }
 
-/* The value of change k, or of lifetime k behind the changes, if it is in RAM before and after `key`; else -1. */
+/* The value of change k, or of lifetime k after the changes, if it is in RAM before and after `key`; else -1. */
 static int64_t live_at(const struct move *move, int64_t key, int64_t k)
 {
     const struct workspace *work = move->work;
@@ -385,7 +385,7 @@ static bool unpage(const struct move *move)
     return true;
 }
 
-/* The earliest place for the events from `begin` to `end`, no earlier than `target`: behind the first computes of what
+/* The earliest place for the events from `begin` to `end`, no earlier than `target`: after the first computes of what
  * they need. */
 static int64_t earliest(const struct move *move, int64_t begin, int64_t end, int64_t target)
 {

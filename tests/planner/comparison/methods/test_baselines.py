@@ -116,7 +116,7 @@ def test_page_all_moves_everything_for_each_use() -> None:
 
 
 @pytest.mark.parametrize("dma", [False, True])
-def test_page_all_fetches_for_each_use_and_pages_nothing_behind_a_change(dma: bool) -> None:
+def test_page_all_fetches_for_each_use_and_pages_nothing_after_a_change(dma: bool) -> None:
     graph = kept_step(dma)
     schedule = page_all_schedule(graph)
     assert verify(graph, schedule).faults == ()
@@ -144,7 +144,7 @@ def test_what_plans_for_energy_alone_refuses_another_objective(method: Method) -
 
 
 def test_operators_in_place_are_planned_or_refused() -> None:
-    """What a node takes over is gone behind it; no method but the optimiser knows that."""
+    """What a node takes over is gone after it; no method but the optimiser knows that."""
     slow = ("optimal", "paging_only", "rematerialization_only", "checkmate", "checkmate_lp", "poet_ilp")
     quick = [method for method in METHODS if method.name not in slow]
     found: Counter[str] = Counter()

@@ -41,9 +41,9 @@ def test_each_segment_but_the_last_is_computed_once_more_but_for_its_checkpoint(
 
 def test_the_greedy_method_counts_bytes() -> None:
     instance = instance_of(training_chain(10))
-    assert chen.behind_bytes(instance, range(10), 8) == [2, 5, 8]
-    assert chen.behind_bytes(instance, {3, 4, 9}, 8) == [3, 9]
-    assert chen.behind_bytes(instance, range(10), 1000) == []
+    assert chen.spaced_by_bytes(instance, range(10), 8) == [2, 5, 8]
+    assert chen.spaced_by_bytes(instance, {3, 4, 9}, 8) == [3, 9]
+    assert chen.spaced_by_bytes(instance, range(10), 1000) == []
 
 
 def test_recomputation_costs_less_than_a_forward_pass() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""revolve: its table, the recursion behind it, and what the schedules compute."""
+"""revolve: its table, the recursion that it solves, and what the schedules compute."""
 
 from __future__ import annotations
 

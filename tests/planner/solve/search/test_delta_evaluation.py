@@ -67,7 +67,7 @@ def evaluated(problem: Problem, rng: random.Random) -> tuple[Workspace, Evaluati
 
 
 def recomputing(problem: Problem, j: int) -> list[int]:
-    """A recomputation of j, behind those of what it takes over; nothing where one of them may not be repeated."""
+    """A recomputation of j, after those of what it takes over; nothing where one of them may not be repeated."""
     before = [recomputing(problem, int(problem.producer[v])) for v in inputs_of(problem, j) if problem.taken[v]]
     return [*chain.from_iterable(before), j] if problem.recomputable[j] and all(before) else []
 
@@ -85,7 +85,7 @@ def evaluated_at(
 
 
 def edit_at_random(problem: Problem, w: Workspace, length: int, t: DeltaEvaluation, rng: random.Random) -> None:
-    """Events left out, put in (computes behind the first of their node), moved; something put in and taken back."""
+    """Events left out, put in (computes after the first of their node), moved; something put in and taken back."""
     n = len(problem.node_time)
     left_out: set[int] = set()
     for _ in range(rng.randint(1, 5)):

@@ -42,7 +42,7 @@ def test_a_sequence_of_more_events_than_a_search_keeps_is_measured_all_the_same(
 
 
 def once() -> Graph:
-    """x is computed once only, and two orders of x and y are possible; d needs x again behind c."""
+    """x is computed once only, and two orders of x and y are possible; d needs x again after c."""
     return Graph(
         "once",
         (
@@ -60,7 +60,7 @@ def test_what_computes_a_node_twice_that_can_be_computed_once_is_no_schedule() -
     one, other = (np.array([*first, c, page_in, d], dtype=np.int64) for first in ([x, y], [y, x]))
     assert evaluated(problem, one) is not None
     assert evaluated(problem, np.array([x, y, x, c, page_in, d], dtype=np.int64)) is None
-    # Cut behind y, the first and then the second have x twice, both of them needed.
+    # Cut after y, the first and then the second have x twice, both of them needed.
     work = new_workspace(problem, np.ones(1, dtype=np.uint64))
     child = cross(problem, one, other, 0.0, 0.0, work)
     assert child is None or list(child).count(x) == 1
