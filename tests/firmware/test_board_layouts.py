@@ -185,7 +185,7 @@ def test_platformio_does_not_pretend_to_upload_where_the_harness_has_to(project:
 
 
 def test_a_copy_of_a_boards_file_needs_no_fork(project: Path) -> None:
-    """Another pin, another baud rate and another start: the build is told, as poet-harness tells it."""
+    """Another pin, another baud rate and another start: the build gets them, as from poet-harness."""
     board = load_board("feather-nrf52840")
     assert board.pins is not None and board.image is not None
     own = board.model_copy(

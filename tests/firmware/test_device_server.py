@@ -69,7 +69,7 @@ def test_hello(device: Device) -> None:
 
 def test_hello_tells_why_the_board_started_as_far_as_it_can(device: Device) -> None:
     shown = Start.in_dll(device.core, "test_start")
-    for start, told in (
+    for start, expected in (
         (Start(b"pin", 0x10), {"start": "pin", "reset": "00000010"}),
         (
             Start(b"fault", 4, b"ldo", 2, 0x1234, 0x5678, 0x10000),
@@ -85,7 +85,7 @@ def test_hello_tells_why_the_board_started_as_far_as_it_can(device: Device) -> N
     ):  # fmt: skip
         c.memmove(c.byref(shown), c.byref(start), c.sizeof(Start))
         answer = device.ok("hello")
-        assert {key: answer[key] for key in list(answer)[8:]} == told
+        assert {key: answer[key] for key in list(answer)[8:]} == expected
     c.memset(c.byref(shown), 0, c.sizeof(Start))
 
 
@@ -205,7 +205,7 @@ def test_page_benchmark(device: Device, order: str) -> None:
 
 @pytest.mark.parametrize("request_", [f"bench {ADD} 1 {SIZE}", "page out 512 1 sequential"])
 @pytest.mark.parametrize(
-    ("sensors", "told"),
+    ("sensors", "expected"),
     [
         ((False, False, 0, 0), {}),
         ((True, False, 1_500_000, 0), {"cpu_khz": "1500000"}),
@@ -213,7 +213,7 @@ def test_page_benchmark(device: Device, order: str) -> None:
     ],
 )
 def test_a_benchmark_tells_what_the_boards_sensors_show(
-    device: Device, request_: str, sensors: tuple[bool, bool, int, int], told: dict[str, str]
+    device: Device, request_: str, sensors: tuple[bool, bool, int, int], expected: dict[str, str]
 ) -> None:
     device.insert(Card(PAGE_AREA + 64))
     shown = Sensors.in_dll(device.core, "test_sensors")
@@ -223,7 +223,7 @@ def test_a_benchmark_tells_what_the_boards_sensors_show(
         answer = device.ok(request_)
     finally:
         shown.has_clock = shown.has_temperature = False
-    assert {key: answer[key] for key in ("cpu_khz", "temperature_mc") if key in answer} == told
+    assert {key: answer[key] for key in ("cpu_khz", "temperature_mc") if key in answer} == expected
 
 
 def test_an_unlabelled_card_is_formatted_only_on_request(device: Device) -> None:

@@ -157,9 +157,9 @@ def life(twin: Twin) -> dict[str, int]:
     said, rest = {}, b""
     twin.serial.timeout = 60
     while "end" not in said:
-        heard = twin.serial.read(256)
-        assert heard, "the application says nothing"
-        *lines, rest = (rest + heard).split(b"\n")
+        received = twin.serial.read(256)
+        assert received, "the application says nothing"
+        *lines, rest = (rest + received).split(b"\n")
         for line in lines:
             word, number = line.split()
             said[word.decode()] = int(number, 16)

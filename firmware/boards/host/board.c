@@ -3,7 +3,7 @@
  *
  *     program [--card FILE] [--ram BYTES] [--window FILE] [--sysfs DIR]
  *
- * The card's FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless told. The marker
+ * The card's FILE is made (sparse) if it is missing; without it there is no card. RAM is 64 MB unless given. The marker
  * line is a FILE to which 1 and 0 are written, such as a GPIO's value; without it there is none. DIR, instead of /sys,
  * is where the kernel shows the processor's clock and temperature. The program ends when its input ends. There is no
  * interrupt; libc is allowed here, and only here.

@@ -27,7 +27,7 @@ void card_spi_init(void)
     gpio_clear(PIN_CARD_SCK);
     gpio_configure(PIN_CARD_CS, output);
     gpio_configure(PIN_CARD_MOSI, output);
-    gpio_configure(PIN_CARD_SCK, P1_PIN_CNF_DIR); /* SPIM hears its own clock through the input buffer */
+    gpio_configure(PIN_CARD_SCK, P1_PIN_CNF_DIR); /* SPIM gets its own clock through the input buffer */
     gpio_configure(PIN_CARD_MISO, P1_PIN_CNF_PULL(PULL_UP));
     SPIM0_PSEL_SCK = PIN_CARD_SCK;
     SPIM0_PSEL_MOSI = PIN_CARD_MOSI;

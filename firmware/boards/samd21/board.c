@@ -89,5 +89,5 @@ void poet_board_enter_bootloader(void)
 
 int poet_board_storage(poet_block_device *device)
 {
-    return card_spi_hears_a_card() ? poet_sdcard_init(&card, &card_spi, device) : POET_E_ABSENT;
+    return card_spi_finds_a_card() ? poet_sdcard_init(&card, &card_spi, device) : POET_E_ABSENT;
 }

@@ -141,7 +141,7 @@ static uint8_t move_by_hand(uint8_t send)
 static bool asked_once(void)
 {
     static const uint8_t go_idle[] = {0x40u, 0u, 0u, 0u, 0u, 0x95u};
-    bool heard = false;
+    bool answered = false;
 
     for (uint32_t i = 0u; i < WAKE_UP_BYTES; i++) {
         (void)move_by_hand(0xFFu);
@@ -150,25 +150,25 @@ static bool asked_once(void)
     for (uint32_t i = 0u; i < sizeof go_idle; i++) {
         (void)move_by_hand(go_idle[i]);
     }
-    for (uint32_t i = 0u; i < ANSWER_BYTES && !heard; i++) {
-        heard = move_by_hand(0xFFu) != 0xFFu;
+    for (uint32_t i = 0u; i < ANSWER_BYTES && !answered; i++) {
+        answered = move_by_hand(0xFFu) != 0xFFu;
     }
     select_card(NULL, false);
     (void)move_by_hand(0xFFu);
-    return heard;
+    return answered;
 }
 
-bool card_spi_hears_a_card(void)
+bool card_spi_finds_a_card(void)
 {
-    bool heard;
+    bool answered;
     const uint32_t begin = poet_board_ticks();
 
     take_pins_from_sercom();
-    while (!(heard = asked_once()) && poet_board_ticks() - begin < LONGEST_START_TICKS) {
+    while (!(answered = asked_once()) && poet_board_ticks() - begin < LONGEST_START_TICKS) {
         poet_board_idle(PAUSE_TICKS);
     }
     give_pins_to_sercom();
-    return heard;
+    return answered;
 }
 
 void card_spi_init(void)

@@ -11,6 +11,6 @@ void card_spi_init(void);
 
 /* Whether a card answers. Asked by hand, since only a pin that is no peripheral's can have its pull-up: without one, an
  * empty slot may say anything. */
-bool card_spi_hears_a_card(void);
+bool card_spi_finds_a_card(void);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct poet_server {
     bool preparing;       /* without a record yet: tensors are put on the card for a first one */
     bool residents_count; /* those in RAM are those that the record names, or were committed with it */
     bool residents_stale; /* they were, and are to be read back before the next step */
-    bool greeted;         /* a `hello` has been heard since boot */
+    bool greeted;         /* a `hello` has been received since boot */
     bool leaving;         /* for the bootloader, when the answer has been sent */
     uint16_t sequence;    /* of the last request carried out, whose answer is kept */
     poet_line line;

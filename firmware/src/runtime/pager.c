@@ -107,7 +107,7 @@ __attribute__((cold)) int poet_pager_start_out(poet_pager *pager, uint32_t block
     return status;
 }
 
-/* Starts a read whose check, if it has one, the pager has been told. */
+/* Starts a read whose check, if it has one, the pager knows. */
 static int start_read(poet_pager *pager, uint32_t block, void *data, uint32_t bytes)
 {
     const poet_block_device *device = pager->device;

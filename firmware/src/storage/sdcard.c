@@ -182,7 +182,7 @@ static uint8_t command(poet_sdcard *card, uint8_t index, uint32_t argument)
 }
 
 /* A card that gets a command damaged does not carry it out. */
-static uint8_t command_until_heard(poet_sdcard *card, uint8_t index)
+static uint8_t command_until_undamaged(poet_sdcard *card, uint8_t index)
 {
     uint8_t response = command(card, index, 0u);
 
@@ -237,7 +237,7 @@ static int status_of(uint8_t r1)
 /* What the card says about the transfer just made. */
 static int transfer_status(poet_sdcard *card)
 {
-    const int status = status_of(command_until_heard(card, SEND_STATUS));
+    const int status = status_of(command_until_undamaged(card, SEND_STATUS));
     uint8_t r2;
 
     receive_rest(card, &r2, 1u);
@@ -327,8 +327,8 @@ static void finish(poet_sdcard *card, int status)
 
 /* Reading. */
 
-/* The response to the end of a read, 0 if it was heard. A card that did not hear goes on with its data, which may look
- * like any response; one that is told twice calls the second time illegal. */
+/* The response to the end of a read, 0 if the card got it. A card that did not goes on with its data, which may look
+ * like any response; one that gets it twice calls the second one illegal. */
 static uint8_t stop_read(poet_sdcard *card)
 {
     const uint32_t end = card->block + (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
@@ -735,7 +735,7 @@ __attribute__((cold)) static uint32_t blocks_from_csd(const uint8_t *csd)
     return (size + 1u) << (multiplier + 2u + block_length - 9u);
 }
 
-/* A board that was reset in the middle of a transfer finds a card that goes on with it and hears no other command. The
+/* A board that was reset in the middle of a transfer finds a card that goes on with it and takes no other command. The
  * end of a read stops one of several blocks. A block of ones clocks the rest of a single block out; a card that waits
  * for the rest of a block takes it for that, and finds its CRC wrong. Then comes the end of a write. A card without a
  * transfer ignores all this, and so does one that is busy: it has to be said again. To wait for the card would be

@@ -155,7 +155,7 @@ class Card:
     """A RAM disk behind the callbacks of poet_block_device, with faults on request.
 
     `fail_reads`, `fail_writes`: how many operations still succeed before E_IO (None: all). `flips`: how many of the
-    next reads give back one wrong bit. `log`: every call, in order. `before_read`: told of the block of each read.
+    next reads give back one wrong bit. `log`: every call, in order. `before_read`: called with the block of each read.
     """
 
     def __init__(self, blocks: int, dma: bool = False, labelled: bool = True) -> None:

@@ -92,6 +92,6 @@ def serve_sam_ba() -> Iterator[tuple[str, Monitor]]:
     thread.start()
     yield os.ttyname(theirs), monitor
     ended.set()
-    os.close(theirs)  # a monitor that waits for data is told
+    os.close(theirs)  # a monitor that waits for data sees it
     thread.join(timeout=1)
     os.close(ours)

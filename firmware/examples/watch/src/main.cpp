@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watch that learns its wearer's exercises. No host takes part: it hears, trains, and recognises by itself.
+// A watch that learns its wearer's exercises. No host takes part: it records, trains, and recognises by itself.
 //
 // Its network was trained with other people, who wore the watch on the right arm. The wearer shows each exercise eight
 // times for two and a half seconds, with the watch on the left arm. The watch keeps that on its card, trains on it, and
@@ -64,7 +64,7 @@ static int listen(Diary &diary)
     for (uint32_t place = diary.count(); status == POET_OK && place < sensor_shown_count; place++) {
         Window window = {};
         for (uint32_t i = 0; i < sensor_shown[place].count; i++) {
-            window.hear(sensor_shown[place].samples[i]);
+            window.take(sensor_shown[place].samples[i]);
         }
         status = diary.write(place, window, sensor_shown[place].exercise);
     }
@@ -126,7 +126,7 @@ static int recognise(const char *when)
         Score score = {};
         Window window = {};
         for (uint32_t i = 0; status == POET_OK && i < sensor_later[k].count; i++) {
-            if (window.hear(sensor_later[k].samples[i])) {
+            if (window.take(sensor_later[k].samples[i])) {
                 window.numbers(poet_infer_input(&learner));
                 status = poet_infer(&learner);
                 score.right += poet_argmax(poet_output(&learner), WATCH_NET_CLASS_COUNT) == sensor_later[k].exercise;

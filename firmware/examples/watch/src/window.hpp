@@ -12,17 +12,17 @@ struct Window {
     static constexpr uint32_t length = 64, hop = 16;
 
     int16_t rows[SENSOR_AXES][length];
-    uint32_t heard;
+    uint32_t received;
 
     // True where a window is complete: after 64 samples, and from then on every 16.
-    bool hear(const int16_t sample[SENSOR_AXES])
+    bool take(const int16_t sample[SENSOR_AXES])
     {
         for (uint32_t axis = 0; axis < SENSOR_AXES; axis++) {
             memmove(&rows[axis][0], &rows[axis][1], (length - 1) * sizeof rows[axis][0]);
             rows[axis][length - 1] = sample[axis];
         }
-        heard++;
-        return heard >= length && (heard - length) % hop == 0;
+        received++;
+        return received >= length && (received - length) % hop == 0;
     }
 
     // Into 6 x 64 floats. The unit is a power of two, so that nothing is rounded.
