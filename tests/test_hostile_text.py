@@ -168,7 +168,7 @@ def test_every_text_of_a_json_file_is_refused_in_one_line_or_read(
                 read(path)
             except UserError as error:
                 assert "\n" not in str(error) and error.exit_code == 2
-                assert error.told.isprintable()
+                assert error.printed.isprintable()
             else:
                 assert text.isprintable(), (way, text)
 
@@ -289,7 +289,7 @@ def test_every_text_of_a_profile_is_refused_in_one_line_or_read(tmp_path: Path) 
                 try:
                     read_profile(path)
                 except UserError as error:
-                    assert error.told.isprintable()
+                    assert error.printed.isprintable()
                 else:
                     assert text.isprintable(), (column, text)
 
@@ -308,7 +308,7 @@ def test_every_text_of_a_board_or_a_cell_is_refused_in_one_line_or_harmless(
             try:
                 read = load_board(str(path)) if kind == "boards" else load_cell(str(path))
             except UserError as error:
-                assert error.told.isprintable() and error.told.startswith(str(path))
+                assert error.printed.isprintable() and error.printed.startswith(str(path))
                 continue
             assert text.isprintable()
             if isinstance(read, Board_) and read.chip is not None:
@@ -352,7 +352,7 @@ def test_every_text_of_a_data_file_is_refused_in_one_line_or_read(plans: dict[st
                     table.check_steps(1)
                     table.state_dict(arrays, 1)
                 except UserError as error:
-                    assert error.told.isprintable() and error.told.startswith(str(given)), error.told
+                    assert error.printed.isprintable() and error.printed.startswith(str(given)), error.printed
                 else:
                     read += 1
     assert read > 10

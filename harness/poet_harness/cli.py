@@ -90,7 +90,7 @@ def main() -> None:
         with listening(), missing_packages_named():
             app()
     except UserError as error:
-        _end(error.told, error.exit_code)
+        _end(error.printed, error.exit_code)
     except Stopped as stopped:
         _end(str(stopped), stopped.exit_code)
     except BrokenPipeError:

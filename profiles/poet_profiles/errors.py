@@ -31,7 +31,7 @@ class UserError(Exception):
         self._lines = tuple(lines)
 
     @property
-    def told(self) -> str:
+    def printed(self) -> str:
         """For a terminal: the message in one line, and those of the differences, indented."""
         first = " ".join(self._message.splitlines())
         return "\n".join((visible(first), *(f"  {visible(line)}" for line in self._lines)))

@@ -34,26 +34,26 @@ class Stopped(BaseException):
 
 
 class _Listener:
-    """What has been heard and not been acted upon, and what has to be brought to its end before."""
+    """What has been received and not been acted upon, and what has to be brought to its end before."""
 
     def __init__(self) -> None:
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.undisturbed = 0
         self.finishing = 0
         self.interrupting = 0
 
-    def hear(self, number: int, _frame: FrameType | None) -> None:
-        self.heard.append(number)
-        if self.finishing and len(self.heard) == 1:
+    def receive(self, number: int, _frame: FrameType | None) -> None:
+        self.received.append(number)
+        if self.finishing and len(self.received) == 1:
             # Not by print: the signal may have come in the middle of one.
             with suppress(OSError):
                 os.write(STANDARD_ERROR, FINISHING)
         self.heed()
 
     def heed(self) -> None:
-        waits = self.undisturbed or (self.finishing and len(self.heard) == 1)
-        if self.heard and not waits:
-            raise KeyboardInterrupt if self.interrupting else Stopped(self.heard[0])
+        waits = self.undisturbed or (self.finishing and len(self.received) == 1)
+        if self.received and not waits:
+            raise KeyboardInterrupt if self.interrupting else Stopped(self.received[0])
 
 
 _listener = _Listener()
@@ -61,12 +61,12 @@ _listener = _Listener()
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Hear the signals inside this block. One that is ignored already (`nohup`) stays so."""
+    """Receive the signals inside this block. One that is ignored already (`nohup`) stays so."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    _listener.heard.clear()
+    _listener.received.clear()
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, _listener.hear)
+            signal.signal(number, _listener.receive)
     try:
         yield
     finally:
@@ -90,7 +90,7 @@ def finishing() -> Iterator[Callable[[], bool]]:
     """The first signal is heeded after this block, a second one at once. Gives what tells whether one has come."""
     _listener.finishing += 1
     try:
-        yield lambda: bool(_listener.heard)
+        yield lambda: bool(_listener.received)
     finally:
         _listener.finishing -= 1
     _listener.heed()
@@ -104,7 +104,7 @@ def interrupting() -> Iterator[Callable[[], bool]]:
     """
     _listener.interrupting += 1
     try:
-        yield lambda: bool(_listener.heard)
+        yield lambda: bool(_listener.received)
     finally:
         _listener.interrupting -= 1
     acted_upon()
@@ -121,5 +121,5 @@ def heed() -> None:
 
 
 def acted_upon() -> None:
-    """What was heard has ended what it was to end: only another signal ends what follows."""
-    _listener.heard.clear()
+    """What was received has ended what it was to end: only another signal ends what follows."""
+    _listener.received.clear()

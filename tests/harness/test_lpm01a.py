@@ -193,5 +193,5 @@ def test_time_stamps_that_go_back_are_told() -> None:
 def test_a_port_that_is_not_there_is_not_taken_for_a_silent_instrument() -> None:
     with pytest.raises(UserError, match=r"/dev/none: cannot be opened \(.*No such file") as caught:
         Lpm01aMeter("/dev/none", BOARD)
-    assert "answers" not in caught.value.told
+    assert "answers" not in caught.value.printed
     assert caught.value.exit_code == NO_DEVICE

@@ -149,8 +149,8 @@ def test_a_damaged_calibration_is_not_taken_for_no_answer(was: str, now: str, na
     instrument = SimulatedPpk2(steady, one_window, metadata=METADATA.replace(was, now))
     with plugged_in(instrument) as port, pytest.raises(UserError) as caught:
         Ppk2Meter(port, BOARD, supply=False)
-    assert f"the PPK2 there answers, but its calibration is damaged: no resistance {named}" in caught.value.told
-    assert "no PPK2 answers" not in caught.value.told
+    assert f"the PPK2 there answers, but its calibration is damaged: no resistance {named}" in caught.value.printed
+    assert "no PPK2 answers" not in caught.value.printed
     assert caught.value.exit_code == NO_DEVICE
 
 
@@ -275,5 +275,5 @@ def test_energy_of_a_known_waveform_is_exact_to_a_thousandth(
 def test_a_port_that_is_not_there_is_not_taken_for_a_silent_instrument() -> None:
     with pytest.raises(UserError, match=r"/dev/none: cannot be opened \(.*No such file") as caught:
         Ppk2Meter("/dev/none", BOARD, supply=False)
-    assert "answers" not in caught.value.told
+    assert "answers" not in caught.value.printed
     assert caught.value.exit_code == NO_DEVICE

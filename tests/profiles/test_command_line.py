@@ -68,10 +68,10 @@ def refused(
     monkeypatch.setattr(sys, "argv", [program, *arguments])
     with pytest.raises(SystemExit) as ended:
         PROGRAMS[program].main()
-    told = capsys.readouterr()
-    assert ended.value.code in codes, (arguments, told.err)
+    captured = capsys.readouterr()
+    assert ended.value.code in codes, (arguments, captured.err)
     assert sorted(Path().rglob("*")) == before, arguments
-    return " ".join(re.sub("[^ -~]", " ", told.err).split())
+    return " ".join(re.sub("[^ -~]", " ", captured.err).split())
 
 
 @pytest.fixture(autouse=True)
@@ -168,8 +168,8 @@ def test_no_amount_is_none(
     write_graph(chain(5), Path("graph.json"))
     Path("rows.csv").write_text("op\n")
     for word in words:
-        told = refused(program, [*given, f"{option}={word}"], monkeypatch, capsys)
-        assert option in told or (option in NAMES and f"no {NAMES[option]} {word!r}" in told), (word, told)
+        said = refused(program, [*given, f"{option}={word}"], monkeypatch, capsys)
+        assert option in said or (option in NAMES and f"no {NAMES[option]} {word!r}" in said), (word, said)
 
 
 NO_BOARD = ["--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--meter", "nominal"]
@@ -215,5 +215,5 @@ def test_a_folder_is_one_commands_at_a_time(
     write_graph(chain(5), Path("graph.json"))
     Path("out").mkdir()
     with held(Path("out"), ""):
-        told = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], monkeypatch, capsys)
-    assert "out: another command writes there" in told
+        said = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], monkeypatch, capsys)
+    assert "out: another command writes there" in said

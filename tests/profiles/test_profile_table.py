@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profile tables: what is read is what was written, and every way a table can be wrong is told with its place."""
+"""Profile tables: what is read is what was written, and every way a table can be wrong is reported with its place."""
 
 from __future__ import annotations
 

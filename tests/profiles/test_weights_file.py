@@ -120,8 +120,8 @@ def test_which_of_several_weights_is_asked_and_not_guessed(tmp_path: Path, other
     checkpoint = {"model": Net(7).state_dict(), other: Net(8).state_dict(), "epoch": 3}
     with pytest.raises(UserError, match="holds several weights of the model") as refused:
         load_weights(Net(1), written(tmp_path / "net.pt", checkpoint), "net")
-    assert "['model']" in refused.value.told
-    assert f"['{other}']" in refused.value.told
+    assert "['model']" in refused.value.printed
+    assert f"['{other}']" in refused.value.printed
     checkpoint[other] = Net(7).state_dict()  # the same ones twice
     ours = Net(1)
     load_weights(ours, written(tmp_path / "net.pt", checkpoint), "net")
@@ -136,7 +136,7 @@ def test_tensors_of_kinds_that_numpy_has_not_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="3 differences") as refused:
         load_weights(Net(1), written(tmp_path / "net.pt", state), "net")
     for words in ("bn.bias: is without numbers, not", "one.bias: is sparse_coo, not", "mean: is float8_e4m3fn,"):
-        assert words in refused.value.told
+        assert words in refused.value.printed
 
 
 def test_a_count_of_batches_may_be_missing_and_is_not_looked_at(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
     ours, before = Net(1), Net(1).state_dict()
     with pytest.raises(UserError) as refused:
         load_weights(ours, written(tmp_path / "net.pt", state), "net")
-    first, *lines = refused.value.told.splitlines()
+    first, *lines = refused.value.printed.splitlines()
     assert first == f"{tmp_path / 'net.pt'}: holds other weights than net: 8 differences"
     assert [line.strip() for line in lines] == [
         "bn.running_var: is missing, float32 of shape (3,)",
@@ -232,7 +232,7 @@ def test_a_tensor_of_another_type_is_named(type_name: str, tmp_path: Path) -> No
     path.write_bytes(of_type(type_name))
     with pytest.raises(UserError) as refused:
         load_weights(nn.Linear(4, 2), path, "net")
-    assert [line.strip() for line in refused.value.told.splitlines()[1:]] == [
+    assert [line.strip() for line in refused.value.printed.splitlines()[1:]] == [
         f"weight: is {TYPES[type_name][1]}, not float32"
     ]
 
@@ -273,5 +273,5 @@ def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pyt
     ):
         with pytest.raises(UserError, match=words) as refused:
             read_weights(Path(name))
-        assert len(refused.value.told.splitlines()) == 1
+        assert len(refused.value.printed.splitlines()) == 1
     assert not Path("harm").exists()

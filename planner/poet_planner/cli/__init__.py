@@ -65,7 +65,7 @@ def main() -> None:
     except UserError as error:
         if os.environ.get("POET_DEBUG"):
             traceback.print_exc()
-        print("poet-plan:", error.told, file=sys.stderr)
+        print("poet-plan:", error.printed, file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"poet-plan: {error.filename or 'input or output'}: {error.strerror}", file=sys.stderr)

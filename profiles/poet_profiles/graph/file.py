@@ -221,10 +221,10 @@ def _flag(entry: dict[str, Any], key: str, where: str, default: bool) -> bool:
 def _refusal(entry: dict[str, Any], where: str) -> Refusal | None:
     if "refused" not in entry:
         return None
-    told = _mapping(entry["refused"], f'{where}: "refused"')
-    if told.keys() != set(_REFUSAL_KEYS) or not all(isinstance(words, str) for words in told.values()):
+    words = _mapping(entry["refused"], f'{where}: "refused"')
+    if words.keys() != set(_REFUSAL_KEYS) or not all(isinstance(text, str) for text in words.values()):
         raise FaultError(f'{where}: "refused" must have {", ".join(_REFUSAL_KEYS)}, all strings')
-    return Refusal(**told)
+    return Refusal(**words)
 
 
 def _strings(entry: dict[str, Any], key: str, where: str) -> tuple[str, ...]:

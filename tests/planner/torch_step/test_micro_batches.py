@@ -46,7 +46,7 @@ def refusal(module: nn.Module, loss: Loss, batch: Batch) -> poet.NoScheduleError
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert all(parameter.grad is None for parameter in module.parameters())
     assert "\n" not in str(caught.value)
-    assert caught.value.told == str(caught.value)
+    assert caught.value.printed == str(caught.value)
     return caught.value
 
 
