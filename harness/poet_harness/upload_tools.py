@@ -343,7 +343,7 @@ TOOLS = {
             lambda image, _: [
                 *(str(_program("pyocd")), "load", "--no-wait", "--target", "nrf52840", str(image.with_suffix(".hex"))),
             ],
-            # It unlocks a locked chip by erasing all of it, unless told not to.
+            # It unlocks a locked chip by erasing all of it, unless asked not to.
             lambda address, words: [
                 *(str(_program("pyocd")), "commander", "--no-wait", "--target", "nrf52840", "-O", "auto_unlock=false"),
                 *("-c", f"read32 0x{address:08x} {4 * words}"),

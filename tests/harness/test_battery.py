@@ -41,8 +41,8 @@ def battery(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         patch.setattr(sys, "argv", ["poet-harness", "battery", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-    told = capsys.readouterr()
-    return int(ended.value.code or 0), told.out, told.err
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

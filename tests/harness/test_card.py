@@ -113,9 +113,9 @@ def test_an_image_holds_label_weights_batches_and_record(
     hash_ = read_plan(folder).graph_hash
     assert record == Record(1, hash_, 0, 3, (False, False), (zlib.crc32(W.tobytes()), zlib.crc32(B.tobytes())))
     assert at(image, RECORD_BLOCKS[1]) == b"POET EMPTY\n".ljust(BLOCK_BYTES, b"\0")
-    told = capsys.readouterr().out
-    assert hash_ in told
-    assert "2 tensors and 3 batches" in told
+    output = capsys.readouterr().out
+    assert hash_ in output
+    assert "2 tensors and 3 batches" in output
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".poet-")]
 
 
@@ -162,11 +162,11 @@ def test_an_interrupted_image_leaves_the_one_before(folder: Path, tmp_path: Path
 
 
 def test_progress_goes_up_to_the_end_twice(folder: Path, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     contents = card_contents(folder / "data.npz", read_plan(folder))
-    write_card(card_place(tmp_path / "c.img"), contents, None, lambda *words: told.append(words))
+    write_card(card_place(tmp_path / "c.img"), contents, None, lambda *words: calls.append(words))
     for what in ("writing", "verifying"):
-        done = [count for name, count, _ in told if name == what]
+        done = [count for name, count, _ in calls if name == what]
         assert done == sorted(done)
         assert done[-1] == contents.bytes
 
@@ -320,10 +320,10 @@ def test_a_card_says_what_it_holds(
     image = tmp_path / "card.img"
     trained(folder, image)
     assert poet(monkeypatch, image, "--read") == 0
-    told = capsys.readouterr().out
-    assert "has poet's label" in told
-    assert "record 1: step 0" in told
-    assert "record 2: step 1" in told
+    output = capsys.readouterr().out
+    assert "has poet's label" in output
+    assert "record 1: step 0" in output
+    assert "record 2: step 1" in output
     assert poet(monkeypatch, image, "--read", "--plan", folder, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["labelled"] is True
@@ -519,9 +519,9 @@ def test_a_file_system_is_not_empty(
         file.truncate(400 * 2**20)
     subprocess.run([program, str(image)], check=True, capture_output=True)
     assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz", typed="no\n") == 2
-    told = capsys.readouterr().err
-    assert "empty" not in told
-    assert ", with " in told
+    output = capsys.readouterr().err
+    assert "empty" not in output
+    assert ", with " in output
 
 
 @pytest.mark.parametrize("way", ["itself", "symlink_to", "hardlink_to"])

@@ -200,9 +200,9 @@ def test_a_program_reads_lists_as_json_and_nothing_else(verb: str) -> None:
 
 def test_both_programs_tell_one_version_and_offer_completion() -> None:
     planner = [sys.executable, "-c", "from poet_planner.cli import main; main()"]
-    told = [subprocess.run([*each, "--version"], capture_output=True, text=True) for each in (PROGRAM, planner)]
-    assert [done.returncode for done in told] == [0, 0]
-    assert told[0].stdout == told[1].stdout == f"poet {version('poet-edge')}\n"
+    answers = [subprocess.run([*each, "--version"], capture_output=True, text=True) for each in (PROGRAM, planner)]
+    assert [done.returncode for done in answers] == [0, 0]
+    assert answers[0].stdout == answers[1].stdout == f"poet {version('poet-edge')}\n"
     assert "--install-completion" in run("--help").stdout
 
 
@@ -276,10 +276,10 @@ def test_no_mistake_of_a_users_ends_in_a_traceback(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code in (2, 4)
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("poet-harness: ")
-    assert len(told.err.splitlines()) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("poet-harness: ")
+    assert len(captured.err.splitlines()) == 1
 
 
 def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:

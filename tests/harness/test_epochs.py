@@ -173,11 +173,11 @@ def test_after_a_cut_in_mid_epoch_the_same_training_goes_on_from_the_last_epoch(
     run(folder, whole, "--shuffle", "3", "--folder", str(folder / "whole"))
     train = Epochs.train
 
-    def cut(self: Epochs, trainer: Any, commit_every: int, source: str, told: Any) -> None:
+    def cut(self: Epochs, trainer: Any, commit_every: int, source: str, done: Any) -> None:
         def lost(step: Any) -> None:
             if step.number == PER_EPOCH + 1:
                 raise LostError
-            told(step)
+            done(step)
 
         train(self, trainer, commit_every, source, lost)
 

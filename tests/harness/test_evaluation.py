@@ -107,15 +107,15 @@ def evaluated(board: Board, meter: Meter, plan: Plan = PLAN, given: Samples | No
 
 
 def test_right_answers_time_and_energy_of_one() -> None:
-    meter, told = Recorder(), []
-    found = evaluated(Board(), meter, done=told.append)
+    meter, counts = Recorder(), []
+    found = evaluated(Board(), meter, done=counts.append)
     assert (found.correct, found.labels, found.count) == (int((np.arange(COUNT) % 3 > 0).sum()), COUNT, COUNT)
     assert found.accuracy == pytest.approx(2 / 3)
     assert found.time_s == pytest.approx(TIME_S)
     assert found.energy_j == pytest.approx((POWER_W - IDLE_W) * TIME_S)
     assert found.peak_bytes == 1000
     np.testing.assert_allclose(found.scores, SCORES, rtol=1e-5, atol=1e-5)
-    assert told == [*range(1, COUNT + 1)]
+    assert counts == [*range(1, COUNT + 1)]
     assert meter.recordings == MOST_METERED
 
 

@@ -231,15 +231,15 @@ def test_the_build_is_told_whether_the_board_has_its_coil(monkeypatch: pytest.Mo
     board = load_board("nrf52840")
     assert board.regulator is not None
     board = board.model_copy(update={"regulator": board.regulator.model_copy(update={"dcdc": dcdc})})
-    told: list[Board] = []
+    boards: list[Board] = []
 
     def run(command: list[str], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
-        told.append(Board.model_validate_json(env["POET_BOARD"]))
+        boards.append(Board.model_validate_json(env["POET_BOARD"]))
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(firmware.subprocess, "run", run)
     firmware.build(board)
-    assert told == [board]
+    assert boards == [board]
 
 
 def test_two_builds_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ def step(plan: Plan, costs: tuple[np.ndarray, np.ndarray]) -> ObservedStep:
     return ObservedStep(0, 0.0, None, None, actions, {})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("slower", "told"), [(1.0, False), (1.02, False), (1.05, True)])
+@pytest.mark.parametrize(("slower", "named"), [(1.0, False), (1.02, False), (1.05, True)])
 def test_a_step_that_was_not_predicted_names_the_cure(
-    tmp_path: Path, plan_folder: Path, slower: float, told: bool
+    tmp_path: Path, plan_folder: Path, slower: float, named: bool
 ) -> None:
     schedule = json.loads((plan_folder / "schedule.json").read_text())
     schedule["time_s"] *= slower
@@ -139,4 +139,4 @@ def test_a_step_that_was_not_predicted_names_the_cure(
     with serve(board()) as url:
         result = CliRunner().invoke(app, [*arguments, "--port", url], env={"COLUMNS": "400"})
     assert result.exit_code == 0, result.output
-    assert (f"profile --board nrf52840 --plan {plan_folder} --data {data}" in result.output) == told, result.output
+    assert (f"profile --board nrf52840 --plan {plan_folder} --data {data}" in result.output) == named, result.output

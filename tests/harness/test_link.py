@@ -296,11 +296,11 @@ def test_noise_before_a_board_has_started_is_waited_through() -> None:
     """An open pin on the line; more of it than the attempts of a request."""
 
     class Starting(SimulatedDevice):
-        heard = 0
+        received = 0
 
         def receive(self, line: bytes) -> Iterator[bytes]:
-            self.heard += line.startswith(b">")
-            yield from super().receive(line) if self.heard > 20 else [b"\x00\xf0\n"]
+            self.received += line.startswith(b">")
+            yield from super().receive(line) if self.received > 20 else [b"\x00\xf0\n"]
 
     with serve(Starting()) as url:
         assert connect(url).hello.board == "nrf52840"

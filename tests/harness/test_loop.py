@@ -92,10 +92,10 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     _, whole = train("reference", "--steps", "3", "--lr", "0.1", "--trained", "reference.safetensors")
     first = ["--card", "card.img", "--commit-every", "1", "--trained", "first.safetensors"]
     train("first", "--steps", "2", "--lr", "0.1", *first)
-    told = call(harness, "card", "card.img", "--read", "--plan", "plan")
-    assert "the weights of step 2 are whole" in told
-    told = call(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
-    assert "after step 2" in told
+    said = call(harness, "card", "card.img", "--read", "--plan", "plan")
+    assert "the weights of step 2 are whole" in said
+    said = call(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
+    assert "after step 2" in said
     on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
     assert on_card.keys() == on_board.keys()
     assert all(np.array_equal(on_card[name], on_board[name]) for name in on_board)
@@ -113,10 +113,10 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     # The same plan, and another traced step: nothing costs more now. The shortest step takes 49 or 50 ticks of the
     # timer, and one is 2.04 % of it. No operator's time depends on these numbers. (log_softmax can be
     # quicker by an eighth: where scores are more than 104 apart, their exponential is 0 at once.)
-    told = call(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%")
-    assert "only in A: whole step\n" in told
-    assert " 0 more expensive, 0 cheaper" in told
-    assert "losses differ" not in told
+    said = call(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%")
+    assert "only in A: whole step\n" in said
+    assert " 0 more expensive, 0 cheaper" in said
+    assert "losses differ" not in said
 
 
 def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:

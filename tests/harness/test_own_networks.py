@@ -93,12 +93,12 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
         expected = model.module.eval()(x).numpy()
     np.savez(folder / "set.npz", x=x.numpy(), y=y.numpy())
     files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--save", str(folder / "scores.npz")]
-    told = json.loads(call(harness, "eval", *BOARD, "--plan", plan, *files, "--json"))
+    result = json.loads(call(harness, "eval", *BOARD, "--plan", plan, *files, "--json"))
     scores = np.load(folder / "scores.npz")["scores"]
     assert np.abs(scores - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max())
-    assert (told["samples"], told["correct"]) == (len(x), int((expected.argmax(-1) == y.numpy()).sum()))
-    assert told["peak_bytes"] == told["predicted_peak_bytes"]
-    assert told["energy_j"] > 0
+    assert (result["samples"], result["correct"]) == (len(x), int((expected.argmax(-1) == y.numpy()).sum()))
+    assert result["peak_bytes"] == result["predicted_peak_bytes"]
+    assert result["energy_j"] > 0
 
 
 def test_the_default_plan_trains_on_its_board(folder: Path) -> None:

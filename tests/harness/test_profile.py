@@ -184,7 +184,7 @@ def test_a_row_in_which_the_board_drifts_is_measured_again(tmp_path: Path, late:
     # Twice for the row and once more at the end of the run, each a warm-up and three windows.
     assert len(again) == 3 * 4
     assert outcome.temperatures_c == (50, max(50, late[1] / 1000))
-    # If it drifts each time, the row is kept, shows it, and is told.
+    # If it drifts each time, the row is kept, shows it, and is reported.
     path = tmp_path / "always.csv"
     _, outcome = watched(path, Sensors(*[steady, steady, steady, late] * 9), SOME[:1])
     assert [(item, words in reason) for item, reason in outcome.unsteady] == [(SOME[0], True)]

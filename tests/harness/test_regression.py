@@ -238,16 +238,16 @@ def test_the_exit_code_is_one_where_the_second_is_dearer(
 ) -> None:
     first = profile(tmp_path / "a.csv", RELU, IDLE)
     second = profile(tmp_path / "b.csv", replace(RELU, energy_j=1.05e-5), IDLE)
-    code, told = command(capsys, monkeypatch, first, second)
+    code, output = command(capsys, monkeypatch, first, second)
     assert code == 1
-    assert "1 more expensive (energy 1), 0 cheaper, 2 the same" in told
-    assert "+5.00%" in told
-    assert "time, ms" not in told
+    assert "1 more expensive (energy 1), 0 cheaper, 2 the same" in output
+    assert "+5.00%" in output
+    assert "time, ms" not in output
     assert "time, ms" in command(capsys, monkeypatch, first, second, "--all")[1]
     assert command(capsys, monkeypatch, second, first)[0] == 0
     assert command(capsys, monkeypatch, first, second, "--limit", "6%")[0] == 0
-    code, told = command(capsys, monkeypatch, first, second, "--json")
-    document = json.loads(told)
+    code, output = command(capsys, monkeypatch, first, second, "--json")
+    document = json.loads(output)
     assert code == 1
     assert document["more_expensive"] == 1
     [more_expensive] = [change for change in document["changes"] if change["verdict"] == Verdict.MORE_EXPENSIVE]

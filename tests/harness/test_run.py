@@ -124,8 +124,8 @@ def test_training_goes_on_when_the_meter_loses_a_step(
         trainer = Trainer(device, FailingMeter(spoil), plan)
         observed = trainer.train(read_training_data(plan_folder / "data.npz", plan, STEPS), learning_rate=0.25)
     assert [step.energy_j is None for step in observed] == [False, True, False, False, False]
-    [told] = trainer.unmetered
-    assert reason in told
+    [line] = trainer.unmetered
+    assert reason in line
 
 
 def test_constants_are_put_again_when_training_resumes(plan_folder: Path) -> None:
@@ -214,8 +214,8 @@ def test_costs_profiled_with_another_firmware_are_told(
     with serve(board()) as url:
         result = CliRunner().invoke(app, ["run", "--port", url, "--meter", "nominal", *options])
     assert result.exit_code == 0, result.output
-    told = [line for line in result.stderr.splitlines() if "simulated-0" in line and "simulated-1" in line]
-    assert len(told) == warned
+    lines = [line for line in result.stderr.splitlines() if "simulated-0" in line and "simulated-1" in line]
+    assert len(lines) == warned
 
 
 def test_a_damaged_summary_is_one_line(plan_folder: Path) -> None:
@@ -491,8 +491,8 @@ def test_results_whose_folder_vanished_meanwhile_are_kept_elsewhere(
     with serve(board()) as url:
         result = CliRunner().invoke(app, arguments(plan_folder, "--port", url, "--out", str(folder / "observed.csv")))
     assert result.exit_code == 0, result.output
-    [told] = [line for line in result.stderr.splitlines() if "could not be written" in line]
-    place = Path(told.rpartition(" ")[2])
+    [line] = [line for line in result.stderr.splitlines() if "could not be written" in line]
+    place = Path(line.rpartition(" ")[2])
     assert len(pd.read_csv(place)) > STEPS
     shutil.rmtree(place.parent)
 

@@ -48,7 +48,7 @@ class Signalling(SimulatedDevice):
 
 @pytest.fixture(autouse=True)
 def _heard() -> Iterator[None]:
-    """Signals are heard here also where whoever runs the tests ignores some, as `nohup` and shells do."""
+    """Signals are received here also where whoever runs the tests ignores some, as `nohup` and shells do."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
     yield
     for number, handler in before.items():

@@ -51,13 +51,13 @@ def test_the_file_holds_every_name_of_the_model(tmp_path: Path) -> None:
     ]
     others = {"u": np.arange(3.0), "n": np.int32(0), "m": np.zeros(1), f"n{AFTER_STEPS}": np.arange(9) + 5}
     np.savez(folder / "data.npz", w=np.array([1, 2], "f4"), input=BATCHES, **{TABLE: np.array(table)}, **others)
-    told = run(folder, board())
+    output = run(folder, board())
     found = load_file(folder / "w.safetensors")
     assert set(found) == {name for name, _, _ in table}
     assert found["net.w"].tolist() == found["tied.w"].tolist() == [1 + 0.25 * STEPS, 2 + 0.25 * STEPS]
     assert found["unused"].tolist() == [0, 1, 2]
     assert (found["bn.count"].shape, int(found["bn.count"])) == ((), 5 + STEPS)
-    assert "mean: as at the beginning" in told
+    assert "mean: as at the beginning" in output
     with safe_open(folder / "w.safetensors", "numpy") as file:
         assert file.metadata() == {
             **{"format": "pt", "graph": "0123456789abcdef", "step": str(STEPS), "optimizer": "SGD(lr=0.25)"}

@@ -112,20 +112,20 @@ class SampleSet:
         pairs = list(zip(self.normalising.shifts, self.normalising.scales, strict=True))
         return 1 + TYPES.index(rows.dtype.name), pairs
 
-    def send(self, device: Device, told: Callable[[int], None]) -> None:
+    def send(self, device: Device, sent: Callable[[int], None]) -> None:
         """Write the set to the card in the board: the header last, so that a set which is cut is none.
 
         Parameters
         ----------
-        told : callable
+        sent : callable
             Of the bytes of each part that has been sent.
         """
         device.put_block(self.block, bytes(4))
         for number, record in enumerate(self.records()):
             self._send_record(device, number, record)
-            told(len(record))
+            sent(len(record))
         device.put_block(self.block, self.header)
-        told(len(self.header))
+        sent(len(self.header))
         if not self.is_on(device):
             raise UserError(f"{device.link.name}: the card does not give back the data set; use another card")
 

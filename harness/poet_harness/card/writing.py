@@ -35,7 +35,7 @@ class Written:
 
 
 Progress = Callable[[str, int, int], None]
-"""Told what is done, and how many bytes of how many are."""
+"""Called with what is done, and how many bytes of how many are."""
 
 
 def write_card(place: CardPlace, contents: CardContents, image_bytes: int | None, progress: Progress) -> Written:

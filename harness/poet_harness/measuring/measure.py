@@ -19,7 +19,7 @@ MOST_CALLS = 65_535
 UNUSABLE_IN_A_ROW = 5
 
 Call = Callable[[int, float], Timing]
-"""Runs a configuration a number of times inside one window, and is told how long that should take."""
+"""Runs a configuration a number of times inside one window; given how often, and how long that should take."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class ClockedMeter(Meter):
     period_s : float
         Time between two readings.
     restart : callable, optional
-        Told of each recording before its first reading: a counter that keeps its last one forgets it.
+        Called before the first reading of each recording: a counter that keeps its last one forgets it.
     """
 
     shortest_window_s = 1.0

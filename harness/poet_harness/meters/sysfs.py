@@ -40,7 +40,7 @@ def number(path: Path) -> float:
 
 
 def averaged(folder: Path) -> str:
-    """Over what a hwmon driver averages, in words: ``samples`` and ``update_interval``; empty if it does not tell."""
+    """Over what a hwmon driver averages, in words: ``samples`` and ``update_interval``; empty if it does not say."""
     samples, interval_ms = text(folder / "samples"), text(folder / "update_interval")
-    told = [f"{samples} samples" if samples else "", f"every {interval_ms} ms" if interval_ms else ""]
-    return " ".join(filter(None, told))
+    words = [f"{samples} samples" if samples else "", f"every {interval_ms} ms" if interval_ms else ""]
+    return " ".join(filter(None, words))

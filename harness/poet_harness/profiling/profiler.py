@@ -71,7 +71,7 @@ class Profiler(ABC):
         Parameters
         ----------
         began : callable
-            Told of each configuration before it is measured.
+            Called with each configuration before it is measured.
 
         Raises
         ------

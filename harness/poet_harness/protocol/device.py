@@ -166,7 +166,7 @@ class Device:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._told_of: str | None = None  # the boot whose failure has been printed
+        self._reported: str | None = None  # the boot whose failure has been printed
         self.hello = self.greet()
         self._chunk_bytes = FIRST_CHUNK_BYTES
         self._longest_chunk_bytes = bytes_in_line(self.hello.line)
@@ -204,8 +204,8 @@ class Device:
     def _tell_of_failure(self) -> None:
         """One line, once, about a firmware that gave up: it looks like a loss of power otherwise."""
         hello = self.hello
-        if hello.start.is_failure and self._told_of != hello.boot:
-            self._told_of = hello.boot
+        if hello.start.is_failure and self._reported != hello.boot:
+            self._reported = hello.boot
             count = f" ({hello.start.failures} times since its power came)" if hello.start.failures > 1 else ""
             print(f"{self.link.name}: the board restarted: {hello.start.words}{count}", file=sys.stderr)
 

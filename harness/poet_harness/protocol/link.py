@@ -202,7 +202,7 @@ class Link:
         self._lines = LineSplitter()
         self._received: deque[bytes] = deque()
         self.next_sequence = random.randrange(SEQUENCE_MODULUS)
-        self._heard = False
+        self._received_any = False
         self._request = b""
         self._echoed = False
         self._answered = False  # by a device, since the link was opened
@@ -251,16 +251,16 @@ class Link:
             backoff = min(2**silent, LONGEST_BACKOFF)
             may_work = acknowledged_s is not None or silent >= SILENT_ATTEMPTS
             deadline_s = sent_s + (work_s if may_work else self._patience.acknowledge_s) * backoff
-            self._heard = bool(self._received)
+            self._received_any = bool(self._received)
             while (frame := self._receive(sequence, deadline_s)) is not None:
                 if frame.text == "ack":
-                    heard_s = time.monotonic()
-                    acknowledged_s = acknowledged_s or (math.nan if attempt else heard_s)
-                    deadline_s = heard_s + work_s * backoff
+                    received_s = time.monotonic()
+                    acknowledged_s = acknowledged_s or (math.nan if attempt else received_s)
+                    deadline_s = received_s + work_s * backoff
                     continue
                 return Answer(_values(frame.text), acknowledged_s or math.nan, time.monotonic())
-            silent = 0 if self._heard else silent + 1
-            foreign += self._heard and not self._answered
+            silent = 0 if self._received_any else silent + 1
+            foreign += self._received_any and not self._answered
             if self._echoed and not self._answered:
                 raise self._no_device(
                     "what is sent comes back: a loopback, a modem, a login or another console is there"
@@ -312,7 +312,7 @@ class Link:
             data = self._stream.read(max(1, self._stream.in_waiting))
         except (serial.SerialException, OSError) as error:
             raise self._lost(error) from error
-        self._heard |= bool(data)
+        self._received_any |= bool(data)
         if not self._answered:
             self._foreign = (self._foreign + data)[:SHOWN_BYTES]
         return data

@@ -139,7 +139,7 @@ def _wait_for_bootloader(board: Board) -> list[str]:
 
 
 def _invite(board: Board, console: str) -> bool:
-    """Ask what runs on the board to go to its bootloader. False if nobody heard."""
+    """Ask what runs on the board to go to its bootloader. False if nothing was there to ask."""
     sketches = _sketches(board)
     if len(sketches) == 1:
         open_port(sketches[0], TOUCH_BAUD).close()

@@ -87,7 +87,7 @@ def evaluate(
     normalising : Normalising, optional
         Of samples that are small integers.
     done : callable
-        Told how many samples are done.
+        Called with the number of samples that are done.
 
     Raises
     ------

@@ -160,7 +160,7 @@ class Trainer:
             In all, an earlier run's included; as many as there are batches if not given. A plan that keeps its batches
             on the card may have more: it begins with the first batch again.
         done : callable
-            Told of each step when it is finished; of one that a reset makes necessary again, too.
+            Called with each finished step, again for one that a reset makes necessary again.
         feed : callable, optional
             Gives the board a micro-batch of a step, by both numbers; by default that of the data, over the line.
 

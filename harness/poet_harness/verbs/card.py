@@ -42,7 +42,7 @@ def command(
     """Prepare a card: label, initial weights, batches, and the record by which a board begins with them.
 
     What was written is read back and compared. An image file is written whole or not at all; a device has its label
-    only when everything else is there. With --read, nothing is written: label, step and graph are told, and the weights
+    only when everything else is there. With --read, nothing is written: label, step and graph are shown, the weights
     and batches of --plan checked; with --data the batches are compared, too. poet-harness weights writes the weights to
     a file.
     """
