@@ -125,8 +125,8 @@ def trained(board: str, plan: Path, data: Path, scratch: Path) -> Any:
         steps = [row for row in csv.DictReader(file) if row["do"] == "step"]
     with np.load(tensors) as saved:
         content = b"".join(name.encode() + saved[name].tobytes() for name in sorted(saved.files))
-    told = {"losses": [row["loss"] for row in steps], "tensors": digest(content)}
-    return told if board == "native" else {**told, "time_s": [float(row["observed_time_s"]) for row in steps]}
+    result = {"losses": [row["loss"] for row in steps], "tensors": digest(content)}
+    return result if board == "native" else {**result, "time_s": [float(row["observed_time_s"]) for row in steps]}
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -123,8 +123,8 @@ class Installer:
         self.with_pip_told("timeout='60'")
 
     def with_pip_told(self, setting: str) -> Installer:
-        told = f'[ "$*" != "-m pip config list" ] || echo "global.{setting}"'
-        script(self.venv / "bin" / "python", f'echo "python $*" >> {self.log}', told)
+        answer = f'[ "$*" != "-m pip config list" ] || echo "global.{setting}"'
+        script(self.venv / "bin" / "python", f'echo "python $*" >> {self.log}', answer)
         return self
 
     def with_uv(self, exit_code: int) -> Installer:

@@ -261,7 +261,7 @@ def off_prediction(plan: Plan, observed: list[ObservedStep]) -> float:
         if not step.actions
         for pair in ((step.report.work_s, plan.time_s), (step.energy_j or 0.0, plan.energy_j))
     ]
-    return max(abs(seen / told - 1) for seen, told in pairs)
+    return max(abs(seen / predicted - 1) for seen, predicted in pairs)
 
 
 def peaks_are_as_predicted(plan: Plan, observed: list[ObservedStep]) -> bool:

@@ -2,7 +2,7 @@
 """Reads of data by the instructions that make them, as an emulated core comes to each.
 
 Unicorn's own hook of reads is of no use on a core with IT blocks: after a conditional load that it sees, instructions
-are lost (unicorn 2.1.4). Its hook of instructions is sound, and is not told of those whose condition fails.
+are lost (unicorn 2.1.4). Its hook of instructions is sound, and does not see those whose condition fails.
 """
 
 from __future__ import annotations

@@ -138,10 +138,10 @@ def lines_of(twin: Twin, last: str) -> list[str]:
     said, rest = [""], b""
     twin.serial.timeout = SILENT_S
     while not said[-1].startswith(last):
-        heard = twin.serial.read(256)
-        if not heard:
+        received = twin.serial.read(256)
+        if not received:
             raise RuntimeError(f"the watch says nothing more; it said {said}")
-        *lines, rest = (rest + heard).split(b"\n")
+        *lines, rest = (rest + received).split(b"\n")
         said += [line.decode() for line in lines]
     return said[1:]
 

@@ -18,7 +18,7 @@ def read_best(path: Path = FILE) -> pd.DataFrame:
     return best.assign(deadline_s=best["deadline_s"].fillna(float("inf")))
 
 
-def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+def distinguished(rows: pd.DataFrame) -> pd.DataFrame:
     """The results with other names for traced graphs: some bear those of the paper's, and are not the same."""
     return rows.assign(graph=rows["graph"].where(rows["suite"] != "traced", "traced " + rows["graph"]))
 
@@ -32,7 +32,7 @@ def add_to_best(rows: pd.DataFrame, found: str, path: Path = FILE) -> int:
         By whom, where a row is new or better.
     """
     known = read_best(path)
-    offered = told_apart(rows)[rows["verified"].astype(bool)].assign(found=found)
+    offered = distinguished(rows)[rows["verified"].astype(bool)].assign(found=found)
     offered = offered.assign(deadline_s=offered["deadline_s"].fillna(float("inf")))[[*KEY, "energy_j", "found"]]
     together = pd.concat([known, offered], ignore_index=True).sort_values("energy_j", kind="stable")
     best = together.drop_duplicates(KEY).sort_values(KEY, ignore_index=True)
@@ -44,7 +44,7 @@ def add_to_best(rows: pd.DataFrame, found: str, path: Path = FILE) -> int:
 def best_energy_j(best: pd.DataFrame, graph: str, ram_bytes: int, deadline_s: float, paging: bool) -> float:
     """Least energy known for an instance: its own, or that of one with less RAM, time or storage, which fits too.
 
-    ``graph`` is named as in `told_apart`.
+    ``graph`` is named as in `distinguished`.
     """
     fits = (best["graph"] == graph) & (best["ram_bytes"] <= ram_bytes)
     fits &= (best["deadline_s"] <= deadline_s * (1 + 1e-9)) & (best["paging"] <= paging)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from benchmarks.planner.best_known import KEY, best_energy_j, read_best, told_apart
+from benchmarks.planner.best_known import KEY, best_energy_j, distinguished, read_best
 from benchmarks.planner.instances import PROTOTYPES
 
 INSTANCE = ["suite", "graph", "ram", "deadline", "paging"]
@@ -46,12 +46,12 @@ def _with_best(results: pd.DataFrame) -> pd.DataFrame:
     """The results with the best energy known, their overheads in % of plain energy, and gaps."""
     best = read_best()
     answers = results[results["verified"].astype(bool) & (results["formulation"] == "best")]
-    answers = told_apart(answers).assign(deadline_s=answers["deadline_s"].fillna(np.inf))
+    answers = distinguished(answers).assign(deadline_s=answers["deadline_s"].fillna(np.inf))
     best = pd.concat([best, answers], ignore_index=True)
     rows = results.assign(deadline_s=results["deadline_s"].fillna(np.inf))
     unsound = ~rows["verified"].astype(bool)
     rows.loc[unsound, [column for column in rows.columns if column.startswith(("energy_", "bound_"))]] = np.nan
-    rows["best_j"] = [best_energy_j(best, *key) for key in told_apart(rows)[KEY].itertuples(index=False)]
+    rows["best_j"] = [best_energy_j(best, *key) for key in distinguished(rows)[KEY].itertuples(index=False)]
     for moment in ("2s_", "10s_", "60s_", ""):
         rows[f"overhead_{moment}percent"] = _percent_above(rows[f"energy_{moment}j"], rows["plain_energy_j"])
     rows["early_j"] = rows["energy_10s_j"].where(rows["seconds"] >= EARLY_S, rows["energy_j"])
@@ -126,8 +126,8 @@ def _against_paper(rows: pd.DataFrame) -> list[str]:
     found = both["energy_j_paper"].notna()
     lower = both["energy_j_paper"] < both["energy_j"] * (1 - RELATIVE)
     limits = " or ".join(f"{seconds:g}" for seconds in sorted(both["seconds_paper"].unique()))
-    told = f"It found a schedule in {found.sum()}, and one of less energy than ours in {lower.sum()}."
-    return [f"Algorithm 1 as printed was given {limits} s in {len(both)} runs on these instances. {told}"]
+    outcome = f"It found a schedule in {found.sum()}, and one of less energy than ours in {lower.sum()}."
+    return [f"Algorithm 1 as printed was given {limits} s in {len(both)} runs on these instances. {outcome}"]
 
 
 def _short(rows: pd.DataFrame) -> pd.DataFrame:

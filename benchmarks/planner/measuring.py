@@ -99,16 +99,16 @@ COLUMNS = [column.name for column in fields(Measurement)]
 
 
 class _Listener:
-    """Hears the planner, and by which clock."""
+    """Receives the progress of the planner, with the time by a clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started_s = clock()
-        self.heard: list[tuple[float, float]] = []
+        self.received: list[tuple[float, float]] = []
 
-    def hear(self, progress: Progress) -> None:
+    def receive(self, progress: Progress) -> None:
         if progress.incumbent_j is not None:
-            self.heard.append((self.spent_s(), progress.incumbent_j))
+            self.received.append((self.spent_s(), progress.incumbent_j))
 
     def spent_s(self) -> float:
         return self._clock() - self._started_s
@@ -187,19 +187,19 @@ def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Mea
         paging=instance.paging,
         parts=parts,
         statistics=statistics,
-        progress=by_clock.hear,
+        progress=by_clock.receive,
     )
     schedule = method_named(METHODS[run.formulation]).schedule(
         loaded.graph, loaded.ram_bytes, loaded.deadline_s, options
     )
     wall_s, cpu_s, spent_s = wall.spent_s(), cpu.spent_s(), by_clock.spent_s()
     report = verify(loaded.graph, schedule)
-    energies = [_energy_at(moment_s, by_clock.heard, schedule, spent_s, run.seconds) for moment_s in MOMENTS_S]
+    energies = [_energy_at(moment_s, by_clock.received, schedule, spent_s, run.seconds) for moment_s in MOMENTS_S]
     return replace(
         row,
         status=schedule.status.value,
         verified=report.sound,
-        first_feasible_s=by_clock.heard[0][0] if by_clock.heard else spent_s,
+        first_feasible_s=by_clock.received[0][0] if by_clock.received else spent_s,
         energy_2s_j=energies[0],
         energy_10s_j=energies[1],
         energy_60s_j=energies[2],
@@ -222,7 +222,7 @@ def _placement_costs(statistics: Statistics, schedule: Schedule) -> list[str]:
 
 
 def _energy_at(
-    moment_s: float, heard: list[tuple[float, float]], schedule: Schedule, spent_s: float, limit_s: float
+    moment_s: float, received: list[tuple[float, float]], schedule: Schedule, spent_s: float, limit_s: float
 ) -> float | None:
     """Energy of the best schedule ``moment_s`` after the start; None if there was none, or the run was not that long.
 
@@ -232,5 +232,5 @@ def _energy_at(
         return schedule.energy_j
     if limit_s < moment_s:
         return None
-    until = [energy_j for at_s, energy_j in heard if at_s <= moment_s]
+    until = [energy_j for at_s, energy_j in received if at_s <= moment_s]
     return max(min(until), schedule.energy_j) if until else None

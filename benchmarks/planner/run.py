@@ -121,11 +121,11 @@ def append(rows: Iterable[dict[str, Any]], results: Path, columns: list[str], to
         for number, row in enumerate(rows, 1):
             writer.writerow(row)
             file.flush()
-            print(f"{number}/{total} {_told(row)}", file=sys.stderr)
+            print(f"{number}/{total} {_line_of(row)}", file=sys.stderr)
             yield row
 
 
-def _told(row: dict[str, Any]) -> str:
+def _line_of(row: dict[str, Any]) -> str:
     what = _line(Instance(*(row[column] for column in INSTANCE)))
     if row.get("without"):
         what += f" without {row['without']}"

@@ -83,11 +83,11 @@ def test_an_instance_is_planned_once_with_all_parts_and_once_without(
 ) -> None:
     asked = []
 
-    def heard(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+    def received(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
         asked.append(options.parts)
         return optimise(graph, ram_bytes, deadline_s, options)
 
-    monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=heard))
+    monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=received))
     results = tmp_path / "parts.csv"
     command = ["parts", "milp", "--suite", "paper", "--only", "linear.m4 50% 2x paging", "--results", str(results)]
     done = CliRunner().invoke(app, [*command, "--seconds", "2"])
