@@ -3,7 +3,7 @@
 
 Direct transfers want memory and sizes aligned to the disk's blocks, which tensors are not: everything goes through one
 aligned buffer. A page needs no durability, and nothing is flushed. Some file systems refuse direct transfers; there
-the kernel is told after each transfer to drop its copy. Transfers and copies let other threads run.
+the kernel is asked after each transfer to drop its copy. Transfers and copies let other threads run.
 """
 
 from __future__ import annotations

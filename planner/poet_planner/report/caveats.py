@@ -6,7 +6,7 @@ from __future__ import annotations
 from poet_planner.report.quantities import bytes_text, share_text
 from poet_planner.report.summary import Summary
 
-# What is open, or a fit is off, by more than this is told, relative; so is a card that lasts for fewer steps.
+# A gap or an error of a fit above this is reported (relative); so is a card that lasts for fewer steps.
 OPEN_GAP = 0.001
 POOR_FIT = 0.1
 SHORT_LIFE_STEPS = 1e6

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pictures look: the colours, shapes and hatches of what steps do, and figures as PNG and SVG.
 
-Nothing is told by colour alone. What is computed and what is recomputed differ in lightness, transfers have shapes and
+Nothing is said by colour alone. What is computed and what is recomputed differ in lightness, transfers have shapes and
 hatches of their own: so pictures can be read by colour-blind people and in grey print.
 """
 

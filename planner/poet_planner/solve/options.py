@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller may ask of the optimiser, and what it hears while waiting."""
+"""What a caller may ask of the optimiser, and what it receives while waiting."""
 
 from __future__ import annotations
 

@@ -27,16 +27,16 @@ Result = TypeVar("Result")
 
 WAIT_S = 0.02
 MOST_STEPS = 2**62
-# What cannot be told how much to do is given up when it takes so much longer than its work should, or seconds more.
+# What cannot be limited in steps is given up when it takes so much longer than its work should, or seconds more.
 PATIENCE = 20.0
 PATIENCE_S = 60.0
 
-# Told a lower bound and the best that is known, both in the unit of what is minimised; infinite where there is none.
+# Given a lower bound and the best that is known, both in the unit of what is minimised; infinite where there is none.
 OnProgress = Callable[[float, float], None]
 
 
 def ignore_progress(_bound: float, _incumbent: float) -> None:
-    """The `OnProgress` of whoever does not want to hear."""
+    """The `OnProgress` of whoever does not want to know."""
 
 
 class Work:

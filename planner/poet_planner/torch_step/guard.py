@@ -55,7 +55,7 @@ class Guard:
         self._facts = [
             *places.facts,
             *(_contents(*other) for other in others.values()),
-            Fact(_settings, _told_setting, _settings()),
+            Fact(_settings, _setting_changed, _settings()),
         ]
         self._holders = [(path, where) for path, where, tensor in places.tensors if id(tensor) in ids]
         self._reads = [(group.read, group.owner) for group in self._groups]
@@ -106,7 +106,7 @@ class Guard:
         """The slow way: what differs by type or value. If nothing does, that is what is compared with from now on."""
         facts = [read() for read in self._quick]
         for fact, now, was in zip(self._facts, facts, self._known, strict=True):
-            words = fact.told(now, was) if now != was else None
+            words = fact.describe(now, was) if now != was else None
             if words is not None:
                 return Change(words, plain=fact.read is _settings)
         values: list[Any] = []
@@ -119,7 +119,7 @@ class Guard:
             for now in found:
                 was, path = self._values[len(values)], self._paths[len(values)]
                 if now is not was and not _alike(now, was, followed):
-                    return Change(_told(path, now, was), plain=_is_plain(now) and _is_plain(was))
+                    return Change(_value_changed(path, now, was), plain=_is_plain(now) and _is_plain(was))
                 values.append(now)
         tensors = [where() for _, where in self._holders]
         change = self._other_tensors(tensors)
@@ -190,7 +190,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (*PLAIN, Enum, np.generic))
 
 
-def _told(path: str, now: Any, was: Any) -> str:
+def _value_changed(path: str, now: Any, was: Any) -> str:
     if _is_plain(now) or _is_plain(was):
         return f"{path} is {_shown(now)}, and was {_shown(was)}"
     kind = type(now).__name__
@@ -234,6 +234,6 @@ def _settings() -> list[Any]:
     return [read() for read in _SETTINGS_READ]
 
 
-def _told_setting(now: Sequence[Any], was: Sequence[Any]) -> str:
+def _setting_changed(now: Sequence[Any], was: Sequence[Any]) -> str:
     name, one, other = next(each for each in zip(_SETTINGS, now, was, strict=True) if each[1] != each[2])
     return f"{name} is {one}, and was {other}"

@@ -74,11 +74,11 @@ class Group:
 class Fact:
     """What is compared as plain data: a length, the keys of a mapping, the class of an object.
 
-    ``told`` says in words how it differs, or None where that does not matter; ``was`` is what has been read first.
+    ``describe`` says in words how it differs, or None where that does not matter; ``was`` is what has been read first.
     """
 
     read: Callable[[], Any]
-    told: Callable[[Any, Any], str | None]
+    describe: Callable[[Any, Any], str | None]
     was: Any
 
 
@@ -113,7 +113,7 @@ class Places:
                 self._pending.append(("the hooks on all modules", hooks, partial(_itself, hooks)))
         # What PyTorch's own layers call is the one part of its code that people replace.
         called = [name for name, value in vars(nn.functional).items() if callable(value)]
-        self._fact(partial(_getter(called), vars(nn.functional)), partial(_told_function, called))
+        self._fact(partial(_getter(called), vars(nn.functional)), partial(_function_changed, called))
         for ran in reads.ran.values():
             self._globals(ran.code, ran.names)
         self._walk()
@@ -155,8 +155,8 @@ class Places:
         keys, given = [name for name, _ in new], [path for _, path in new]
         self._add(_getter(keys, type(mapping)), mapping, given, keys, follow)
 
-    def _fact(self, read: Callable[[], Any], told: Callable[[Any, Any], str | None]) -> None:
-        self.facts.append(Fact(read, told, read()))
+    def _fact(self, read: Callable[[], Any], describe: Callable[[Any, Any], str | None]) -> None:
+        self.facts.append(Fact(read, describe, read()))
 
     def _look(self, path: str, thing: Any, where: Callable[[], Any]) -> None:
         kind: Any = type(thing)
@@ -187,7 +187,7 @@ class Places:
         elif is_a(thing, BuiltinFunctionType):
             self._follow(path, thing.__self__)
         elif is_a(thing, MappingProxyType):
-            self._fact(partial(tuple, thing), partial(_told_keys, path))
+            self._fact(partial(tuple, thing), partial(_keys_changed, path))
             self._place(thing, [*thing], [f"{path}[{key!r}]" for key in thing])
         elif is_a(thing, bytearray, array):
             self._fact(partial(bytes, thing), lambda *_: f"{path} holds other numbers now")
@@ -211,7 +211,7 @@ class Places:
 
     def _mapping(self, path: str, thing: dict[Any, Any]) -> None:
         if dict.__len__(thing) > MOST:
-            self._fact(partial(dict.__len__, thing), partial(_told_length, path))
+            self._fact(partial(dict.__len__, thing), partial(_length_changed, path))
             return
         self._keys(path, thing)
         self._place(thing, [*dict.keys(thing)], [_joined_key(path, key) for key in dict.keys(thing)])
@@ -229,12 +229,12 @@ class Places:
         if id(thing) not in self._keyed:
             self._keyed.add(id(thing))
             self._kept.append(thing)
-            self._fact(partial(tuple, dict.keys(thing)), partial(_told_keys, path))
+            self._fact(partial(tuple, dict.keys(thing)), partial(_keys_changed, path))
 
     def _sequence(self, path: str, thing: Any) -> None:
         base = list if is_a(thing, list) else deque
         count = base.__len__(thing)
-        self._fact(partial(base.__len__, thing), partial(_told_length, path))
+        self._fact(partial(base.__len__, thing), partial(_length_changed, path))
         if count <= MOST:
             self._add(_elements, thing, [f"{path}[{number}]" for number in range(count)])
 
@@ -324,7 +324,7 @@ class Places:
                     self._follow(absolute, sys.modules[absolute])
 
     def _object(self, path: str, thing: Any, kind: type) -> None:
-        self._fact(partial(type, thing), partial(_told_class, path))
+        self._fact(partial(type, thing), partial(_class_changed, path))
         own = dictionary(thing)
         module = is_a(thing, nn.Module)
         tables = [own[name] for name in _TABLES if name in own] if module else []
@@ -351,7 +351,7 @@ class Places:
             here = [name for name in here if name not in hooks]
             if hooks:
                 self.facts.append(
-                    Fact(partial(_getter(hooks), own), partial(_told_hooks, path, hooks), ({},) * len(hooks))
+                    Fact(partial(_getter(hooks), own), partial(_hooks_changed, path, hooks), ({},) * len(hooks))
                 )
         self._place(own, here, [_joined(path, name) for name in here])
         for table in tables:
@@ -371,7 +371,7 @@ class Places:
         """None of these names may be there."""
         if names:
             self._kept.append(mapping)
-            self._fact(partial(tuple, mapping), partial(_told_new, path, names))
+            self._fact(partial(tuple, mapping), partial(_newly_set, path, names))
 
     def _of_class(self, kind: type, read: frozenset[str], data: bool = True) -> frozenset[str]:
         """Take on what a class and its bases gave, or their functions alone; the names of it that were read."""
@@ -498,29 +498,29 @@ def _joined_key(path: str, key: object) -> str:
     return _joined(table[0], key) if table[2] in _TABLES else f"{path}[{key!r}]"
 
 
-def _told_length(path: str, now: int, was: int) -> str:
+def _length_changed(path: str, now: int, was: int) -> str:
     return f"{path} has {now} elements now, and had {was}"
 
 
-def _told_keys(path: str, now: tuple[Any, ...], was: tuple[Any, ...]) -> str:
+def _keys_changed(path: str, now: tuple[Any, ...], was: tuple[Any, ...]) -> str:
     new, gone = [key for key in now if key not in was], [key for key in was if key not in now]
     what = f"has {new[0]!r} now" if new else f"has no {gone[0]!r} any more" if gone else "is in another order now"
     return f"{path or 'the model'} {what}"
 
 
-def _told_class(path: str, now: type, was: type) -> str:
+def _class_changed(path: str, now: type, was: type) -> str:
     return f"the class of {path or 'the model'} is {now.__name__} now, and was {was.__name__}"
 
 
-def _told_hooks(path: str, names: Sequence[str], now: Sequence[dict[Any, Any]], _: object) -> str:
+def _hooks_changed(path: str, names: Sequence[str], now: Sequence[dict[Any, Any]], _: object) -> str:
     return f"{_joined(path, next(name for name, hooks in zip(names, now, strict=True) if hooks))} is no longer empty"
 
 
-def _told_function(names: Sequence[str], now: Sequence[Any], was: Sequence[Any]) -> str:
+def _function_changed(names: Sequence[str], now: Sequence[Any], was: Sequence[Any]) -> str:
     name = next(name for name, *pair in zip(names, now, was, strict=True) if pair[0] is not pair[1])
     return f"torch.nn.functional.{name} is another function now"
 
 
-def _told_new(path: str, names: frozenset[str], now: tuple[str, ...], _: object) -> str | None:
+def _newly_set(path: str, names: frozenset[str], now: tuple[str, ...], _: object) -> str | None:
     new = sorted(names.intersection(now))
     return f"{_joined(path, new[0])} is set now, and was the class's or missing" if new else None

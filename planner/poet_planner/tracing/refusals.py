@@ -229,7 +229,7 @@ def _is_users_code(file: str) -> bool:
 
 
 def refuse_hooks_on_gradients(module: nn.Module, loss: object) -> None:
-    """Refuse hooks that PyTorch calls while it computes gradients: whether they change something cannot be told.
+    """Refuse hooks that PyTorch calls while it computes gradients: nobody can know whether they change something.
 
     Raises
     ------

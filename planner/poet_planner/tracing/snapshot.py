@@ -167,7 +167,7 @@ def _items(thing: Any) -> Iterable[tuple[str, object]]:
     if base is not None and issubclass(base, dict):
         return [(_name(key), value) for key, value in held_in(thing, base)]
     if base is not None:
-        # A set has no order that could be told.
+        # A set has no order that could be given.
         return [("" if base is set else str(index), value) for index, value in enumerate(held_in(thing, base))]
     if is_a(thing, CellType):
         return [("", thing.cell_contents)] if _is_full(thing) else []

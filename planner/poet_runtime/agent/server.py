@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device's end of the line: each request is acknowledged, carried out once, and its answer kept.
 
-A host that hears no answer asks again under the same number, and gets the kept one. An agent that was started anew
+A host that receives no answer asks again under the same number, and gets the kept one. An agent that was started anew
 has lost what it held: it refuses every verb until the host has said `hello`.
 """
 

@@ -54,7 +54,7 @@ def serve_tcp(server: Server, place: str) -> None:
     """One host after the other at ``HOST:PORT``; what is loaded stays between two.
 
     Requests are carried out by the thread that calls this, because threads of PyTorch are counted for each caller. A
-    second one accepts, so that a host which comes while another is connected is told at once.
+    second one accepts, so that a host which comes while another is connected is refused at once.
 
     Raises
     ------

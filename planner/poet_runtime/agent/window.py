@@ -13,7 +13,7 @@ from poet_profiles.errors import UserError
 
 
 class WindowLine:
-    """A file that takes ``1`` and ``0``, such as the value of a GPIO; without one, windows are told by time alone.
+    """A file that takes ``1`` and ``0``, such as the value of a GPIO; without one, windows are known by time alone.
 
     Raises
     ------

@@ -520,11 +520,11 @@ def test_a_signal_while_optimising_makes_the_best_so_far_the_plan(
     """It comes with the first schedule, long before the time limit."""
     from poet_planner.cli import plan
 
-    def heard(state: Progress) -> None:
+    def received(state: Progress) -> None:
         if state.incumbent_j is not None:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(plan, "progress", lambda objective: nullcontext(heard))
+    monkeypatch.setattr(plan, "progress", lambda objective: nullcontext(received))
     out = tmp_path / "plan"
     assert run(monkeypatch, "--graph", graph, "--ram", "60%", "--time-limit", 600, "--out", out) == 0
     assert json.loads((out / "summary.json").read_text())["peak_bytes"] <= 0.6 * (64 + 4 * 400)

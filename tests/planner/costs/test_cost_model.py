@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Costs from a profile: exact rows, fitted models that find a known law, whole blocks, and what is told of them."""
+"""Costs from a profile: exact rows, fitted models that find a known law, whole blocks, and what is said of them."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ def network(*layers: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("cells", [nn.LSTM, nn.GRU])
 def test_recurrent_layers(cells: type[nn.Module]) -> None:
-    told = why(LastState(cells), torch.randn(2, 3, 4))
+    said = why(LastState(cells), torch.randn(2, 3, 4))
     cure = "train it on a Linux board, or replace it by Conv1d"
-    assert told == f"encoder.rnn ({cells.__name__}): the firmware has no recurrent operator; {cure}"
+    assert said == f"encoder.rnn ({cells.__name__}): the firmware has no recurrent operator; {cure}"
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_layers(layer: nn.Module, lacking: str) -> None:
     ],
 )
 def test_losses(loss: nn.Module, lacking: str) -> None:
-    told = why(nn.Linear(4, CLASSES), rows(), loss)
-    assert lacking in told
-    assert "cross entropy, mean squared error and binary cross entropy" in told
+    said = why(nn.Linear(4, CLASSES), rows(), loss)
+    assert lacking in said
+    assert "cross entropy, mean squared error and binary cross entropy" in said
 
 
 def test_a_loss_of_operators_that_the_firmware_lacks() -> None:
@@ -110,8 +110,8 @@ def test_a_loss_of_operators_that_the_firmware_lacks() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_types_of_numbers(dtype: torch.dtype) -> None:
     name = str(dtype).removeprefix("torch.")
-    told = why(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, CLASSES)).to(dtype), rows().to(dtype))
-    assert told == (
+    said = why(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, CLASSES)).to(dtype), rows().to(dtype))
+    assert said == (
         f"the model: the firmware has no arithmetic in {name}; make the model and its batch float32, with .float()"
     )
 

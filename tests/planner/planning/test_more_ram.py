@@ -103,8 +103,8 @@ def test_the_command_line_tells_it_and_names_a_sweep_that_works(
     write_graph(GRAPH, tmp_path / "graph.json")
     run(monkeypatch, "--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
     [line] = [line for line in capsys.readouterr().out.splitlines() if "poet-plan sweep" in line]
-    told = "24 B more RAM would save 46.9 % of the energy: 68 J with --ram 1664"
-    assert f"{told};" in line
+    advice = "24 B more RAM would save 46.9 % of the energy: 68 J with --ram 1664"
+    assert f"{advice};" in line
     summary = json.loads((tmp_path / "plan" / "summary.json").read_text())
     assert summary["more_ram"] == {
         "ram_budget_bytes": 1664,
@@ -117,4 +117,4 @@ def test_the_command_line_tells_it_and_names_a_sweep_that_works(
     monkeypatch.setattr(budget, "plan_ram_bytes", lambda board, graph: 1650)
     plan = ("--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
     run(monkeypatch, *plan, "--board", "mkr1000")
-    assert f"{told} (more than mkr1000 has);" in capsys.readouterr().out
+    assert f"{advice} (more than mkr1000 has);" in capsys.readouterr().out

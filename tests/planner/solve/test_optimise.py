@@ -167,15 +167,15 @@ def test_equal_seeds_give_equal_plans_whichever_annealer_is_faster() -> None:
 
 def test_progress_is_told_and_an_interrupt_keeps_the_best() -> None:
     graph, plain = paper_graph("linear.m4")
-    heard: list[Progress] = []
+    received: list[Progress] = []
 
     def interrupt(state: Progress) -> None:
-        heard.append(state)
+        received.append(state)
         if state.incumbent_j is not None:
             raise KeyboardInterrupt
 
     schedule = optimise(graph, plain.peak_bytes // 2, None, OptimiseOptions(progress=interrupt))
-    assert heard
+    assert received
     assert verify(graph, schedule).faults == ()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Once a part has heard that the time is up, nothing that takes time is begun: by a clock that stands, then jumps.
+"""Once a part knows that the time is up, nothing that takes time is begun: by a clock that stands, then jumps.
 
 How far a run gets before the jump depends on the machine, what may be begun after it does not. And what the processor's
 clock and the threads do before it has jumped changes no plan.
@@ -56,7 +56,7 @@ class JumpingClock:
 
 
 class Watch:
-    """Counts what is begun after anybody has heard that a budget has expired.
+    """Counts what is begun after anybody knows that a budget has expired.
 
     Only in the thread of the run: what works in the background is stopped by this one, and may be a moment late.
     """
@@ -64,15 +64,15 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: Counter[str] = Counter()
         self.begun_late: Counter[str] = Counter()
-        self._heard = False
+        self._is_known = False
         left = TimeBudget.left
 
-        def heard(budget: TimeBudget) -> float:
+        def noting(budget: TimeBudget) -> float:
             seconds = left(budget)
-            self._heard |= seconds <= 0 and threading.current_thread() is threading.main_thread()
+            self._is_known |= seconds <= 0 and threading.current_thread() is threading.main_thread()
             return seconds
 
-        monkeypatch.setattr(TimeBudget, "left", heard)
+        monkeypatch.setattr(TimeBudget, "left", noting)
         for name in TAKES_TIME:
             self._count(monkeypatch, name)
 
@@ -83,7 +83,7 @@ class Watch:
         def counted(*arguments: Any, **named: Any) -> Any:
             if threading.current_thread() is threading.main_thread():
                 self.begun[name] += 1
-                self.begun_late[name] += self._heard
+                self.begun_late[name] += self._is_known
             return original(*arguments, **named)
 
         monkeypatch.setattr(dotted, counted)

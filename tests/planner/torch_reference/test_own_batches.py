@@ -60,7 +60,7 @@ MODEL = "own_data_model:make"
 
 
 def samples(count: int) -> dict[str, NDArray[np.generic]]:
-    """Each sample is told from every other by its first number."""
+    """Each sample differs from every other in its first number."""
     draw = np.random.default_rng(0)
     arrays: dict[str, NDArray[np.generic]] = {name: draw.normal(size=(count, 6)) for name in NAMES[:2]}
     arrays["input0"][:, 0] = np.arange(count)  # type: ignore[index]
@@ -179,7 +179,7 @@ def test_what_was_written_is_told_as_json(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def told(*arguments: str) -> dict[str, object]:
+    def printed(*arguments: str) -> dict[str, object]:
         monkeypatch.setattr("sys.argv", ["poet-plan", *arguments, "--model", MODEL, "--json"])
         try:
             main()
@@ -188,11 +188,11 @@ def test_what_was_written_is_told_as_json(
         document: dict[str, object] = json.loads(capsys.readouterr().out)
         return document
 
-    graph = told("graph", "--board", "nrf52840", "--out", "graph.json")
+    graph = printed("graph", "--board", "nrf52840", "--out", "graph.json")
     assert graph["graph_hash"] == graph_hash(read_graph(tmp_path / "graph.json"))
-    data = told("data", "--steps", "2", "--out", "data.npz")
+    data = printed("data", "--steps", "2", "--out", "data.npz")
     assert data["arrays"] == list(np.load("data.npz"))
-    losses = told("reference", "--data", "data.npz", "--out", "reference.npz")["loss"]
+    losses = printed("reference", "--data", "data.npz", "--out", "reference.npz")["loss"]
     assert losses == np.load("reference.npz")["loss"].tolist()
 
 

@@ -150,7 +150,7 @@ def many_layers(batch: int | None = None) -> Model:
 
 
 def encoder_with_dropout(batch: int | None = None) -> Model:
-    """An encoder layer as PyTorch makes it unless told otherwise: with dropout in the attention, too."""
+    """An encoder layer as PyTorch makes it unless asked otherwise: with dropout in the attention, too."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     module = nn.Sequential(nn.Unflatten(1, (3, 4)), nn.Linear(4, 8), layer, nn.Flatten(), nn.Linear(24, CLASSES))
     return _own("encoder_with_dropout", module, (12,), batch)
