@@ -62,7 +62,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return ended.value.code, capsys.readouterr().out
 
 
-def test_a_cost_is_dearer_beyond_limit_and_spread_together(tmp_path: Path) -> None:
+def test_a_cost_is_higher_beyond_limit_and_spread_together(tmp_path: Path) -> None:
     first = profile(tmp_path / "a.csv", replace(RELU, time_s=1.0, time_s_std=0.03, energy_j=1.0))
     # Twice the deviation of the difference is 0.1, the limit 0.02: beyond 1.12 is more expensive, below 0.88 cheaper.
     for number, (time_s, expected) in enumerate(
@@ -233,7 +233,7 @@ def test_a_damaged_run_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_the_exit_code_is_one_where_the_second_is_dearer(
+def test_the_exit_code_is_one_where_the_second_costs_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = profile(tmp_path / "a.csv", RELU, IDLE)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class Residual(nn.Module):
-    """x + relu(conv(x)): both addends and the sum are in RAM at once, so its input is dear to recompute."""
+    """x + relu(conv(x)): both addends and the sum are in RAM at once, so its input is expensive to recompute."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

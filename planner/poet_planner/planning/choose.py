@@ -34,7 +34,7 @@ from poet_planner.planning.short_search import found_j
 from poet_planner.report.quantities import bytes_text
 from poet_planner.schedule.store_all import store_all_schedule
 
-COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is dear or cannot be found
+COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
 

@@ -21,7 +21,7 @@ from poet_planner.solve import OptimiseOptions, optimise
 TIME_SHARE = 0.1
 MOST_SECONDS = 2.0
 SEARCHES = 4
-# Only dear plans are asked about: overhead above the store-all schedule's energy, relative.
+# Only expensive plans are asked about: overhead above the store-all schedule's energy, relative.
 DEAR = 0.1
 # How much more RAM is a little; what it has to save of the plan's energy; and what of that counts as much as all.
 MOST_MORE = 0.2
@@ -39,7 +39,7 @@ def seconds_for(time_limit_s: float) -> float:
 
 
 def more_ram(graph: Graph, schedule: Schedule, store_all: Schedule, options: OptimiseOptions) -> MoreRam | None:
-    """How little more RAM would save much energy; None if a fifth more would not, or the plan is not dear.
+    """How little more RAM would save much energy; None if a fifth more would not, or the plan is cheap.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Fi
 
 
 def energy_added(moments: list[Moment]) -> dict[str, dict[Kind, float]]:
-    """Joules above computing everything once, by module and kind; the dearest modules first, the small ones as one."""
+    """Joules above computing everything once, by module and kind, the most expensive first; small modules as one."""
     depth = _depth(moments)
     modules: dict[str, dict[Kind, float]] = {}
     for moment in moments:

@@ -55,7 +55,7 @@ def page_text(graph: Graph, schedule: Schedule, store_all: Schedule, summary: Su
         figures=rows(summary, verbose=True),
         cautions=cautions(summary),
         pictures=pictures,
-        absences=[_row(absence, schedule) for absence in _dearest_first(absences(graph, schedule, moments))],
+        absences=[_row(absence, schedule) for absence in _most_expensive_first(absences(graph, schedule, moments))],
         data={
             "axes": {name: _axes(figure) for name, figure in figures.items()},
             "operators": [node.id for node in shown.nodes],
@@ -100,7 +100,7 @@ def _module_text(name: str, added: dict[Kind, float]) -> str:
     return f"{name}: " + ", ".join(f"{LABELS[kind]} {energy_text(joules)}" for kind, joules in added.items())
 
 
-def _dearest_first(found: list[Absence]) -> list[Absence]:
+def _most_expensive_first(found: list[Absence]) -> list[Absence]:
     return sorted(found, key=lambda absence: -absence.energy_j)
 
 

@@ -92,8 +92,8 @@ def test_less_ram_never_costs_less_and_the_optimiser_is_never_above_another(poin
     tight, middle, loose = planned
     assert tight.energy_j and middle.energy_j and loose.energy_j
     assert tight.energy_j > loose.energy_j
-    dear, unproven = 2 * tight.energy_j, loose.plain_energy_j / 2
-    spoilt = replace(loose, energy_j=dear, status="feasible", bound_j=unproven, gap=1 - unproven / dear)
+    expensive, unproven = 2 * tight.energy_j, loose.plain_energy_j / 2
+    spoilt = replace(loose, energy_j=expensive, status="feasible", bound_j=unproven, gap=1 - unproven / expensive)
     slack = replace(tight, status="feasible", bound_j=unproven, gap=1 - unproven / tight.energy_j)
     baseline = next(point for point in points if point.method == "page_all" and point.energy_j)
     cheap = replace(baseline, ram_budget_bytes=middle.ram_budget_bytes, energy_j=middle.energy_j * 0.99)

@@ -24,7 +24,7 @@ BRIEF = OptimiseOptions(time_limit_s=1)
 
 
 def steps_of_energy() -> Graph:
-    """Forward a, b, c, d and back. a is dear to compute, b is large, pages are dear: energy falls in steps of RAM."""
+    """Forward a, b, c, d and back. a and pages are expensive, b is large: energy falls in steps of RAM."""
     values = {"a": Value("a", 400, PAGE), "b": Value("b", 800), "c": Value("c", 400, PAGE), "d": Value("d", 400, PAGE)}
     nodes = [
         Node(
@@ -70,7 +70,7 @@ def test_it_says_nothing_where_there_is_nothing_to_say() -> None:
     assert more_ram(GRAPH, planned(1360), STORE_ALL, BRIEF) is None
 
 
-def test_nobody_asks_of_a_plan_that_is_not_dear_or_is_the_shortest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_asks_of_a_plan_that_is_cheap_or_is_the_shortest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "optimise", None)
     assert more_ram(GRAPH, planned(1680), STORE_ALL, BRIEF) is None
     by_time = OptimiseOptions(objective=Objective.TIME)

@@ -75,12 +75,12 @@ class Stuck(Portfolio):
         pass
 
 
-def dearest(problem: Problem, least_j: float) -> Incumbent | None:
+def most_expensive(problem: Problem, least_j: float) -> Incumbent | None:
     """Of some schedules made by eviction; None if none of them is far above the least energy."""
     made = by_eviction(problem, np.arange(len(problem.node_time)), np.random.default_rng(0), 32)
-    dear = max((one for one in made if one is not None), key=lambda one: one.energy, default=None)
+    found = max((one for one in made if one is not None), key=lambda one: one.energy, default=None)
     far_j = least_j + 0.5 * (least_j - store_all_j(problem))
-    return dear if dear is not None and dear.energy > far_j else None
+    return found if found is not None and found.energy > far_j else None
 
 
 @pytest.mark.parametrize("fifty", range(3))
@@ -90,7 +90,7 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(fifty: int, state_sp
     proven = 0
     for seed in range(50 * fifty, 50 * fifty + 50):
         problem, least = solved_problem(seed)
-        if math.isinf(least) or (known := dearest(problem, least)) is None:
+        if math.isinf(least) or (known := most_expensive(problem, least)) is None:
             continue
         context = Context(parts, replace(DEFAULTS, downsets=DownsetParams(large=1)))
         proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, context)

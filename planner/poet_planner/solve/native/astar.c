@@ -92,7 +92,7 @@ static int64_t group_of(const struct exploration *task)
 
 /* A lower bound on the cost that remains from a state, by a coarser abstraction; `best` if that is larger.
  *
- * If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the dearest first, until one
+ * If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the costliest first, until one
  * gives `enough`. */
 static double lower_bound(const struct exploration *task, const int64_t *row, double best, double enough)
 {

@@ -38,7 +38,7 @@ def random_chain(seed: int, depth: int) -> Graph:
     return Graph(f"random chain {seed}", tuple(nodes))
 
 
-def test_on_chains_it_is_as_cheap_as_brute_force_and_its_lp_no_dearer() -> None:
+def test_on_chains_it_is_as_cheap_as_brute_force_and_its_lp_no_more_expensive() -> None:
     overheads = []
     for seed in range(8):
         graph = random_chain(seed, 4)

@@ -97,7 +97,7 @@ def test_without_storage_it_is_rotor() -> None:
 
 
 @pytest.mark.parametrize(("method", "dma"), [("pofo_energy", False), ("pofo_time", True)])
-def test_the_optimiser_is_no_dearer(method: str, dma: bool) -> None:
+def test_the_optimiser_is_no_more_expensive(method: str, dma: bool) -> None:
     graph, store_all = paper_graph("linear.a72", dma)
     ram = int(0.6 * store_all.peak_bytes)
     schedule = method_named(method).schedule(graph, ram, None, OptimiseOptions())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rotor's dynamic program: bracketed by revolve on unit chains, and as dear as its schedules."""
+"""rotor's dynamic program: bracketed by revolve on unit chains, and as expensive as its schedules."""
 
 from __future__ import annotations
 

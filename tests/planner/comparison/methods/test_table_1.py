@@ -96,11 +96,11 @@ def scaled_bytes(graph: Graph, number: int, factor: float) -> Graph:
 def scaled_power(graph: Graph, number: int, factor: float) -> Graph:
     """One node computes at more power, and its values are paged at more; no time changes."""
     node = graph.nodes[number]
-    values = tuple(replace(v, page=_dearer(v.page, factor)) for v in node.values)
+    values = tuple(replace(v, page=_times_as_expensive(v.page, factor)) for v in node.values)
     return _with(graph, number, replace(node, energy_j=factor * node.energy_j, values=values))
 
 
-def _dearer(page: PageCost | None, factor: float) -> PageCost | None:
+def _times_as_expensive(page: PageCost | None, factor: float) -> PageCost | None:
     if page is None:
         return None
     return replace(page, out_energy_j=factor * page.out_energy_j, in_energy_j=factor * page.in_energy_j)

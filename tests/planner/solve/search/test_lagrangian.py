@@ -27,14 +27,14 @@ def test_a_schedule_costs_its_energy_and_its_time(seed: int) -> None:
     graph = either_graph(seed)
     problem = build_problem(graph, store_all_schedule(graph).peak_bytes, 100.0)
     found = evaluated(problem, np.arange(len(graph.nodes)))
-    dear = with_multiplier(problem, 0.3)
-    again = evaluated(dear, np.arange(len(graph.nodes)))
+    expensive = with_multiplier(problem, 0.3)
+    again = evaluated(expensive, np.arange(len(graph.nodes)))
     assert found is not None and again is not None
     unit = problem.node_energy.sum() / problem.node_time.sum()
     assert again.energy == pytest.approx(found.energy + 0.3 * unit * found.time)
     assert again.time == found.time
     paged = problem.pageable
-    assert dear.out_energy[paged] == pytest.approx((problem.out_energy + 0.3 * unit * problem.out_time)[paged])
+    assert expensive.out_energy[paged] == pytest.approx((problem.out_energy + 0.3 * unit * problem.out_time)[paged])
 
 
 @given(st.floats(1e-3, 1e3), st.sampled_from([0.0, 1.0]))

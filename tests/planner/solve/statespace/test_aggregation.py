@@ -17,7 +17,7 @@ from poet_profiles.graph import Graph, Node, PageCost, Value
 from tests.support.graphs.solved_problems import solved_problem
 
 PLENTY = 20_000
-DEAR = 10.0
+EXPENSIVE = 10.0
 
 
 def any_groups(problem: Problem, seed: int) -> np.ndarray:
@@ -43,7 +43,7 @@ def test_an_aggregated_problem_costs_no_more(tens: int) -> None:
         joined += int((representative != np.arange(len(representative))).sum())
         smaller, separate = aggregated_problem(problem, representative), np.arange(len(representative))
         store_all_j = float(problem.node_energy.sum())
-        found = search_memory_states(smaller, separate, store_all_j, DEAR * least, PLENTY, UNLIMITED)
+        found = search_memory_states(smaller, separate, store_all_j, EXPENSIVE * least, PLENTY, UNLIMITED)
         assert found.bound_j <= least * (1 + 1e-9), seed
     assert joined > 0
 
@@ -78,7 +78,7 @@ def test_cheap_values_join_the_group_of_their_inputs() -> None:
     x, c, n, a, s, d, r = range(7)
     representative = representatives(chain(), 0.2)
     assert representative[n] == representative[a] == c, "made of the convolution alone, and no smaller"
-    assert representative[s] == s, "needs the image too, and the convolution is dear"
+    assert representative[s] == s, "needs the image too, and the convolution is expensive"
     assert representative[d] == s, "needs nothing but what the sum, as cheap, is made of"
     assert representative[r] == r, "smaller than what it is made of"
     assert representative[x] == x

@@ -37,10 +37,10 @@ def found_below(
 def test_the_cheapest_schedule_is_found_and_nothing_below_it(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         problem, least = solved_problem(seed)
-        dear = 10 * store_all_j(problem) + 100.0
-        found = found_below(problem, seed, dear)
+        expensive = 10 * store_all_j(problem) + 100.0
+        found = found_below(problem, seed, expensive)
         if math.isinf(least):
-            assert found.bound_j == pytest.approx(dear) and found.events is None, seed
+            assert found.bound_j == pytest.approx(expensive) and found.events is None, seed
             continue
         assert found.events is not None, seed
         best = evaluated(problem, found.events)
@@ -145,7 +145,7 @@ def test_nodes_without_bytes_that_read_what_is_paged(tens: int) -> None:
         if len(graph.nodes) > 9:
             continue
         problem, least = solved(seed, graph)
-        dear = 10 * store_all_j(problem) + 100.0
-        found = found_below(problem, seed, dear)
-        assert math.isinf(least) or least < dear, seed
-        assert found.bound_j == pytest.approx(min(least, dear), rel=1e-9), seed
+        expensive = 10 * store_all_j(problem) + 100.0
+        found = found_below(problem, seed, expensive)
+        assert math.isinf(least) or least < expensive, seed
+        assert found.bound_j == pytest.approx(min(least, expensive), rel=1e-9), seed
