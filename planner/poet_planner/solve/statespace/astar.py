@@ -57,7 +57,7 @@ class PatternDatabase(Struct):
     relevant : (words of nodes,) bits of the nodes that make a relevant value
     nodes : (groups, words of nodes) bits of the relevant nodes in N
     node_slots : hash table of the numbers of groups
-    group_start : (groups + 1,) the states of group g, the most expensive first, are ``group_start[g]:group_start[g + 1]``
+    group_start : (groups + 1,) the states of group g, most expensive first, are ``group_start[g]:group_start[g + 1]``
     """
 
     rows: Ints
