@@ -92,8 +92,8 @@ static int64_t group_of(const struct exploration *task)
 
 /* A lower bound on the cost that remains from a state, by a coarser abstraction; `best` if that is larger.
  *
- * If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the most expensive first, until
- * one gives `enough`. */
+ * If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the most
+ * expensive first, until one gives `enough`. */
 static double lower_bound(const struct exploration *task, const int64_t *row, double best, double enough)
 {
     const struct pattern_database *const database = task->database;
