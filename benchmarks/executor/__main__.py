@@ -18,7 +18,7 @@ from poet_profiles.whole_file import write_whole
 from poet_runtime.devices import device_named
 
 from benchmarks.executor.measuring import Row, compared, repeatable_bits, without_page_faults
-from benchmarks.executor.parts import GPU_PARTS, PARTS, QUICK, Part
+from benchmarks.executor.parts import GPU_PARTS, PARTS, QUICK, TableSpec
 from benchmarks.executor.table import missed, table
 
 
@@ -57,12 +57,12 @@ def main() -> int:
     return 1 if misses or failed else 0
 
 
-def _file(part: Part, asked: argparse.Namespace) -> Path:
+def _file(part: TableSpec, asked: argparse.Namespace) -> Path:
     out: Path = asked.out
     return out / f"{part.name}{'-quick' if asked.quick else ''}.json"
 
 
-def _measured_apart(part: Part, asked: argparse.Namespace) -> bool:
+def _measured_apart(part: TableSpec, asked: argparse.Namespace) -> bool:
     """Whether a process of its own, with costs of its own, has written the rows of a part."""
     file = _file(part, asked)
     if asked.resume and file.is_file():
@@ -79,7 +79,7 @@ def _measured_apart(part: Part, asked: argparse.Namespace) -> bool:
     return ended.returncode == 0 and file.is_file()
 
 
-def _measure(part: Part, asked: argparse.Namespace) -> None:
+def _measure(part: TableSpec, asked: argparse.Namespace) -> None:
     torch.set_num_threads(asked.threads)
     without_page_faults()
     device = device_named(asked.device)
@@ -92,7 +92,7 @@ def _measure(part: Part, asked: argparse.Namespace) -> None:
     write_whole(_file(part, asked), json.dumps(document, indent=1) + "\n")
 
 
-def _print_tables(parts: Sequence[Part], asked: argparse.Namespace) -> int:
+def _print_tables(parts: Sequence[TableSpec], asked: argparse.Namespace) -> int:
     """Print the rows of all parts, those of one table together; how many things were missed."""
     misses = 0
     for name in dict.fromkeys(part.table for part in parts):

@@ -33,7 +33,7 @@ BUDGETS = (0.5, 0.1)
 
 
 @dataclass(frozen=True)
-class Part:
+class TableSpec:
     """Rows of a table, of which the first is eager PyTorch.
 
     Attributes
@@ -112,18 +112,18 @@ class Part:
 
 
 PARTS = (
-    Part("resnet18", 8),
-    Part("resnet18", 64, shares=(70, 50), paged=(50,), checkpoint=True),
-    Part("vgg16", 8, optimizer=True, shares=(40, 28)),
-    Part("vgg16", 32, checkpoint=True),
-    Part("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
-    Part("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
-    *(Part(*of, budget=budget) for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8)) for budget in BUDGETS),
+    TableSpec("resnet18", 8),
+    TableSpec("resnet18", 64, shares=(70, 50), paged=(50,), checkpoint=True),
+    TableSpec("vgg16", 8, optimizer=True, shares=(40, 28)),
+    TableSpec("vgg16", 32, checkpoint=True),
+    TableSpec("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
+    TableSpec("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
+    *(TableSpec(*of, budget=budget) for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8)) for budget in BUDGETS),
 )
 GPU_PARTS = (
-    Part("resnet18", 512, shares=(70, 50), paged=(50,), checkpoint=True),
-    Part("vgg16", 512, checkpoint=True),
-    Part("mobilenet_v2", 256, shares=(70, 50), paged=(50,), checkpoint=True),
-    Part("bert4", 128, shares=(70, 50), paged=(50,), checkpoint=True),
+    TableSpec("resnet18", 512, shares=(70, 50), paged=(50,), checkpoint=True),
+    TableSpec("vgg16", 512, checkpoint=True),
+    TableSpec("mobilenet_v2", 256, shares=(70, 50), paged=(50,), checkpoint=True),
+    TableSpec("bert4", 128, shares=(70, 50), paged=(50,), checkpoint=True),
 )
-QUICK = (Part("vgg16", 8, optimizer=True, shares=(40,)), Part("mobilenet_v2", 8, shares=(50,), checkpoint=True))
+QUICK = (TableSpec("vgg16", 8, optimizer=True, shares=(40,)), TableSpec("mobilenet_v2", 8, shares=(50,), checkpoint=True))

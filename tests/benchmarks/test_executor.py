@@ -97,7 +97,7 @@ def test_a_part_has_its_rows_and_says_which_there_cannot_be(tmp_path: Path, monk
     monkeypatch.setattr(parts, "network", lambda *_: (model.module, batch))
     monkeypatch.setattr(parts, "checkpointed", lambda module, batch: eager(module, batch, "checkpoint"))
     absent: list[str] = []
-    part = parts.Part("mlperf_ds_cnn", 8, shares=(80, 1), checkpoint=True)
+    part = parts.TableSpec("mlperf_ds_cnn", 8, shares=(80, 1), checkpoint=True)
     names = [variant.name for variant in part.variants(1.0, tmp_path, absent, Cpu())]
     assert names == ["eager", "keep all", "plan 80%", "greedy 80%", "checkpoint", AT_CHECKPOINTS_PEAK]
     assert [reason.partition(":")[0] for reason in absent] == ["plan 1%", "greedy 1%"]
