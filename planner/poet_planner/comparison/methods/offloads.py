@@ -13,7 +13,7 @@ from poet_planner.comparison.methods.rotor import Chain, Table, Walk
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockRun:
     """A block that is saved, or a run of blocks that is computed again.
 
     Attributes
@@ -32,7 +32,7 @@ class Part:
     slots: int
 
 
-def order_of(instance: Instance, chain: Chain, table: Table, parts: Sequence[Part]) -> list[int]:
+def order_of(instance: Instance, chain: Chain, table: Table, parts: Sequence[BlockRun]) -> list[int]:
     """The events of the parts that make up the chain, each page-in just before the backward that reads it."""
     walk = Walk(instance, chain)
     for part in parts:

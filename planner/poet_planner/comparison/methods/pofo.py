@@ -23,7 +23,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.comparison.methods.offloads import Part, order_of, prefetched
+from poet_planner.comparison.methods.offloads import BlockRun, order_of, prefetched
 from poet_planner.comparison.methods.pofo_dma import overlapped_orders
 from poet_planner.comparison.methods.rotor import Table, after, chain_of
 from poet_planner.planning.method import Aware, Method
@@ -179,11 +179,11 @@ class Offloading:
     def order(self, budget: int) -> list[int]:
         """The best order within so many bytes, if there is one."""
         left, i, kind = self._table.slots_in(budget), 0, 0
-        parts: list[Part] = []
+        parts: list[BlockRun] = []
         while i < self._chain.length:
             choice, taken = self._choice[i, kind], self._taken[kind][i]
             offload, end = bool(choice.offload[left]), int(choice.run_to[left])
-            parts.append(Part(i, end, self._values[kind][i] if offload else frozenset(), left - taken))
+            parts.append(BlockRun(i, end, self._values[kind][i] if offload else frozenset(), left - taken))
             left -= 0 if offload else taken
             i, kind = (end, 0) if end else (i + 1, 1)
         return order_of(self._instance, self._chain, self._table, parts)

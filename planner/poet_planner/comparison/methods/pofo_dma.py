@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poet_planner.comparison.methods.instance import Instance
-from poet_planner.comparison.methods.offloads import Part, order_of
+from poet_planner.comparison.methods.offloads import BlockRun, order_of
 from poet_planner.comparison.methods.rotor import Chain, Table, chain_of
 from poet_planner.solve.instance import Floats, Ints
 
@@ -131,13 +131,13 @@ class Overlapped:
 
     def order(self) -> list[int]:
         """The best order, if there is one; each page-in just before the backward that reads it."""
-        parts: list[Part] = []
+        parts: list[BlockRun] = []
         place = (self._chain.length, 1, self._best)
         while place[0]:
             block, kind, index, offload, end = self._labels[place[0], place[1]].step[place[2]].tolist()
             offloaded = self._values[kind][block] if offload else frozenset[int]()
             kept = int(self._labels[block, kind].slots[index, 0])
-            parts.append(Part(block, end, offloaded, self._slots - kept - self._taken[kind][block]))
+            parts.append(BlockRun(block, end, offloaded, self._slots - kept - self._taken[kind][block]))
             place = (block, kind, index)
         return order_of(self._instance, self._chain, self._table, parts[::-1])
 
