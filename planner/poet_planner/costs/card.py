@@ -15,7 +15,7 @@ UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"
 
 
-class Part(NamedTuple):
+class WeightTile(NamedTuple):
     """Some rows of the weights of an operator: its parameters with ``whole`` of them, and with these alone."""
 
     op: str
@@ -33,7 +33,7 @@ class CardWork(NamedTuple):
     operators: tuple[tuple[str, str], ...] = ()
     read_bytes: tuple[int, ...] = ()
     written_bytes: tuple[int, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WeightTile, ...] = ()
     arriving: int | None = None
 
 
@@ -103,7 +103,7 @@ def _tiles(size: int, p: Params) -> tuple[int, ...]:
     return tuple(min(p["tile"], rows - first) * (size // rows) for first in range(0, rows, p["tile"]))
 
 
-def _parts(op: str, p: Params, tile: int) -> tuple[Part, ...]:
+def _parts(op: str, p: Params, tile: int) -> tuple[WeightTile, ...]:
     """What is computed on each tile. An input gradient adds what comes from the second one on to what is there."""
     if op == "sgd_update":
         return ()
@@ -111,7 +111,7 @@ def _parts(op: str, p: Params, tile: int) -> tuple[Part, ...]:
     later = computed if "backward_input" not in op or computed.endswith(ACCUMULATE) else computed + ACCUMULATE
     rows, key = _rows(p), params_key(computed, whole)
     return tuple(
-        Part(
+        WeightTile(
             later if first else computed,
             key,
             params_key(computed, _cut(computed, whole, along, min(tile, rows - first))) if tile < rows else key,

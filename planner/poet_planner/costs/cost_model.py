@@ -30,7 +30,7 @@ from poet_profiles.graph.kept import FETCH
 from poet_profiles.operators import ACCUMULATE, INFER
 from poet_profiles.profile import NO_SENSOR, PLACE
 
-from poet_planner.costs.card import CardWork, Part, card_work
+from poet_planner.costs.card import CardWork, WeightTile, card_work
 from poet_planner.costs.features import WINOGRAD, features, has_features, kind
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class CostModel:
         hidden = sum(min(part[0], transfer[0]) for part, transfer in zip(parts, arriving, strict=False))
         return _Cost(sum(times) - hidden, sum(energies), Basis.FITTED)
 
-    def _part(self, node: str, part: Part) -> tuple[float, float]:
+    def _part(self, node: str, part: WeightTile) -> tuple[float, float]:
         """Time and energy of some rows of weights: what the model says, corrected by what it says of the whole."""
         fit = self._fit(part.op, part.whole)
         op = _model_of(fit, part.op)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.costs.card import Part, card_work
+from poet_planner.costs.card import WeightTile, card_work
 from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel, fit_relative
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Value
@@ -212,7 +212,7 @@ def test_what_adds_to_a_sum_is_predicted_like_the_operator_that_does_not(tmp_pat
     work = card_work(kept_step(), "streamed_linear_backward_input_accumulate", "m=4 k=128 n=64 tile=16")
     assert work is not None
     whole, tile = ("b=1 m=4 k=64 n=128 ta=0 tb=0", "b=1 m=4 k=16 n=128 ta=0 tb=0")
-    assert work.parts == (Part("matmul_accumulate", whole, tile),) * 4
+    assert work.parts == (WeightTile("matmul_accumulate", whole, tile),) * 4
     assert work.read_bytes == (8192,) * 4
     shapes = [(2, 8, 16), (4, 64, 8), (16, 32, 32), (1, 128, 10), (9, 9, 9)]
     products = {f"b=1 m={m} k={k} n={n} ta=0 tb=0": (m, k, n) for m, k, n in shapes}
@@ -251,12 +251,12 @@ def test_a_streamed_operator_reads_each_tile_and_computes_beside_it() -> None:
     work = card_work(kept_step(), "streamed_linear", STREAMED)
     assert work is not None
     assert work.read_bytes == (8192,) * 4
-    assert work.parts == (Part("linear", "m=4 k=128 n=64 bias=0", "m=4 k=128 n=16 bias=0"),) * 4
+    assert work.parts == (WeightTile("linear", "m=4 k=128 n=64 bias=0", "m=4 k=128 n=16 bias=0"),) * 4
     assert (work.operators, work.written_bytes, work.arriving) == ((), (), None)
     update = card_work(kept_step(), "streamed_linear_update", STREAMED)
     assert update is not None
     assert (update.read_bytes, update.written_bytes) == ((8192,) * 4, (8192,) * 4)
-    assert update.parts == (Part("matmul", "b=1 m=64 k=4 n=128 ta=1 tb=0", "b=1 m=16 k=4 n=128 ta=1 tb=0"),) * 4
+    assert update.parts == (WeightTile("matmul", "b=1 m=64 k=4 n=128 ta=1 tb=0", "b=1 m=16 k=4 n=128 ta=1 tb=0"),) * 4
     assert update.operators == (("sgd", "size=8192"),)
     rows = card_work(kept_step(), "streamed_embedding", "m=5 v=100 d=128")
     assert rows is not None
