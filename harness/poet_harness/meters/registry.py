@@ -19,7 +19,7 @@ from .nominal import PowerStates
 
 
 @dataclass(frozen=True)
-class Kind:
+class MeterKind:
     """One kind of instrument.
 
     Parameters
@@ -40,7 +40,7 @@ class Kind:
     find: Callable[[], list[str]]
 
 
-def _kind(title: str, windows: str, module: str, opener: str, **options: bool) -> Kind:
+def _kind(title: str, windows: str, module: str, opener: str, **options: bool) -> MeterKind:
     """A kind whose module, with whatever it imports, is loaded only when it is needed."""
 
     def loaded() -> Any:
@@ -54,10 +54,10 @@ def _kind(title: str, windows: str, module: str, opener: str, **options: bool) -
         found: list[str] = loaded().find()
         return found
 
-    return Kind(title, windows, open_it, find)
+    return MeterKind(title, windows, open_it, find)
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, MeterKind] = {
     "ppk2": _kind("Nordic PPK2 in the supply line", "D0", "ppk2", "open_ppk2", supply=False),
     "ppk2-source": _kind("Nordic PPK2 as the board's supply", "D0", "ppk2", "open_ppk2", supply=True),
     "joulescope": _kind("Joulescope JS110, JS220 or JS320", "input 0", "joulescope", "open_joulescope"),

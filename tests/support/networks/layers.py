@@ -56,7 +56,7 @@ class Mean(nn.Module):
         return x.mean(self.dims)
 
 
-class Part(nn.Module):
+class OneResult(nn.Module):
     """One of several results."""
 
     def __init__(self, layer: nn.Module, index: int = 0) -> None:
@@ -491,9 +491,9 @@ LAYERS: dict[str, Make] = {
     "stochastic depth": _linear(_stochastic_depth, block=lambda: nn.Linear(8, 8)),
     "noise": _linear(_noise),
     # Recurrent layers.
-    "rnn": _sequence(lambda: Part(nn.RNN(6, 8, 2, nonlinearity="relu", batch_first=True)), 8),
-    "gru, both ways": _sequence(lambda: Part(nn.GRU(6, 8, batch_first=True, bidirectional=True)), 16),
-    "lstm, projected": _sequence(lambda: Part(nn.LSTM(6, 8, batch_first=True, proj_size=3)), 3),
+    "rnn": _sequence(lambda: OneResult(nn.RNN(6, 8, 2, nonlinearity="relu", batch_first=True)), 8),
+    "gru, both ways": _sequence(lambda: OneResult(nn.GRU(6, 8, batch_first=True, bidirectional=True)), 16),
+    "lstm, projected": _sequence(lambda: OneResult(nn.LSTM(6, 8, batch_first=True, proj_size=3)), 3),
     "rnn cell": _unrolled(nn.RNNCell(6, 8)),
     "gru cell": _unrolled(nn.GRUCell(6, 8)),
     "lstm cell": _unrolled(nn.LSTMCell(6, 8)),
