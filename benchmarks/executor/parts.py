@@ -118,7 +118,11 @@ PARTS = (
     TableSpec("vgg16", 32, checkpoint=True),
     TableSpec("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
     TableSpec("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
-    *(TableSpec(*of, budget=budget) for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8)) for budget in BUDGETS),
+    *(
+        TableSpec(*of, budget=budget)
+        for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8))
+        for budget in BUDGETS
+    ),
 )
 GPU_PARTS = (
     TableSpec("resnet18", 512, shares=(70, 50), paged=(50,), checkpoint=True),
@@ -126,4 +130,7 @@ GPU_PARTS = (
     TableSpec("mobilenet_v2", 256, shares=(70, 50), paged=(50,), checkpoint=True),
     TableSpec("bert4", 128, shares=(70, 50), paged=(50,), checkpoint=True),
 )
-QUICK = (TableSpec("vgg16", 8, optimizer=True, shares=(40,)), TableSpec("mobilenet_v2", 8, shares=(50,), checkpoint=True))
+QUICK = (
+    TableSpec("vgg16", 8, optimizer=True, shares=(40,)),
+    TableSpec("mobilenet_v2", 8, shares=(50,), checkpoint=True),
+)

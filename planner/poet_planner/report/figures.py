@@ -20,7 +20,7 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
-from poet_planner.schedule.timeline import Kind, Moment
+from poet_planner.schedule.timeline import Moment, MomentKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,22 +28,28 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLOURS = {
-    Kind.COMPUTE: "#0072B2",
-    Kind.RECOMPUTE: "#E69F00",
-    Kind.REFETCH: "#56B4E9",
-    Kind.PAGE_IN: "#009E73",
-    Kind.PAGE_OUT: "#CC79A7",
+    MomentKind.COMPUTE: "#0072B2",
+    MomentKind.RECOMPUTE: "#E69F00",
+    MomentKind.REFETCH: "#56B4E9",
+    MomentKind.PAGE_IN: "#009E73",
+    MomentKind.PAGE_OUT: "#CC79A7",
 }
 LABELS = {
-    Kind.COMPUTE: "computed",
-    Kind.RECOMPUTE: "recomputed",
-    Kind.REFETCH: "fetched again",
-    Kind.PAGE_IN: "paged in",
-    Kind.PAGE_OUT: "paged out",
+    MomentKind.COMPUTE: "computed",
+    MomentKind.RECOMPUTE: "recomputed",
+    MomentKind.REFETCH: "fetched again",
+    MomentKind.PAGE_IN: "paged in",
+    MomentKind.PAGE_OUT: "paged out",
 }
 # Of transfers: a page leaves downwards and comes back upwards.
-MARKERS = {Kind.REFETCH: "D", Kind.PAGE_IN: "^", Kind.PAGE_OUT: "v"}
-HATCHES = {Kind.COMPUTE: "", Kind.RECOMPUTE: "", Kind.REFETCH: "xxxx", Kind.PAGE_IN: "////", Kind.PAGE_OUT: "\\\\\\\\"}
+MARKERS = {MomentKind.REFETCH: "D", MomentKind.PAGE_IN: "^", MomentKind.PAGE_OUT: "v"}
+HATCHES = {
+    MomentKind.COMPUTE: "",
+    MomentKind.RECOMPUTE: "",
+    MomentKind.REFETCH: "xxxx",
+    MomentKind.PAGE_IN: "////",
+    MomentKind.PAGE_OUT: "\\\\\\\\",
+}
 HELD = "#D5DCE4"
 ABSENT = "#FFFFFF"
 INK = "#30363D"
@@ -72,7 +78,7 @@ def new_figure(
     return figure, axes
 
 
-def kinds_of(moments: list[Moment]) -> list[Kind]:
+def kinds_of(moments: list[Moment]) -> list[MomentKind]:
     """What the steps spend energy on, in the order of `COLOURS`."""
     present = {moment.kind for moment in moments}
     return [kind for kind in COLOURS if kind in present]
