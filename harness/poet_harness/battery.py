@@ -17,7 +17,7 @@ SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCost:
     """One training step. ``energy_j`` is above ``idle_power_w``, which the board draws all the time besides.
 
     ``idle_power_w`` is 0 where the energy is all that is drawn, and None where that is not known. ``life_steps`` is for
@@ -82,7 +82,7 @@ class Life:
     cell_current_a: float
 
 
-def life(step: Step, battery: Battery, duty: float, sleep_power_w: float | None) -> Life:
+def life(step: StepCost, battery: Battery, duty: float, sleep_power_w: float | None) -> Life:
     """Spend a battery on training steps.
 
     Parameters
@@ -123,7 +123,7 @@ def life(step: Step, battery: Battery, duty: float, sleep_power_w: float | None)
     )
 
 
-def planned_step(folder: Path, energy_j: float, time_s: float) -> Step:
+def planned_step(folder: Path, energy_j: float, time_s: float) -> StepCost:
     """A step as planned, with what the plan's summary says besides.
 
     Raises
@@ -141,10 +141,10 @@ def planned_step(folder: Path, energy_j: float, time_s: float) -> Step:
     life_steps = _number(path, wear, "life_steps") if isinstance(wear, dict) else None
     shares = summary.get("energy_share")
     basis = ", ".join(name for name, share in shares.items() if share) if isinstance(shares, dict) else ""
-    return Step(energy_j, time_s, _number(path, summary, "idle_power_w"), life_steps, basis)
+    return StepCost(energy_j, time_s, _number(path, summary, "idle_power_w"), life_steps, basis)
 
 
-def observed_step(planned: Step, path: Path, schedule_hash: str) -> Step:
+def observed_step(planned: StepCost, path: Path, schedule_hash: str) -> StepCost:
     """A step as a run saw it: the median of the steps that were not traced.
 
     Raises

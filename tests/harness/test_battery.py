@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_harness.battery import Battery, Step, life
+from poet_harness.battery import Battery, StepCost, life
 from poet_harness.cli import main
 from poet_harness.training.comparison import COLUMNS
 from poet_profiles.errors import UserError
@@ -91,7 +91,7 @@ def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: pytest.C
 def test_what_the_battery_gives_is_what_the_board_draws(
     energy_j: float, time_s: float, idle_w: float, duty: float, efficiency: float, sleep_w: float
 ) -> None:
-    spent = life(Step(energy_j, time_s, idle_w), Battery(0.5, 3.7, 3, 0.9, efficiency), duty, sleep_w)
+    spent = life(StepCost(energy_j, time_s, idle_w), Battery(0.5, 3.7, 3, 0.9, efficiency), duty, sleep_w)
     seconds = 3600 * spent.hours
     training_s = spent.steps * time_s
     assert training_s == pytest.approx(duty * seconds)
@@ -189,7 +189,7 @@ def test_a_plan_that_does_not_say_what_the_board_draws_asleep_is_refused(
 
 
 def test_published_costs_are_all_that_a_step_draws_and_say_nothing_of_sleep(tmp_path: Path) -> None:
-    step, cells = Step(1e-4, 4e-3, 0.0), Battery(0.1, 4, 1, 1, 1)
+    step, cells = StepCost(1e-4, 4e-3, 0.0), Battery(0.1, 4, 1, 1, 1)
     assert life(step, cells, 1, None).steps == pytest.approx(1.44e7)
     with pytest.raises(UserError, match="published"):
         life(step, cells, 0.5, None)

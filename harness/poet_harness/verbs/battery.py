@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from poet_profiles.cells import Cell
 
-    from ..battery import Battery, Life, Step
+    from ..battery import Battery, Life, StepCost
 
 NAME = "battery"
 GIVEN = "given"
@@ -179,7 +179,7 @@ def _share(name: str, option: str, given: str | None, default: str) -> Assumptio
     return Assumption(name, share, words, f"assumed ({option})" if given is None else GIVEN)
 
 
-def _idle(step: Step, given_w: float | None) -> Assumption:
+def _idle(step: StepCost, given_w: float | None) -> Assumption:
     power_w = given_w if given_w is not None else step.idle_power_w or 0.0
     source = GIVEN if given_w is not None else "that of the profile, or of --run (--idle-power)"
     return Assumption("idle power", power_w, f"{power_w * 1e3:.4g} mW", source)
@@ -198,7 +198,7 @@ def _pattern(units: Mapping[str, float]) -> str:
     return rf"(\d+\.?\d*|\.\d+) ?({'|'.join(units)})"
 
 
-def _account(step: Step, battery: Battery, lasts: Life) -> list[str]:
+def _account(step: StepCost, battery: Battery, lasts: Life) -> list[str]:
     cells = f"{battery.count} cells, each giving" if battery.count > 1 else "the cell, which gives"
     basis = f" ({step.basis})" if step.basis else ""
     plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
@@ -217,7 +217,7 @@ def _listed(assumptions: Sequence[Assumption]) -> list[str]:
     return [f"  {each.name:<{names}}  {each.words:>{words}}  {each.source}" for each in assumptions]
 
 
-def _warnings(cell: Cell, step: Step, lasts: Life) -> list[str]:
+def _warnings(cell: Cell, step: StepCost, lasts: Life) -> list[str]:
     told = []
     if cell.rated_current_a is not None and lasts.cell_current_a > cell.rated_current_a:
         told.append(
