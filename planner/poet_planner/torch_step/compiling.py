@@ -48,7 +48,7 @@ from poet_planner.torch_step.profile_here import HOST, costed_here
 from poet_planner.torch_step.reads import reads_of
 from poet_planner.torch_step.report import Report
 from poet_planner.torch_step.same_as_eager import refuse_other_results
-from poet_planner.torch_step.step import Planned, Step
+from poet_planner.torch_step.step import Planned, PlannedStep
 from poet_planner.torch_step.structure import Structure, structure, with_arguments
 from poet_planner.torch_step.updating import updating_inside
 from poet_planner.tracing import in_eagers_words, trace
@@ -72,7 +72,7 @@ def compile(
     options: OptimiseOptions | None = None,
     on_change: str = RETRACE,
     quiet: bool = False,
-) -> Step:
+) -> PlannedStep:
     """Plan a training step and compile it: a function that stands for a forward and a backward pass.
 
         step = poet_planner.compile(model, loss, example=(x, y), ram="50%")
@@ -144,7 +144,7 @@ def compile(
         *(inner, quiet, device.name),
     )
     refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
-    return Step(example, planner.planned, retraces=on_change == RETRACE)
+    return PlannedStep(example, planner.planned, retraces=on_change == RETRACE)
 
 
 @dataclass(frozen=True)

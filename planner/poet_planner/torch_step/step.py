@@ -152,7 +152,7 @@ class _Plans:
                 other.close()
 
 
-class Step:
+class PlannedStep:
     """A planned training step; close it, or use it as a context manager, to end its thread and page file.
 
     Attributes

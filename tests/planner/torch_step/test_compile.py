@@ -21,7 +21,7 @@ import torch
 from poet_planner.graph import PageCost
 from poet_planner.report.quantities import bytes_text
 from poet_planner.torch_step import profile_here
-from poet_planner.torch_step.step import Step
+from poet_planner.torch_step.step import PlannedStep
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -41,7 +41,7 @@ SHARES = {"resnet": "75%", "mobilenet": "90%", "bert": "75%", "vgg": "75%"}
 CHEAP = PageCost(1e-9, 1e-9, 1e-9, 1e-9)
 
 
-def compiled(module: nn.Module, batch: Any, **asked: Any) -> Step:
+def compiled(module: nn.Module, batch: Any, **asked: Any) -> PlannedStep:
     options = poet.OptimiseOptions(time_limit_s=60.0, gap=0.5)
     return poet.compile(module, cross_entropy, example=batch, options=options, quiet=True, **asked)
 
@@ -380,7 +380,7 @@ def test_gradients_are_plain_tensors_whatever_class_the_batch_is_of() -> None:
     "copied",
     [copy.copy, copy.deepcopy, pickle.dumps, ForkingPickler.dumps, lambda step: torch.save(step, io.BytesIO())],
 )
-def test_a_step_is_neither_copied_nor_pickled(copied: Callable[[Step], object]) -> None:
+def test_a_step_is_neither_copied_nor_pickled(copied: Callable[[PlannedStep], object]) -> None:
     module, batch = tiny()
     with compiled(module, batch) as step:
         module.step = step

@@ -19,7 +19,7 @@ import torch
 from poet_planner.graph import PageCost
 from poet_planner.torch_step import profile_here
 from poet_planner.torch_step.inner_optimizer import KNOWN
-from poet_planner.torch_step.step import Step
+from poet_planner.torch_step.step import PlannedStep
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -43,7 +43,7 @@ def adamw(parameters: Any) -> Optimizer:
     return AdamW(parameters, lr=0.01)
 
 
-def compiled(module: nn.Module, batch: Batch, optimizer: Optimizer, **asked: Any) -> Step:
+def compiled(module: nn.Module, batch: Batch, optimizer: Optimizer, **asked: Any) -> PlannedStep:
     options = poet.OptimiseOptions(time_limit_s=60.0, gap=0.5)
     return poet.compile(module, cross_entropy, example=batch, optimizer=optimizer, options=options, quiet=True, **asked)
 
@@ -82,7 +82,9 @@ def eager(module: nn.Module, batch: Batch, optimizer: Optimizer, steps: int = 3)
     return states
 
 
-def ours(step: Step, module: nn.Module, batch: Batch, optimizer: Optimizer, steps: int = 3) -> list[dict[str, Tensor]]:
+def ours(
+    step: PlannedStep, module: nn.Module, batch: Batch, optimizer: Optimizer, steps: int = 3
+) -> list[dict[str, Tensor]]:
     scheduler = StepLR(optimizer, 1, 0.5)
     torch.manual_seed(1)
     states = []

@@ -17,7 +17,7 @@ import poet_planner as poet
 import pytest
 import torch
 from poet_planner.torch_step import profile_here
-from poet_planner.torch_step.step import MOST_TRACES, Step
+from poet_planner.torch_step.step import MOST_TRACES, PlannedStep
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -42,12 +42,12 @@ def batch() -> Batch:
     return torch.randn(8, 3, 8, 8), torch.randint(5, (8,))
 
 
-def compiled(module: nn.Module, given: Any, **asked: Any) -> Step:
+def compiled(module: nn.Module, given: Any, **asked: Any) -> PlannedStep:
     options = poet.OptimiseOptions(time_limit_s=60.0, gap=0.5)
     return poet.compile(module, cross_entropy, example=given, options=options, **asked)
 
 
-def alike(step: Step, module: nn.Module, given: Batch) -> None:
+def alike(step: PlannedStep, module: nn.Module, given: Batch) -> None:
     """A step leaves what eager PyTorch leaves on a copy."""
     module.zero_grad()
     other = copy.deepcopy(module)
