@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from poet_planner.comparison.compare import chosen, place_of
 from poet_planner.comparison.sweep import Asked, tasks_of
-from poet_planner.comparison.sweep_table import Place, read_points
+from poet_planner.comparison.sweep_table import PointKey, read_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph.file import graph_hash
 
@@ -60,7 +60,7 @@ def test_a_table_holds_the_points_of_its_sweep_alone(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("sweep", [sweep for sweep in COMMITTED if sweep in OF_THE_PAPER], ids=lambda sweep: sweep.name)
 def test_a_committed_table_is_that_of_the_sweep(sweep: Sweep) -> None:
     options = OptimiseOptions(time_limit_s=sweep.time_limit_s)
-    wanted: set[Place] = {
+    wanted: set[PointKey] = {
         place_of(setting, method, options) for setting in sweep.settings() for method in chosen(sweep.methods)
     }
     assert {point.place for point in read_points(sweep.path)} == wanted

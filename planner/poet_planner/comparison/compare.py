@@ -21,7 +21,7 @@ from poet_profiles.schedule import Action, Schedule, Status
 from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods.ablations import PAGING, REMATERIALIZATION
 from poet_planner.comparison.registry import METHODS
-from poet_planner.comparison.sweep_table import COLUMNS, Place, Point, deadline_text
+from poet_planner.comparison.sweep_table import COLUMNS, Point, PointKey, deadline_text
 from poet_planner.comparison.warm_up import warm_up
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.method import OPTIMAL, Method, method_named
@@ -180,10 +180,10 @@ def point_of(setting: Setting, answer: Answer, options: OptimiseOptions) -> Poin
     return Point(**row)
 
 
-def place_of(setting: Setting, method: Method, options: OptimiseOptions) -> Place:
+def place_of(setting: Setting, method: Method, options: OptimiseOptions) -> PointKey:
     """Where the point of the method stands in the table."""
     subject = setting.subject
-    return Place(
+    return PointKey(
         *(subject.model, subject.board, subject.graph_hash, subject.costs_hash),
         *(setting.ram_bytes, deadline_text(setting.deadline_s), method.name, options.seed),
     )

@@ -103,14 +103,14 @@ class Point:
         return self.time_s / self.plain_time_s if self.time_s is not None and self.plain_time_s else None
 
     @property
-    def place(self) -> Place:
-        return Place(
+    def place(self) -> PointKey:
+        return PointKey(
             *(self.model, self.board, self.graph_hash, self.costs_hash),
             *(self.ram_budget_bytes, deadline_text(self.deadline_s), self.method, self.seed),
         )
 
 
-class Place(NamedTuple):
+class PointKey(NamedTuple):
     """Where a point stands in the table: of two in one place the later one counts."""
 
     model: str
