@@ -34,7 +34,7 @@ class Traffic:
 
 
 @dataclass
-class Place:
+class PagePlace:
     """Where a value lies among the pages, and the layout and device that it had when it was paged out."""
 
     id: str
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass
 class _Job:
-    place: Place
+    place: PagePlace
     data: Tensor
     out: bool
     done: Event
@@ -67,7 +67,7 @@ class Pager:
         self.traffic = Traffic()
         self._folder = folder
         self._process = os.getpid()
-        self._places: list[Place] = []
+        self._places: list[PagePlace] = []
         self._numbers: dict[str, int] = {}
         self._file: DirectFile | None = None
         self._thread: Thread | None = None
@@ -104,7 +104,7 @@ class Pager:
             if self._file is not None:
                 raise ValueError(f"{id}: the page file is open already")
             self._numbers[id] = len(self._places)
-            self._places.append(Place(id, self.size_bytes, size))
+            self._places.append(PagePlace(id, self.size_bytes, size))
         return self._numbers[id]
 
     def open(self) -> None:

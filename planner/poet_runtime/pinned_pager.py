@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from poet_runtime.pager import Place, Traffic, extent
+from poet_runtime.pager import PagePlace, Traffic, extent
 
 _ALIGNMENT = 512
 
@@ -68,7 +68,7 @@ class PinnedPager:
     def __init__(self, streams: Streams) -> None:
         self.traffic = Traffic()
         self._streams = streams
-        self._places: list[Place] = []
+        self._places: list[PagePlace] = []
         self._numbers: dict[str, int] = {}
         self._memory: Tensor | None = None
         self._pending: dict[int, Any] = {}
@@ -78,9 +78,9 @@ class PinnedPager:
         if id not in self._numbers:
             if self._memory is not None:
                 raise ValueError(f"{id}: the pinned memory is there already")
-            last = self._places[-1] if self._places else Place("", 0, 0)
+            last = self._places[-1] if self._places else PagePlace("", 0, 0)
             self._numbers[id] = len(self._places)
-            self._places.append(Place(id, -(-(last.offset + last.size) // _ALIGNMENT) * _ALIGNMENT, size))
+            self._places.append(PagePlace(id, -(-(last.offset + last.size) // _ALIGNMENT) * _ALIGNMENT, size))
         return self._numbers[id]
 
     def open(self) -> None:
@@ -134,6 +134,6 @@ class PinnedPager:
     def _begin(self, slot: int, into: Tensor, data: Tensor) -> None:
         self._pending[slot] = self._streams.copy(into, data)
 
-    def _host(self, place: Place, size: int) -> Tensor:
+    def _host(self, place: PagePlace, size: int) -> Tensor:
         assert self._memory is not None and size <= place.size
         return self._memory[place.offset : place.offset + size]
