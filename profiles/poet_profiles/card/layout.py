@@ -38,7 +38,7 @@ class Tensor(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class CardPlace:
     """Where a tensor lies.
 
     Attributes
@@ -94,9 +94,9 @@ class CardLayout:
         Where batch 0 begins.
     """
 
-    units: tuple[Place, ...]
-    constants: tuple[Place, ...]
-    batch: tuple[Place, ...]
+    units: tuple[CardPlace, ...]
+    constants: tuple[CardPlace, ...]
+    batch: tuple[CardPlace, ...]
     home_blocks: int
     batch_blocks: int
     batches_block: int
@@ -120,11 +120,11 @@ class CardLayout:
         """The first block of the page area on a card with so many batches."""
         return self.batches_block + batches * self.batch_blocks
 
-    def home_block(self, place: Place, row: int, second: bool) -> int:
+    def home_block(self, place: CardPlace, row: int, second: bool) -> int:
         """The first block of one of the homes of a unit's row."""
         return place.row_block(row) + (self.home_blocks if second else 0)
 
-    def batch_block(self, place: Place, number: int) -> int:
+    def batch_block(self, place: CardPlace, number: int) -> int:
         """The first block of a batch of one tensor."""
         return place.block + number * self.batch_blocks
 
@@ -134,12 +134,12 @@ def blocks_of(size: int) -> int:
     return -(-size // BLOCK_BYTES)
 
 
-def padded(place: Place, content: bytes) -> bytes:
+def padded(place: CardPlace, content: bytes) -> bytes:
     """A tensor's bytes as they lie on the card."""
     return b"".join(row.ljust(place.row_blocks * BLOCK_BYTES, b"\0") for row in _rows(place, content))
 
 
-def check_of(place: Place, content: bytes) -> int:
+def check_of(place: CardPlace, content: bytes) -> int:
     """What a record has of a tensor's bytes: the sum of the CRC-32 of all rows, each begun with the row's number."""
     return sum(zlib.crc32(row, number) for number, row in enumerate(_rows(place, content))) % 2**32
 
@@ -149,7 +149,7 @@ def checked_batch(content: bytes, number: int) -> bytes:
     return content + ((zlib.crc32(content) + number) % 2**32).to_bytes(CHECK_BYTES, "little")
 
 
-def _rows(place: Place, content: bytes) -> list[bytes]:
+def _rows(place: CardPlace, content: bytes) -> list[bytes]:
     return [content[begin : begin + place.row_bytes] for begin in range(0, place.bytes, place.row_bytes)]
 
 
@@ -191,8 +191,8 @@ def card_layout(graph: Graph) -> CardLayout | None:
     return lay_out(graph.kept, written, resident_bytes)
 
 
-def _placed(tensors: Iterable[tuple[str, int, int]], block: int, check_bytes: int = 0) -> Iterator[Place]:
+def _placed(tensors: Iterable[tuple[str, int, int]], block: int, check_bytes: int = 0) -> Iterator[CardPlace]:
     for id, size, rows in tensors:
-        place = Place(id, size, block, rows, check_bytes)
+        place = CardPlace(id, size, block, rows, check_bytes)
         yield place
         block += place.blocks
