@@ -15,7 +15,7 @@ from poet_profiles.protocol.f32 import f32_bits, f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status
 
-from .link import LONG_LINES, Answer, DeviceError, DeviceResetError, Link, SilentDeviceError, Values
+from .link import LONG_LINES, DeviceError, DeviceResetError, Link, SilentDeviceError, TimedAnswer, Values
 from .start import Start, read_start
 
 PROTOCOL = "2"
@@ -384,7 +384,7 @@ class Device:
             numbers += self._ask(f"{verb} {len(numbers)} {count}", expected_s).values.numbers(key)
         return numbers
 
-    def _transfer(self, text: str, tensor_bytes: int) -> Answer | None:
+    def _transfer(self, text: str, tensor_bytes: int) -> TimedAnswer | None:
         """A request with a long line in it, twice as long as the last; None where it never arrives whole."""
         shortest = self._chunk_bytes == SHORTEST_CHUNK_BYTES
         try:
@@ -400,13 +400,13 @@ class Device:
         self._chunk_bytes = min(2 * self._chunk_bytes, self._longest_chunk_bytes)
         return answer
 
-    def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> Answer:
+    def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> TimedAnswer:
         try:
             return self.link.request(text, expected_s, attempts, self.hello.line)
         except DeviceResetError:
             raise DeviceResetError(self.greet().start.words) from None
 
-    def _timing(self, answer: Answer, repeats: int) -> Timing:
+    def _timing(self, answer: TimedAnswer, repeats: int) -> Timing:
         values = answer.values
         return Timing(
             work_s=values.number("ticks") / self.hello.ticks_hz,

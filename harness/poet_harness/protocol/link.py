@@ -149,7 +149,7 @@ class Values(dict[str, str]):
 
 
 @dataclass(frozen=True)
-class Answer:
+class TimedAnswer:
     """Values of an ``ok``, and the host's clock when the request was acknowledged and when it was answered.
 
     The former is NaN where the request was repeated before it was acknowledged: it may then have come after the work.
@@ -210,7 +210,7 @@ class Link:
 
     def request(
         self, text: str, expected_s: float = 0.0, attempts: int | None = None, longest: int = MAX_LINE
-    ) -> Answer:
+    ) -> TimedAnswer:
         """Send a request and wait for its answer.
 
         Parameters
@@ -258,7 +258,7 @@ class Link:
                     acknowledged_s = acknowledged_s or (math.nan if attempt else received_s)
                     deadline_s = received_s + work_s * backoff
                     continue
-                return Answer(_values(frame.text), acknowledged_s or math.nan, time.monotonic())
+                return TimedAnswer(_values(frame.text), acknowledged_s or math.nan, time.monotonic())
             silent = 0 if self._received_any else silent + 1
             foreign += self._received_any and not self._answered
             if self._echoed and not self._answered:
