@@ -74,7 +74,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Answer:
+class MethodResult:
     """What a method made of a problem: a verified schedule, or None; ``status`` and ``note`` then say why."""
 
     method: Method
@@ -114,8 +114,11 @@ def compare(setting: Setting, methods: Sequence[Method], options: OptimiseOption
 
 
 def answers(
-    setting: Setting, methods: Sequence[Method], options: OptimiseOptions, known: Mapping[str, Answer] | None = None
-) -> Iterator[Answer]:
+    setting: Setting,
+    methods: Sequence[Method],
+    options: OptimiseOptions,
+    known: Mapping[str, MethodResult] | None = None,
+) -> Iterator[MethodResult]:
     """What each method makes, as it comes.
 
     The optimiser is given the schedules of the baselines to start from, and its plans with one technique alone those
@@ -131,7 +134,7 @@ def answers(
     """
     warm_up()
     known = known or {}
-    made: dict[str, Answer] = {}
+    made: dict[str, MethodResult] = {}
     for method in sorted(methods, key=_turn):
         best = made.get(OPTIMAL.name)
         if method.name in known:
@@ -148,7 +151,7 @@ def answers(
         yield _cheapest(made)
 
 
-def point_of(setting: Setting, answer: Answer, options: OptimiseOptions) -> Point:
+def point_of(setting: Setting, answer: MethodResult, options: OptimiseOptions) -> Point:
     """The row of an answer."""
     subject, store_all = setting.subject, setting.subject.store_all
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
@@ -251,7 +254,7 @@ def _turn(method: Method) -> int:
     return 1 if method is OPTIMAL else 2 if method in (PAGING, REMATERIALIZATION) else 0
 
 
-def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Answer:
+def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> MethodResult:
     graph = setting.subject.graph
     started_s = time.perf_counter()
     try:
@@ -260,20 +263,20 @@ def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Answe
         # Its cure is for a plan by this method alone.
         note = " ".join(str(lack).split(";")[0].split())
         status = NONE if lack.exit_code == NO_SCHEDULE else FAILED
-        return Answer(method, None, status, time.perf_counter() - started_s, note)
+        return MethodResult(method, None, status, time.perf_counter() - started_s, note)
     seconds = time.perf_counter() - started_s
     report = verify(graph, schedule)
     if not report.sound:
         note = f"its schedule breaks the contract, a fault of poet's: {report.faults[0]}"
-        return Answer(method, None, FAILED, seconds, note)
-    return Answer(method, schedule, schedule.status.value, seconds)
+        return MethodResult(method, None, FAILED, seconds, note)
+    return MethodResult(method, schedule, schedule.status.value, seconds)
 
 
-def _schedules(made: Mapping[str, Answer]) -> Iterator[Schedule]:
+def _schedules(made: Mapping[str, MethodResult]) -> Iterator[Schedule]:
     return (answer.schedule for answer in made.values() if answer.schedule is not None)
 
 
-def _is_proven_with(method: Method, graph: Graph, best: Answer) -> bool:
+def _is_proven_with(method: Method, graph: Graph, best: MethodResult) -> bool:
     """Whether the optimiser's plan is proven, and recomputes nothing, or pages nothing, as the method's must."""
     if best.schedule is None or best.schedule.status is not Status.OPTIMAL:
         return False
@@ -284,7 +287,7 @@ def _is_proven_with(method: Method, graph: Graph, best: Answer) -> bool:
     return sum(step.do is Action.COMPUTE and step.target in on_cpu for step in steps) == len(on_cpu)
 
 
-def _cheapest(made: Mapping[str, Answer]) -> Answer:
+def _cheapest(made: Mapping[str, MethodResult]) -> MethodResult:
     """The optimiser's answer: with a cheaper schedule that another method has found, and its own bound."""
     own = made[OPTIMAL.name]
     best = min(made.values(), key=_energy_j)
@@ -295,7 +298,7 @@ def _cheapest(made: Mapping[str, Answer]) -> Answer:
     return replace(own, schedule=schedule, status=schedule.status.value, note=f"the schedule of {best.method.name}")
 
 
-def _energy_j(answer: Answer) -> float:
+def _energy_j(answer: MethodResult) -> float:
     return math.inf if answer.schedule is None else answer.schedule.energy_j
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from poet_profiles.graph import Graph, Uses
 
 from poet_planner.comparison.code_version import code_version
-from poet_planner.comparison.compare import FAILED, Answer, Setting, Subject, answers, place_of, point_of
+from poet_planner.comparison.compare import FAILED, MethodResult, Setting, Subject, answers, place_of, point_of
 from poet_planner.comparison.sweep_table import Point
 from poet_planner.planning.method import Method
 from poet_planner.solve import OptimiseOptions
@@ -105,7 +105,7 @@ def sweep(tasks: Iterable[Sequence[Asked]], options: OptimiseOptions, jobs: int)
 
 def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
     points = []
-    known: dict[str, Answer] = {}
+    known: dict[str, MethodResult] = {}
     source = task[0].setting
     for setting, methods in task:
         found = list(answers(setting, methods, options, _carried_over(known, source, setting)))
@@ -115,7 +115,7 @@ def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
     return points
 
 
-def _carried_over(known: Mapping[str, Answer], source: Setting, setting: Setting) -> dict[str, Answer]:
+def _carried_over(known: Mapping[str, MethodResult], source: Setting, setting: Setting) -> dict[str, MethodResult]:
     """The answers for the ``source`` as answers for the ``setting``; without those that rounding breaks."""
     note = f"as planned for {source.subject.board or source.subject.model}: the costs of computes are proportional"
     carried = {}
