@@ -36,9 +36,9 @@ class Verdict(StrEnum):
 
 # Of what the complete search answers.
 VERDICTS = {
-    canonical.Answer.FITS: Verdict.PLACED,
-    canonical.Answer.FAILS: Verdict.IMPOSSIBLE,
-    canonical.Answer.UNKNOWN: Verdict.UNKNOWN,
+    canonical.SearchVerdict.FITS: Verdict.PLACED,
+    canonical.SearchVerdict.FAILS: Verdict.IMPOSSIBLE,
+    canonical.SearchVerdict.UNKNOWN: Verdict.UNKNOWN,
 }
 
 

@@ -32,7 +32,7 @@ def overlap(blocks: list[Block], offsets: tuple[int, ...]) -> bool:
     )
 
 
-def search(blocks: list[Block], capacity: int, seed: int = 0) -> tuple[canonical.Answer, tuple[int, ...]]:
+def search(blocks: list[Block], capacity: int, seed: int = 0) -> tuple[canonical.SearchVerdict, tuple[int, ...]]:
     """The complete search alone."""
     start, end, size = np.array(blocks, dtype=np.int64).T.copy()
     answer, offsets = canonical.search(start, end, size, capacity, seed, TimeBudget(60.0))
@@ -66,11 +66,11 @@ def test_the_complete_search_agrees_where_nothing_may_be_wasted() -> None:
     for seed in range(200):
         blocks, capacity = full(random.Random(seed))
         answer, offsets = search(blocks, capacity, seed)
-        if answer is canonical.Answer.FITS:
+        if answer is canonical.SearchVerdict.FITS:
             assert max(at + b[2] for b, at in zip(blocks, offsets, strict=True)) <= capacity
             assert not overlap(blocks, offsets)
         else:
-            assert answer is canonical.Answer.FAILS
+            assert answer is canonical.SearchVerdict.FAILS
             assert not fits(blocks, capacity)
             impossible_ones += 1
     assert impossible_ones > 3
@@ -86,7 +86,7 @@ def test_blocks_that_fit_by_their_load_alone_are_proven_impossible(digits: str, 
     load = [sum(size for lower, upper, size in blocks if lower <= step < upper) for step in range(7)]
     assert max(load) <= capacity
     assert not fits(blocks, capacity)
-    assert search(blocks, capacity)[0] is canonical.Answer.FAILS
+    assert search(blocks, capacity)[0] is canonical.SearchVerdict.FAILS
     assert place(*zip(*blocks, strict=True), capacity).verdict == "impossible"
 
 
@@ -96,7 +96,7 @@ def test_a_part_that_fits_in_no_way_is_found_among_many_that_do() -> None:
     for k in range(1, 20):
         piece = cut(random.Random(k), 30, 200, 30)
         blocks = [*blocks, *((lower + 50 * k, upper + 50 * k, size) for lower, upper, size in piece)]
-    assert search(blocks, 200)[0] is canonical.Answer.FAILS
+    assert search(blocks, 200)[0] is canonical.SearchVerdict.FAILS
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -106,7 +106,7 @@ def test_pieces_of_a_full_rectangle_fit_into_it(seed: int) -> None:
     assert places.verdict == "placed"
     assert not overlap(blocks, places.offsets)
     answer, offsets = search(blocks, 80 << 20, seed)
-    assert answer is canonical.Answer.FITS
+    assert answer is canonical.SearchVerdict.FITS
     assert not overlap(blocks, offsets)
 
 

@@ -46,7 +46,7 @@ DECISION_S_PER_BLOCK = 1e-8
 FITS, FAILS, OPEN, CUT_OFF, FULL = range(5)
 
 
-class Answer(IntEnum):
+class SearchVerdict(IntEnum):
     """What the search found out."""
 
     FITS = FITS
@@ -128,7 +128,7 @@ def search(
     seed: int = 0,
     budget: TimeBudget = UNLIMITED,
     most_runs: int | None = None,
-) -> tuple[Answer, Ints]:
+) -> tuple[SearchVerdict, Ints]:
     """Whether blocks fit a capacity, and their offsets if they do.
 
     Parameters
@@ -146,7 +146,7 @@ def search(
     length = (end - start)[order]
     offsets = np.zeros_like(size)
     if (blocks.unplaced > capacity).any():
-        return Answer.FAILS, offsets
+        return SearchVerdict.FAILS, offsets
     random = np.random.default_rng(seed)
     limit = max(DECISIONS, DECISIONS_PER_BLOCK * len(size))
     plain = (1.0 * length * blocks.size, length, blocks.size, last - first)
@@ -165,7 +165,7 @@ def search(
             result = _run(blocks, limit, budget, decision_s)
         if result != CUT_OFF or budget.expired or run + 1 == most_runs:
             offsets[order] = blocks.offset
-            return Answer(result), offsets
+            return SearchVerdict(result), offsets
         if run % ROUND == ROUND - 1:
             limit *= 2
     raise AssertionError

@@ -20,7 +20,7 @@ from poet_profiles.schedule import Action, Step
 from poet_planner.solve.engine import Flag, Function, Int, Ref, ints
 from poet_planner.solve.instance import Ints
 from poet_planner.solve.params import PlacementParams
-from poet_planner.solve.placement.canonical import Answer, search
+from poet_planner.solve.placement.canonical import SearchVerdict, search
 from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import ComponentName, Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -103,8 +103,8 @@ def place(
     if height > capacity and not too_late and context.has(ComponentName.CANONICAL):
         with context.timed(ComponentName.CANONICAL):
             answer, found = search(start, end, size, capacity, seed, budget.share(0.5), params.canonical_runs)
-        impossible = answer is Answer.FAILS
-        if answer is Answer.FITS:
+        impossible = answer is SearchVerdict.FAILS
+        if answer is SearchVerdict.FITS:
             offsets, height = found, int((found + size).max())
     if height > capacity and (too_late or not context.has(ComponentName.EJECTION)):
         unplaced = np.nonzero(offsets + size > capacity)[0]
