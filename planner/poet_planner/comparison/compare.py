@@ -129,7 +129,7 @@ def answers(
     ----------
     options : OptimiseOptions
         The time limit is that of each method.
-    known : mapping of str to Answer, optional
+    known : mapping of str to MethodResult, optional
         Of methods that need not be asked, by name.
     """
     warm_up()

@@ -84,7 +84,7 @@ class CardLayout:
 
     Attributes
     ----------
-    units, constants, batch : tuple of Place
+    units, constants, batch : tuple of CardPlace
         In the order of SPEC's section 7, which numbers the units and the checks of a record.
     home_blocks : int
         Of all first homes together: how far after its first home a unit's second one lies.
