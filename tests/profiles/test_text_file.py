@@ -27,7 +27,7 @@ M4 = (SHIPPED / "m4.csv").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """A kind of file: its usual content, and what reads it."""
 
     name: str
@@ -40,13 +40,13 @@ NODE = {"id": "a", "time_s": 0, "energy_j": 0, "bytes": 4}
 GRAPH = {"format": "poet-graph/1", "name": "g", "nodes": [NODE], "edges": []}
 BOARD, CELL = (SHIPPED / name for name in ("boards/nrf52840.toml", "cells/cr123a.toml"))
 KINDS = [
-    Kind("p.csv", M4, read_profile),
-    Kind("compared.csv", M4, lambda path: compare_files(path, path, 0.1)),
-    Kind("c.csv", "op,params\nrelu,size=4\n", from_file),
-    Kind("t.csv", "time_s,power_w\n0,1.5\n1,2.5\n2,1.5\n", lambda path: vars(read_trace(path, None))),
-    Kind(BOARD.name, BOARD.read_text(encoding="utf-8"), lambda path: load_board(str(path)), is_table=False),
-    Kind(CELL.name, CELL.read_text(encoding="utf-8"), lambda path: load_cell(str(path)), is_table=False),
-    Kind("g.json", json.dumps(GRAPH, indent=1), read_graph, is_table=False),
+    FileKind("p.csv", M4, read_profile),
+    FileKind("compared.csv", M4, lambda path: compare_files(path, path, 0.1)),
+    FileKind("c.csv", "op,params\nrelu,size=4\n", from_file),
+    FileKind("t.csv", "time_s,power_w\n0,1.5\n1,2.5\n2,1.5\n", lambda path: vars(read_trace(path, None))),
+    FileKind(BOARD.name, BOARD.read_text(encoding="utf-8"), lambda path: load_board(str(path)), is_table=False),
+    FileKind(CELL.name, CELL.read_text(encoding="utf-8"), lambda path: load_cell(str(path)), is_table=False),
+    FileKind("g.json", json.dumps(GRAPH, indent=1), read_graph, is_table=False),
 ]
 EACH = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 
@@ -56,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @EACH
-def test_a_byte_order_mark_and_line_ends_change_nothing(tmp_path: Path, kind: Kind) -> None:
+def test_a_byte_order_mark_and_line_ends_change_nothing(tmp_path: Path, kind: FileKind) -> None:
     path = tmp_path / kind.name
     path.write_text(kind.content, encoding="utf-8")
     expected = kind.read(path)
@@ -66,7 +66,7 @@ def test_a_byte_order_mark_and_line_ends_change_nothing(tmp_path: Path, kind: Ki
 
 
 @EACH
-def test_another_encoding_is_named(tmp_path: Path, kind: Kind) -> None:
+def test_another_encoding_is_named(tmp_path: Path, kind: FileKind) -> None:
     path = tmp_path / kind.name
     for content, words in (
         (kind.content.encode("utf-16"), "it is UTF-16"),
@@ -84,7 +84,7 @@ def test_another_encoding_is_named(tmp_path: Path, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.is_table], ids=lambda kind: kind.name)
 @pytest.mark.parametrize(("sign", "words"), [(";", "separated by semicolons"), ("\t", "separated by tabs")])
-def test_other_separators_are_named(tmp_path: Path, kind: Kind, sign: str, words: str) -> None:
+def test_other_separators_are_named(tmp_path: Path, kind: FileKind, sign: str, words: str) -> None:
     path = tmp_path / kind.name
     # As a spreadsheet does where decimals have commas.
     path.write_text(kind.content.replace(",", sign).replace(".", ","), encoding="utf-8")

@@ -70,7 +70,7 @@ class Schedule:
         return max(self.now, self.floor)
 
 
-class Part:
+class Share:
     def __init__(self, share: float) -> None:
         self.share = share
 
@@ -200,7 +200,7 @@ class Net(nn.Module):
         self.hidden, self.weights = Hidden(), nn.ParameterList([torch.ones(8)])
         self.scale, self.add, self.kind, self.count, self.mode = 1.0, True, "tanh", 1, Mode.PLAIN
         self.options, self.slotted, self.schedule, self.proxy = Options(), Slotted(), Schedule(), Proxy()
-        self.parts, self.shifts, self.named = [Part(1.0), Part(1.0)], [0.0, 0.0], {"a": 1.0}
+        self.parts, self.shifts, self.named = [Share(1.0), Share(1.0)], [0.0, 0.0], {"a": 1.0}
         self.steps, self.chosen, self.pair = deque([1.0]), {1.0}, (1.0, (0.0,))
         self.array, self.functions = np.ones(5, np.float32), [lambda x: x * 1.0]
         self.doubled = functools.partial(scaled, plus=0.0)

@@ -118,7 +118,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "behind a method": (lambda n, m, loss: set_in(m.schedule, "now", 0.5), "schedule.now is 0.5, and was 1.0"),
     "object in a list": (lambda n, m, loss: set_in(m.parts[1], "share", 3.0), r"parts\[1\].share is 3.0, and was 1.0"),
     "another object in a list": (
-        lambda n, m, loss: m.parts.__setitem__(1, n.Part(3.0)),
+        lambda n, m, loss: m.parts.__setitem__(1, n.Share(3.0)),
         r"parts\[1\] is another Part now",
     ),
     "longer list": (lambda n, m, loss: m.shifts.append(0.5), "shifts has 3 elements now, and had 2"),
@@ -155,7 +155,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "Net.factor is another",
     ),
     "how an object is multiplied": (
-        lambda n, m, loss: set_in(n.Part, "__mul__", lambda s, x: x * 2),
+        lambda n, m, loss: set_in(n.Share, "__mul__", lambda s, x: x * 2),
         "Part.__mul__ is an",
     ),
     "how the loss is called": (called, "Loss.__call__ is another function now"),
