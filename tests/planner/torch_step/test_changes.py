@@ -119,7 +119,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "object in a list": (lambda n, m, loss: set_in(m.parts[1], "share", 3.0), r"parts\[1\].share is 3.0, and was 1.0"),
     "another object in a list": (
         lambda n, m, loss: m.parts.__setitem__(1, n.Share(3.0)),
-        r"parts\[1\] is another Part now",
+        r"parts\[1\] is another Share now",
     ),
     "longer list": (lambda n, m, loss: m.shifts.append(0.5), "shifts has 3 elements now, and had 2"),
     "longer deque": (lambda n, m, loss: m.steps.append(0.5), "steps has 2 elements now, and had 1"),
@@ -156,7 +156,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "how an object is multiplied": (
         lambda n, m, loss: set_in(n.Share, "__mul__", lambda s, x: x * 2),
-        "Part.__mul__ is an",
+        "Share.__mul__ is an",
     ),
     "how the loss is called": (called, "Loss.__call__ is another function now"),
     "mutable default": (
