@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from poet_planner.report.figures import COLOURS, HELD, LABELS, new_figure
 from poet_planner.report.quantities import bytes_text, energy_text
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import Moment, MomentKind, timeline
+from poet_planner.schedule.timeline import CostTerm, Moment, timeline
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule import Action, Schedule
@@ -23,11 +23,11 @@ GRAPH = Path(__file__).with_name("figure_2.graph.json")
 SCHEDULE = Path(__file__).with_name("figure_2.schedule.json")
 BACKWARD = "backward"
 LETTERS = {
-    MomentKind.COMPUTE: "F",
+    CostTerm.COMPUTE: "F",
     BACKWARD: "B",
-    MomentKind.RECOMPUTE: "R",
-    MomentKind.PAGE_OUT: "out",
-    MomentKind.PAGE_IN: "in",
+    CostTerm.RECOMPUTE: "R",
+    CostTerm.PAGE_OUT: "out",
+    CostTerm.PAGE_IN: "in",
 }
 
 
@@ -49,11 +49,11 @@ def instance() -> tuple[Graph, Schedule]:
 def cells(graph: Graph, schedule: Schedule) -> list[Cell]:
     """Computes and transfers; a transfer stands in the timestep during which it begins."""
     moments = timeline(graph, schedule)
-    computes = [moment for moment in moments if moment.kind in (MomentKind.COMPUTE, MomentKind.RECOMPUTE)]
+    computes = [moment for moment in moments if moment.kind in (CostTerm.COMPUTE, CostTerm.RECOMPUTE)]
     found = []
     for moment in moments:
-        if moment.kind is not MomentKind.FREE:
-            backward = moment.kind is MomentKind.COMPUTE and moment.target.startswith("B")
+        if moment.kind is not CostTerm.FREE:
+            backward = moment.kind is CostTerm.COMPUTE and moment.target.startswith("B")
             found.append(
                 Cell(_timestep(moment, computes), int(moment.target[1:]), BACKWARD if backward else moment.kind)
             )
@@ -63,15 +63,15 @@ def cells(graph: Graph, schedule: Schedule) -> list[Cell]:
 def held(graph: Graph, schedule: Schedule) -> set[tuple[int, int]]:
     """Timesteps and layers whose activation is in RAM during the step."""
     moments = timeline(graph, schedule)
-    computes = [moment for moment in moments if moment.kind in (MomentKind.COMPUTE, MomentKind.RECOMPUTE)]
+    computes = [moment for moment in moments if moment.kind in (CostTerm.COMPUTE, CostTerm.RECOMPUTE)]
     inside, since = set(), dict[str, int]()
     for moment in moments:
         if not moment.target.startswith("L"):
             continue
-        if moment.kind is MomentKind.FREE:
+        if moment.kind is CostTerm.FREE:
             last = _timestep(moment, computes) - 1
             inside |= {(step, int(moment.target[1:])) for step in range(since.pop(moment.target), last + 1)}
-        elif moment.kind is not MomentKind.PAGE_OUT:
+        elif moment.kind is not CostTerm.PAGE_OUT:
             since[moment.target] = _timestep(moment, computes)
     return inside
 
@@ -94,10 +94,10 @@ def draw() -> dict[str, Figure]:
     for step, layer in held(graph, schedule):
         axis.add_patch(Rectangle((layer - 0.5, step - 0.5), 1, 1, facecolor=HELD))
     for cell in marks:
-        kind = MomentKind.COMPUTE if cell.what == BACKWARD else MomentKind(cell.what)
+        kind = CostTerm.COMPUTE if cell.what == BACKWARD else CostTerm(cell.what)
         colour = COLOURS[kind]
         axis.add_patch(Rectangle((cell.layer - 0.5, cell.timestep - 0.5), 1, 1, facecolor=colour, edgecolor="white"))
-        dark = kind in (MomentKind.COMPUTE, MomentKind.PAGE_IN)
+        dark = kind in (CostTerm.COMPUTE, CostTerm.PAGE_IN)
         axis.text(
             *(cell.layer, cell.timestep, LETTERS[cell.what]),  # type: ignore[index]
             **{"ha": "center", "va": "center", "fontsize": 6.5, "color": "white" if dark else "black"},
@@ -106,8 +106,8 @@ def draw() -> dict[str, Figure]:
     axis.set_xticks(range(1, 9), [f"L{layer}" for layer in range(1, 9)], fontsize=7)
     axis.set_yticks(range(1, timesteps + 1), [f"T{step}" for step in range(1, timesteps + 1)], fontsize=6)
     axis.tick_params(length=0)
-    kinds = (MomentKind.RECOMPUTE, MomentKind.PAGE_OUT, MomentKind.PAGE_IN)
-    entries = [Patch(facecolor=COLOURS[MomentKind.COMPUTE], label="F, B: forward, backward")]
+    kinds = (CostTerm.RECOMPUTE, CostTerm.PAGE_OUT, CostTerm.PAGE_IN)
+    entries = [Patch(facecolor=COLOURS[CostTerm.COMPUTE], label="F, B: forward, backward")]
     entries += [Patch(facecolor=COLOURS[kind], label=f"{LETTERS[kind]}: {LABELS[kind]}") for kind in kinds]
     entries.append(Patch(facecolor=HELD, label="activation in RAM"))
     figure.legend(handles=entries, loc="outside lower center", ncols=2, frameon=False, fontsize=7)
@@ -122,12 +122,12 @@ def facts() -> dict[str, str]:
     return {
         "ram_bytes": str(schedule.ram_budget_bytes),
         "deadline": f"{1000 * (schedule.deadline_s or 0):.0f}ms",
-        "out_5": steps[MomentKind.PAGE_OUT, 5],
-        "out_6": steps[MomentKind.PAGE_OUT, 6],
-        "in_6": steps[MomentKind.PAGE_IN, 6],
-        "in_5": steps[MomentKind.PAGE_IN, 5],
-        "again_2": steps[MomentKind.RECOMPUTE, 2],
-        "again_3": steps[MomentKind.RECOMPUTE, 3],
+        "out_5": steps[CostTerm.PAGE_OUT, 5],
+        "out_6": steps[CostTerm.PAGE_OUT, 6],
+        "in_6": steps[CostTerm.PAGE_IN, 6],
+        "in_5": steps[CostTerm.PAGE_IN, 5],
+        "again_2": steps[CostTerm.RECOMPUTE, 2],
+        "again_3": steps[CostTerm.RECOMPUTE, 3],
         "timesteps": str(sum(step.do is Action.COMPUTE for step in schedule.steps)),
         "ram": bytes_text(schedule.ram_budget_bytes),
         "plain": bytes_text(store_all_schedule(graph).peak_bytes),

@@ -7,7 +7,7 @@ import heapq
 
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import MomentKind
+from poet_planner.schedule.timeline import CostTerm
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_profiles.graph import Graph
@@ -34,13 +34,13 @@ def test_the_shipped_schedule_pages_l5_and_l6_and_recomputes_l2_and_l3_when_the_
     marks = cells(GRAPH, SCHEDULE)
     # As printed, but that L2 is recomputed before L3, and both before L3's gradient.
     printed = {
-        Cell(6, 5, MomentKind.PAGE_OUT),
-        Cell(7, 6, MomentKind.PAGE_OUT),
-        Cell(10, 6, MomentKind.PAGE_IN),
-        Cell(11, 5, MomentKind.PAGE_IN),
+        Cell(6, 5, CostTerm.PAGE_OUT),
+        Cell(7, 6, CostTerm.PAGE_OUT),
+        Cell(10, 6, CostTerm.PAGE_IN),
+        Cell(11, 5, CostTerm.PAGE_IN),
     }
-    assert printed | {Cell(14, 2, MomentKind.RECOMPUTE), Cell(15, 3, MomentKind.RECOMPUTE)} <= set(marks)
-    forward = [cell.layer for cell in marks if cell.what is MomentKind.COMPUTE]
+    assert printed | {Cell(14, 2, CostTerm.RECOMPUTE), Cell(15, 3, CostTerm.RECOMPUTE)} <= set(marks)
+    forward = [cell.layer for cell in marks if cell.what is CostTerm.COMPUTE]
     assert forward == list(range(1, 9))
     assert max(cell.timestep for cell in marks) == 18
 

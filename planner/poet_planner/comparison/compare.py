@@ -206,13 +206,13 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     from poet_planner.comparison.pictures.method_styles import style_of
     from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure, save
     from poet_planner.report.quantities import bytes_text, share_text, time_text
-    from poet_planner.schedule.timeline import MomentKind
+    from poet_planner.schedule.timeline import CostTerm
 
     figure, (axis,) = new_figure(7.5, 1.3 + 0.24 * len(points))
     parts = (
-        (MomentKind.RECOMPUTE, "", [point.recompute_j for point in points]),
-        (MomentKind.PAGE_IN, "////", [point.page_in_j for point in points]),
-        (MomentKind.PAGE_OUT, "....", [point.page_out_j for point in points]),
+        (CostTerm.RECOMPUTE, "", [point.recompute_j for point in points]),
+        (CostTerm.PAGE_IN, "////", [point.page_in_j for point in points]),
+        (CostTerm.PAGE_OUT, "....", [point.page_out_j for point in points]),
     )
     places = range(len(points))
     ends = [0.0] * len(points)

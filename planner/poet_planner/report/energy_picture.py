@@ -12,7 +12,7 @@ from poet_planner.graph.batch import once_j
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
 from poet_planner.report.module_groups import module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
-from poet_planner.schedule.timeline import Moment, MomentKind
+from poet_planner.schedule.timeline import CostTerm, Moment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,12 +35,12 @@ def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Fi
     return figure
 
 
-def energy_added(moments: list[Moment]) -> dict[str, dict[MomentKind, float]]:
+def energy_added(moments: list[Moment]) -> dict[str, dict[CostTerm, float]]:
     """Joules above computing everything once, by module and kind, the most expensive first; small modules as one."""
     depth = _depth(moments)
-    modules: dict[str, dict[MomentKind, float]] = {}
+    modules: dict[str, dict[CostTerm, float]] = {}
     for moment in moments:
-        if moment.kind not in (MomentKind.COMPUTE, MomentKind.FREE) and moment.energy_j:
+        if moment.kind not in (CostTerm.COMPUTE, CostTerm.FREE) and moment.energy_j:
             _add(modules.setdefault(module_of(moment.node, depth), {}), {moment.kind: moment.energy_j})
     names = sorted(modules, key=lambda name: -sum(modules[name].values()))
     added = {name: modules[name] for name in names[:MOST_MODULES]}
@@ -51,7 +51,7 @@ def energy_added(moments: list[Moment]) -> dict[str, dict[MomentKind, float]]:
     return added
 
 
-def _add(row: dict[MomentKind, float], more_j: dict[MomentKind, float]) -> None:
+def _add(row: dict[CostTerm, float], more_j: dict[CostTerm, float]) -> None:
     for kind, joules in more_j.items():
         row[kind] = row.get(kind, 0.0) + joules
 
@@ -59,23 +59,21 @@ def _add(row: dict[MomentKind, float], more_j: dict[MomentKind, float]) -> None:
 def _depth(moments: list[Moment]) -> int:
     """How deep to look into the network's structure for about as many modules as there is room for."""
     ids = {
-        moment.node
-        for moment in moments
-        if moment.kind not in (MomentKind.COMPUTE, MomentKind.FREE) and moment.energy_j
+        moment.node for moment in moments if moment.kind not in (CostTerm.COMPUTE, CostTerm.FREE) and moment.energy_j
     }
     fits = (depth for depth in range(4, 1, -1) if len({module_of(id, depth) for id in ids}) <= MOST_MODULES)
     return next(fits, 1)
 
 
-def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[MomentKind]) -> None:
+def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[CostTerm]) -> None:
     energy = {kind: sum((m.energy_j for m in moments if m.kind is kind), 0.0) for kind in kinds}
     store_all_j = once_j(graph)
     unit, scale = _energy_unit(max(store_all_j, sum(energy.values())))
-    axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[MomentKind.COMPUTE])
+    axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[CostTerm.COMPUTE])
     left_j = 0.0
     for kind, joules in energy.items():
         axis.barh(
-            ["this plan"], [joules / scale], left=left_j / scale, height=0.6, color=COLOURS[kind], hatch=HATCHES[kind],
+            ["this plan"], [joules / scale], left=left_j / scale, height=0.6, color=COLOURS[kind], hatch=HATCHES.get(kind),
             edgecolor="white", linewidth=0, label=LABELS[kind],
         )  # fmt: skip
         left_j += joules
@@ -89,7 +87,7 @@ def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[Mom
     axis.set_xlabel(f"energy a step, {unit}", color=INK)
 
 
-def _draw_modules(axis: Axes, added: dict[str, dict[MomentKind, float]], kinds: list[MomentKind]) -> None:
+def _draw_modules(axis: Axes, added: dict[str, dict[CostTerm, float]], kinds: list[CostTerm]) -> None:
     sums = [sum(row.values()) for row in added.values()]
     if not sum(sums):
         axis.set_axis_off()
@@ -100,7 +98,7 @@ def _draw_modules(axis: Axes, added: dict[str, dict[MomentKind, float]], kinds: 
     for kind in kinds:
         widths = [row.get(kind, 0.0) / scale for row in added.values()]
         axis.barh(
-            range(len(added)), widths, left=ends, height=0.7, color=COLOURS[kind], hatch=HATCHES[kind],
+            range(len(added)), widths, left=ends, height=0.7, color=COLOURS[kind], hatch=HATCHES.get(kind),
             edgecolor="white", linewidth=0,
         )  # fmt: skip
         ends = [end + width for end, width in zip(ends, widths, strict=True)]

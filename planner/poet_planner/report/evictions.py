@@ -9,7 +9,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule
 
-from poet_planner.schedule.timeline import Moment, MomentKind
+from poet_planner.schedule.timeline import CostTerm, Moment
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Absence:
 
     Attributes
     ----------
-    how : MomentKind
+    how : CostTerm
         In what way they came back: recomputed, fetched again, or paged in.
     target : str
         The node computed again, or the value paged in.
@@ -36,7 +36,7 @@ class Absence:
         The next node that reads what came back; empty if none does.
     """
 
-    how: MomentKind
+    how: CostTerm
     target: str
     bytes: int
     from_s: float
@@ -67,7 +67,7 @@ def absences(graph: Graph, schedule: Schedule, moments: list[Moment]) -> list[Ab
             paid_j[step.target] = paid_j.get(step.target, 0.0) + moment.energy_j
             continue
         back = [step.target] if step.do is Action.PAGE_IN else [value.id for value in nodes[step.target].values]
-        if moment.kind is not MomentKind.COMPUTE:
+        if moment.kind is not CostTerm.COMPUTE:
             came = [value for value in back if value in gone]
             since = max((gone[value] for value in came), default=row)
             fullest = max(moments[since + 1 : row], key=lambda m: m.ram_bytes, default=moment)

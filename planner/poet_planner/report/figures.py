@@ -20,7 +20,7 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
-from poet_planner.schedule.timeline import Moment, MomentKind
+from poet_planner.schedule.timeline import CostTerm, Moment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,28 +28,22 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLOURS = {
-    MomentKind.COMPUTE: "#0072B2",
-    MomentKind.RECOMPUTE: "#E69F00",
-    MomentKind.REFETCH: "#56B4E9",
-    MomentKind.PAGE_IN: "#009E73",
-    MomentKind.PAGE_OUT: "#CC79A7",
+    CostTerm.COMPUTE: "#0072B2",
+    CostTerm.RECOMPUTE: "#E69F00",
+    CostTerm.REFETCH: "#56B4E9",
+    CostTerm.PAGE_IN: "#009E73",
+    CostTerm.PAGE_OUT: "#CC79A7",
 }
 LABELS = {
-    MomentKind.COMPUTE: "computed",
-    MomentKind.RECOMPUTE: "recomputed",
-    MomentKind.REFETCH: "fetched again",
-    MomentKind.PAGE_IN: "paged in",
-    MomentKind.PAGE_OUT: "paged out",
+    CostTerm.COMPUTE: "computed",
+    CostTerm.RECOMPUTE: "recomputed",
+    CostTerm.REFETCH: "fetched again",
+    CostTerm.PAGE_IN: "paged in",
+    CostTerm.PAGE_OUT: "paged out",
 }
 # Of transfers: a page leaves downwards and comes back upwards.
-MARKERS = {MomentKind.REFETCH: "D", MomentKind.PAGE_IN: "^", MomentKind.PAGE_OUT: "v"}
-HATCHES = {
-    MomentKind.COMPUTE: "",
-    MomentKind.RECOMPUTE: "",
-    MomentKind.REFETCH: "xxxx",
-    MomentKind.PAGE_IN: "////",
-    MomentKind.PAGE_OUT: "\\\\\\\\",
-}
+MARKERS = {CostTerm.REFETCH: "D", CostTerm.PAGE_IN: "^", CostTerm.PAGE_OUT: "v"}
+HATCHES = {CostTerm.REFETCH: "xxxx", CostTerm.PAGE_IN: "////", CostTerm.PAGE_OUT: "\\\\\\\\"}
 HELD = "#D5DCE4"
 ABSENT = "#FFFFFF"
 INK = "#30363D"
@@ -78,7 +72,7 @@ def new_figure(
     return figure, axes
 
 
-def kinds_of(moments: list[Moment]) -> list[MomentKind]:
+def kinds_of(moments: list[Moment]) -> list[CostTerm]:
     """What the steps spend energy on, in the order of `COLOURS`."""
     present = {moment.kind for moment in moments}
     return [kind for kind in COLOURS if kind in present]

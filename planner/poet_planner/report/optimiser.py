@@ -63,7 +63,7 @@ def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserRepo
     overhead_j : float
         The plan's energy above the store-all schedule's.
     """
-    from poet_planner.solve.statistics import ComponentName
+    from poet_planner.solve.statistics import Component
 
     def share(joules: float) -> float:
         return joules / overhead_j if overhead_j > 0 else 0.0
@@ -78,7 +78,7 @@ def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserRepo
             record.incumbent_improved_j,
             share(record.incumbent_improved_j),
         )
-        for part in ComponentName
+        for part in Component
         if (record := statistics.of(part)).calls
     ]
     found = tuple(

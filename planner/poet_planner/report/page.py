@@ -18,7 +18,7 @@ from poet_planner.report.quantities import bytes_text, energy_text, time_text
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import Grid, grid, schedule_figure
 from poet_planner.report.summary import Summary, rows
-from poet_planner.schedule.timeline import Moment, MomentKind, timeline
+from poet_planner.schedule.timeline import CostTerm, Moment, timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,7 +96,7 @@ def _step_text(moment: Moment) -> str:
     )
 
 
-def _module_text(name: str, added: dict[MomentKind, float]) -> str:
+def _module_text(name: str, added: dict[CostTerm, float]) -> str:
     return f"{name}: " + ", ".join(f"{LABELS[kind]} {energy_text(joules)}" for kind, joules in added.items())
 
 

@@ -10,7 +10,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.report.figures import BUDGET, COLOURS, INK, LABELS, kinds_of, new_figure, title
 from poet_planner.report.quantities import byte_unit
-from poet_planner.schedule.timeline import Moment, MomentKind, ram_over_time
+from poet_planner.schedule.timeline import CostTerm, Moment, ram_over_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +28,8 @@ def ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_al
     )
     unit, scale = byte_unit(max(schedule.ram_budget_bytes, *(moment.ram_bytes for moment in store_all + moments)))
     times_s, ram = _curve(moments, scale)
-    axis.fill_between(times_s, ram, step="post", color=COLOURS[MomentKind.COMPUTE], alpha=0.25, linewidth=0)
-    axis.step(times_s, ram, where="post", color=COLOURS[MomentKind.COMPUTE], linewidth=1.2, label="this plan")
+    axis.fill_between(times_s, ram, step="post", color=COLOURS[CostTerm.COMPUTE], alpha=0.25, linewidth=0)
+    axis.step(times_s, ram, where="post", color=COLOURS[CostTerm.COMPUTE], linewidth=1.2, label="this plan")
     axis.step(
         *_curve(store_all, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label="store-all schedule"
     )
@@ -59,7 +59,7 @@ def _curve(moments: list[Moment], scale: float) -> tuple[list[float], list[float
     return times_s, [held / scale for held in ram_bytes]
 
 
-def _draw_lanes(axis: Axes, kinds: list[MomentKind], moments: list[Moment]) -> None:
+def _draw_lanes(axis: Axes, kinds: list[CostTerm], moments: list[Moment]) -> None:
     """A lane for each kind of step, named at its left, so that colours need not be told apart."""
     least_s = axis.get_xlim()[1] / MOST_CELLS
     for lane, kind in enumerate(kinds):

@@ -14,7 +14,7 @@ from poet_profiles.schedule import Action, Schedule
 from poet_planner.report.figures import ABSENT, COLOURS, HELD, INK, LABELS, MARKERS, kinds_of, new_figure, title
 from poet_planner.report.module_groups import Group, module_groups
 from poet_planner.report.quantities import time_text
-from poet_planner.schedule.timeline import Moment, MomentKind
+from poet_planner.schedule.timeline import CostTerm, Moment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,7 +170,7 @@ def _draw_cells(
     ends: NDArray[np.float64],
     width: float,
     least_height: float,
-    kind: MomentKind,
+    kind: CostTerm,
 ) -> None:
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -181,7 +181,7 @@ def _draw_cells(
     axis.add_collection(PatchCollection(cells, facecolor=COLOURS[kind], linewidth=0))
 
 
-def _marker_key(kind: MomentKind) -> Any:
+def _marker_key(kind: CostTerm) -> Any:
     from matplotlib.lines import Line2D
 
     look: dict[str, Any] = {"marker": MARKERS[kind], "markersize": 6, "markeredgecolor": INK, "markeredgewidth": 0.5}

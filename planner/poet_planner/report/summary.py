@@ -22,7 +22,7 @@ from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.inference import Inference
-from poet_planner.schedule.timeline import MomentKind, longest_pause_s, timeline
+from poet_planner.schedule.timeline import CostTerm, longest_pause_s, timeline
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -257,15 +257,15 @@ def summarise(
         nodes=len(graph.nodes),
         status=schedule.status.value,
         energy_j=schedule.energy_j,
-        energy_compute_j=energy[MomentKind.COMPUTE],
-        energy_recompute_j=energy[MomentKind.RECOMPUTE],
-        energy_refetch_j=energy[MomentKind.REFETCH],
-        energy_page_in_j=energy[MomentKind.PAGE_IN],
-        energy_page_out_j=energy[MomentKind.PAGE_OUT],
-        recomputes=count[MomentKind.RECOMPUTE],
-        refetches=count[MomentKind.REFETCH],
-        page_ins=count[MomentKind.PAGE_IN],
-        page_outs=count[MomentKind.PAGE_OUT],
+        energy_compute_j=energy[CostTerm.COMPUTE],
+        energy_recompute_j=energy[CostTerm.RECOMPUTE],
+        energy_refetch_j=energy[CostTerm.REFETCH],
+        energy_page_in_j=energy[CostTerm.PAGE_IN],
+        energy_page_out_j=energy[CostTerm.PAGE_OUT],
+        recomputes=count[CostTerm.RECOMPUTE],
+        refetches=count[CostTerm.REFETCH],
+        page_ins=count[CostTerm.PAGE_IN],
+        page_outs=count[CostTerm.PAGE_OUT],
         plain_energy_j=store_all.energy_j,
         overhead=overhead_j / store_all.energy_j if store_all.energy_j else 0.0,
         bound_j=schedule.bound_j,
@@ -331,7 +331,7 @@ def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict
 
     shares = {basis.value: 0.0 for basis in Basis}
     for moment in timeline(graph, schedule):
-        basis = Basis.FITTED if moment.kind in (MomentKind.PAGE_IN, MomentKind.PAGE_OUT) else costed.basis[moment.node]
+        basis = Basis.FITTED if moment.kind in (CostTerm.PAGE_IN, CostTerm.PAGE_OUT) else costed.basis[moment.node]
         shares[basis.value] += moment.energy_j
     total = sum(shares.values())
     return {basis: joules / total if total else 0.0 for basis, joules in shares.items()}

@@ -19,7 +19,7 @@ from poet_profiles.schedule.ram import held_bytes
 from poet_planner.graph.batch import nodes_of_batch
 
 
-class MomentKind(StrEnum):
+class CostTerm(StrEnum):
     """What a step spends its energy on; a free spends none. What is fetched for the first time counts as computed."""
 
     COMPUTE = "compute"
@@ -39,7 +39,7 @@ class Moment:
     are included in both.
     """
 
-    kind: MomentKind
+    kind: CostTerm
     target: str
     node: str
     start_s: float
@@ -61,23 +61,23 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
         energy_j, ram_bytes = 0.0, held.during
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
-            again = MomentKind.REFETCH if node.uses is Uses.BUS else MomentKind.RECOMPUTE
-            kind = again if node.id in computed else MomentKind.COMPUTE
+            again = CostTerm.REFETCH if node.uses is Uses.BUS else CostTerm.RECOMPUTE
+            kind = again if node.id in computed else CostTerm.COMPUTE
             computed.add(node.id)
             span = clock.compute(node)
             energy_j = node.energy_j
         elif step.do is Action.FREE:
-            kind, ram_bytes = MomentKind.FREE, held.after
+            kind, ram_bytes = CostTerm.FREE, held.after
             span = clock.free(step.target)
         else:
             page = values[step.target].page
             if page is None:
                 raise ValueError(f"{step.target} is not pageable")
             if step.do is Action.PAGE_IN:
-                kind, energy_j = MomentKind.PAGE_IN, page.in_energy_j
+                kind, energy_j = CostTerm.PAGE_IN, page.in_energy_j
                 span = clock.page_in(step.target, page.in_time_s)
             else:
-                kind, energy_j = MomentKind.PAGE_OUT, page.out_energy_j
+                kind, energy_j = CostTerm.PAGE_OUT, page.out_energy_j
                 span = clock.page_out(step.target, page.out_time_s)
         owner = step.target if step.do is Action.COMPUTE else producer[step.target]
         moments.append(Moment(kind, step.target, owner, *span, energy_j, ram_bytes, held.after))
@@ -93,8 +93,8 @@ def longest_pause_s(graph: Graph, schedule: Schedule) -> float:
     nodes = {node.id: node for node in graph.nodes}
     longest_s = returned_s = 0.0
     for moment in moments:
-        paged = moment.kind in (MomentKind.PAGE_IN, MomentKind.PAGE_OUT)
-        transfers = paged or (moment.kind is not MomentKind.FREE and nodes[moment.node].uses is Uses.BUS)
+        paged = moment.kind in (CostTerm.PAGE_IN, CostTerm.PAGE_OUT)
+        transfers = paged or (moment.kind is not CostTerm.FREE and nodes[moment.node].uses is Uses.BUS)
         returns_s = moment.start_s if graph.dma and transfers else moment.end_s
         longest_s = max(longest_s, returns_s - returned_s)
         returned_s = returns_s
@@ -120,7 +120,7 @@ def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:
 def _changes(moment: Moment) -> list[tuple[float, int]]:
     """Only a compute that has workspace changes anything when it ends: it gives the workspace back."""
     starts = (moment.start_s, moment.ram_bytes)
-    if moment.ram_bytes != moment.ram_after_bytes and moment.kind in (MomentKind.COMPUTE, MomentKind.RECOMPUTE):
+    if moment.ram_bytes != moment.ram_after_bytes and moment.kind in (CostTerm.COMPUTE, CostTerm.RECOMPUTE):
         return [starts, (moment.end_s, moment.ram_after_bytes)]
     return [starts]
 

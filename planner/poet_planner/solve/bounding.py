@@ -19,7 +19,7 @@ from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
-from poet_planner.solve.statistics import ComponentName
+from poet_planner.solve.statistics import Component
 from poet_planner.solve.time_budget import TimeBudget
 
 
@@ -71,7 +71,7 @@ class BoundingMethod(Protocol):
     """Raises the bound or improves the schedule. It may remember earlier calls."""
 
     @property
-    def part(self) -> ComponentName:
+    def part(self) -> Component:
         """The part of the optimiser that it belongs to."""
 
     @property
@@ -98,7 +98,7 @@ class RetainedSets:
     problem: Problem
     params: RetainedSetParams
     aggregate: bool
-    part: ComponentName = ComponentName.RETAINED_SETS
+    part: Component = Component.RETAINED_SETS
     share: float = 1.0
     _open: bool = True
 
@@ -130,7 +130,7 @@ class StateSpace:
     problem: Problem
     params: StateSpaceParams
     representative: Ints
-    part: ComponentName = ComponentName.STATE_SPACE
+    part: Component = Component.STATE_SPACE
     raised: bool = False
 
     @property
@@ -174,7 +174,7 @@ class LargeStateSpace:
         return self.params.many_share
 
     @property
-    def part(self) -> ComponentName:
+    def part(self) -> Component:
         return self._best.part
 
     @property
@@ -200,7 +200,7 @@ class Downsets:
 
     problem: Problem
     params: DownsetParams
-    part: ComponentName = ComponentName.DOWNSETS
+    part: Component = Component.DOWNSETS
 
     @property
     def share(self) -> float:

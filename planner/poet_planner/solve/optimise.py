@@ -35,7 +35,7 @@ from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, keeps_limits
 from poet_planner.solve.search.portfolio import SEEDS, Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
-from poet_planner.solve.statistics import ComponentName, Context, Statistics
+from poet_planner.solve.statistics import Component, Context, Statistics
 from poet_planner.solve.time_budget import TimeBudget
 
 # A schedule is optimal within this gap, whatever gap a caller is content with: fraction of the energy.
@@ -172,15 +172,15 @@ class _Run:
         """
         self._tell("looking for the smallest RAM that would do")
         problem, budget = with_possible_deadline(self._problem), self._limit.noting(self._tell)
-        with self._context.timed(ComponentName.FEASIBILITY):
-            context = self._context.within(ComponentName.FEASIBILITY)
+        with self._context.timed(Component.FEASIBILITY):
+            context = self._context.within(Component.FEASIBILITY)
             bracket = bracket_minimum_ram(
                 problem, self._infeasible_bytes, self._options.seed, self._solver, budget, context
             )
             fastest = fastest_schedule(self._problem, self._options.seed, self._overtime)
         found = (bracket.schedule, fastest) if possible else ()
         within = cheapest(*(one for one in found if one is not None and keeps_limits(self._problem, one)))
-        if within is None or not self._search.adopt(within.events, ComponentName.FEASIBILITY):
+        if within is None or not self._search.adopt(within.events, Component.FEASIBILITY):
             raise no_schedule(self._graph, self._problem, bracket, fastest)
 
     def _unplaced(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
@@ -227,13 +227,13 @@ class _Run:
     def _find_any(self) -> bool:
         """Look for any schedule, if the search has found none; whether there is one now."""
         start, budget = store_all(self._problem), self._limit.share(self._effort.finding_share).noting(self._tell)
-        with self._context.timed(ComponentName.FEASIBILITY):
-            context = self._context.within(ComponentName.FEASIBILITY)
+        with self._context.timed(Component.FEASIBILITY):
+            context = self._context.within(Component.FEASIBILITY)
             result = deadline_feasibility(self._problem, start, self._options.seed, self._solver, budget, context)
         if result.infeasible:
             self._infeasible_bytes = self._problem.budget
         if result.schedule is not None:
-            self._search.adopt_all(result.schedule.events, ComponentName.FEASIBILITY)
+            self._search.adopt_all(result.schedule.events, Component.FEASIBILITY)
         return self._search.incumbent is not None
 
     def _try_to_place(self) -> None:

@@ -29,7 +29,7 @@ from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked
 from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
@@ -97,8 +97,8 @@ class Proof:
         """
         budget = budget.until(lambda: self.complete)
         self._run_bounding_methods(budget)
-        if self._context.has(ComponentName.RELAXATION):
-            with self._context.timed(ComponentName.RELAXATION):
+        if self._context.has(Component.RELAXATION):
+            with self._context.timed(Component.RELAXATION):
                 self._refine_relaxation(budget)
 
     def bound_large_graph(self, budget: TimeBudget) -> None:
@@ -115,7 +115,7 @@ class Proof:
 
     def _run_bounding_methods(self, budget: TimeBudget) -> None:
         """Run the bounding methods: all of them once with few states, then with more states those that are worth it."""
-        aggregate = self._context.has(ComponentName.AGGREGATION)
+        aggregate = self._context.has(Component.AGGREGATION)
         params = self._context.params.state_space
         retained = RetainedSets(self._problem, self._context.params.retained_sets, aggregate)
         while self._run_method(retained, budget):
@@ -126,8 +126,8 @@ class Proof:
         representative = aggregated(self._problem, self._now(), params, aggregate)
         spaces = [StateSpace(self._problem, params, separate)]
         if (representative != separate).any():
-            spaces.append(StateSpace(self._problem, params, representative, ComponentName.AGGREGATION))
-        if not self._context.has(ComponentName.STATE_SPACE):
+            spaces.append(StateSpace(self._problem, params, representative, Component.AGGREGATION))
+        if not self._context.has(Component.STATE_SPACE):
             spaces = []
         with self._background_search(self._params.first_background_s, budget):
             for space in spaces:
@@ -195,15 +195,15 @@ class Proof:
 
     def _first_event_points(self) -> Flags:
         """The event points of the first relaxation: few nodes of the path, or all of them. (n,)"""
-        if self._context.has(ComponentName.EVENT_POINTS):
-            with self._context.timed(ComponentName.EVENT_POINTS):
+        if self._context.has(Component.EVENT_POINTS):
+            with self._context.timed(Component.EVENT_POINTS):
                 choose = minimal_event_points if self._with_minimal_event_points else bottleneck_event_points
                 return choose(self._problem, self._path, self._context.params.relaxation)
         everywhere: Flags = np.zeros(len(self._problem.node_time), dtype=np.bool_)
         everywhere[self._path] = True
         return everywhere
 
-    def _adopted(self, events: Ints | None, source: ComponentName) -> Incumbent | None:
+    def _adopted(self, events: Ints | None, source: Component) -> Incumbent | None:
         """Let the search go on from ``events``, if they are a schedule in time and not too long; the schedule."""
         best = None if events is None else evaluated(self._problem, events)
         if best is None or best.time > self._problem.deadline:
@@ -223,7 +223,7 @@ class Proof:
                 step.prove(budget)
             self._raise_by(step)
         if not self.complete:
-            self._follow(step.events, ComponentName.RELAXATION, budget)
+            self._follow(step.events, Component.RELAXATION, budget)
 
     @contextmanager
     def _background_search(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
@@ -231,7 +231,7 @@ class Proof:
 
         The result is accepted once all moves are made, unless the gap is reached before.
         """
-        if not self._context.has(ComponentName.BACKGROUND_SEARCH) or budget.expired:
+        if not self._context.has(Component.BACKGROUND_SEARCH) or budget.expired:
             yield
             return
         seconds = min(seconds, budget.left() / 2)
@@ -254,7 +254,7 @@ class Proof:
 
     def _background_annealer(self, number: int) -> Annealer:
         """Every third starts from the best schedule, the others from store-all schedules."""
-        context = self._context.within(ComponentName.BACKGROUND_SEARCH)
+        context = self._context.within(Component.BACKGROUND_SEARCH)
         annealer = Annealer(self._problem, SEEDS * (self._seed + 1) + number, self._search.orders(number), context)
         if number % 3 == 0:
             annealer.adopt(self._known().events, self._known().source)
@@ -265,12 +265,12 @@ class Proof:
         assert incumbent is not None
         return incumbent
 
-    def _follow(self, events: Ints, source: ComponentName, budget: TimeBudget) -> None:
+    def _follow(self, events: Ints, source: Component, budget: TimeBudget) -> None:
         """Search on at low temperature from ``events``. What is found is credited to ``source``."""
         if self._search.adopt(events, self._context.credited(source)):
             self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
 
-    def _raise(self, bound_j: float, part: ComponentName) -> None:
+    def _raise(self, bound_j: float, part: Component) -> None:
         before_j = self.bound_j
         self.bound_j = max(before_j, min(bound_j, self._known().energy))
         # A proof on behalf of another part has another problem, so its bounds are not comparable.

@@ -17,7 +17,7 @@ from poet_planner.solve.params import DEFAULTS, Params
 SAME = 1e-12
 
 
-class ComponentName(StrEnum):
+class Component(StrEnum):
     """The parts of the optimiser. Those that are fields of `Parts` can be switched off."""
 
     ANNEALING = "annealing"
@@ -113,7 +113,7 @@ class Improvement:
 
     seconds: float
     energy_j: float
-    source: ComponentName | None
+    source: Component | None
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Unplaced:
 class _Frame:
     """A part that is being timed in a thread, since ``mark_s`` on the clock."""
 
-    part: ComponentName
+    part: Component
     mark_s: float
 
 
@@ -184,7 +184,7 @@ class Statistics:
     improvements : list of Improvement
         Each best schedule on the way, before it was given offsets. They are looked at a few dozen times a second, so
         that one may stand for several.
-    source : ComponentName or None
+    source : Component or None
         The part that found the schedule that is the answer. None while there is none.
     unplaced : Unplaced or None
         The schedule that would have been the answer if it had offsets.
@@ -193,19 +193,19 @@ class Statistics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.improvements: list[Improvement] = []
-        self.source: ComponentName | None = None
+        self.source: Component | None = None
         self.unplaced: Unplaced | None = None
         self.seconds = 0.0
-        self._records: dict[ComponentName, PartRecord] = {}
+        self._records: dict[Component, PartRecord] = {}
         self._lock = threading.Lock()
         self._thread = threading.local()
 
-    def of(self, part: ComponentName) -> PartRecord:
+    def of(self, part: Component) -> PartRecord:
         """The record of one part."""
         return self._records.get(part, PartRecord())
 
     @contextmanager
-    def timed(self, part: ComponentName) -> Generator[None, None, None]:
+    def timed(self, part: Component) -> Generator[None, None, None]:
         """Count a call of ``part``, and its seconds; what it calls of itself is no call of its own."""
         frames = self._frames()
         if frames and frames[-1].part is part:
@@ -225,11 +225,11 @@ class Statistics:
             if frames:
                 frames[-1].mark_s = now_s
 
-    def raised(self, part: ComponentName, joules: float) -> None:
+    def raised(self, part: Component, joules: float) -> None:
         """``part`` has raised the bound by so much."""
         self._add(part, bound_raised_j=joules)
 
-    def found(self, seconds: float, energy_j: float, source: ComponentName | None) -> None:
+    def found(self, seconds: float, energy_j: float, source: Component | None) -> None:
         """The best schedule so far; nothing changes unless it is better than the best before."""
         best_j = self.improvements[-1].energy_j if self.improvements else None
         if best_j is not None and energy_j >= best_j * (1 - SAME):
@@ -247,7 +247,7 @@ class Statistics:
 
     def _add(
         self,
-        part: ComponentName,
+        part: Component,
         seconds: float = 0.0,
         calls: int = 0,
         bound_raised_j: float = 0.0,
@@ -272,29 +272,29 @@ class Context:
     parts : Parts
     params : Params
     statistics : Statistics
-    on_behalf_of : ComponentName or None
+    on_behalf_of : Component or None
         A part that uses others for its own purpose; what they do is put down to it.
     """
 
     parts: Parts = field(default_factory=Parts)
     params: Params = DEFAULTS
     statistics: Statistics = field(default_factory=Statistics)
-    on_behalf_of: ComponentName | None = None
+    on_behalf_of: Component | None = None
 
-    def has(self, part: ComponentName) -> bool:
+    def has(self, part: Component) -> bool:
         """Whether ``part`` is on. Parts that no plan can do without are."""
         return bool(getattr(self.parts, part.value, True))
 
-    def within(self, part: ComponentName) -> Context:
+    def within(self, part: Component) -> Context:
         """For what works on behalf of ``part``; where that works on behalf of another already, of that."""
         return replace(self, on_behalf_of=self.credited(part))
 
-    def credited(self, part: ComponentName) -> ComponentName:
+    def credited(self, part: Component) -> Component:
         """The part that is credited with what ``part`` does here."""
         return self.on_behalf_of or part
 
     @contextmanager
-    def timed(self, part: ComponentName) -> Generator[None, None, None]:
+    def timed(self, part: Component) -> Generator[None, None, None]:
         """Put down the time of a call of ``part``."""
         with self.statistics.timed(self.credited(part)):
             yield

@@ -11,7 +11,7 @@ import pytest
 from poet_planner.planning.pipeline import plan
 from poet_planner.report.optimiser import improvements_table, optimiser_report, parts_table
 from poet_planner.solve import OptimiseOptions, Statistics
-from poet_planner.solve.statistics import ComponentName
+from poet_planner.solve.statistics import Component
 from rich.console import Console
 
 from tests.support.graphs.random_graphs import random_graph
@@ -21,7 +21,7 @@ def test_a_plan_says_in_its_summary_what_the_parts_did(tmp_path: Path) -> None:
     made = plan(random_graph(2, 30), ram="60%", options=OptimiseOptions(time_limit_s=2))
     made.write(tmp_path)
     found = json.loads((tmp_path / "summary.json").read_text())["optimiser"]
-    names = {part.value for part in ComponentName}
+    names = {part.value for part in Component}
     assert found["source"] in names
     assert found["seconds"] > 0
     assert {"annealing", "eviction", "placement"} <= {part["part"] for part in found["parts"]} <= names
@@ -41,13 +41,13 @@ def test_another_method_says_nothing_of_the_optimiser() -> None:
 
 def test_tables_show_what_a_part_gained_and_fit_a_terminal() -> None:
     statistics = Statistics()
-    for part in ComponentName:
+    for part in Component:
         with statistics.timed(part):
             pass
-    statistics.raised(ComponentName.ROUNDING_CUTS, 2.0)
+    statistics.raised(Component.ROUNDING_CUTS, 2.0)
     for k in range(12):
-        statistics.found(float(k), 30.0 - k, ComponentName.BACKGROUND_SEARCH)
-    statistics.source = ComponentName.BACKGROUND_SEARCH
+        statistics.found(float(k), 30.0 - k, Component.BACKGROUND_SEARCH)
+    statistics.source = Component.BACKGROUND_SEARCH
     report = optimiser_report(statistics, overhead_j=8.0)
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(parts_table(report))

@@ -21,7 +21,7 @@ from poet_planner.report.evictions import absences
 from poet_planner.report.page import page_text
 from poet_planner.report.summary import MoreRam, read_summary
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import MomentKind, timeline
+from poet_planner.schedule.timeline import CostTerm, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -168,8 +168,8 @@ def test_hovering_over_ram_and_energy_tells_both(page: Page) -> None:
 def test_each_absence_says_what_it_costs_and_what_it_makes_room_for() -> None:
     first, second = FORWARD[:2]
     paged, again = absences(GRAPH, SCHEDULE, timeline(GRAPH, SCHEDULE))
-    assert (paged.how, paged.target, paged.bytes) == (MomentKind.PAGE_IN, first, 400)
-    assert (again.how, again.target, again.bytes) == (MomentKind.RECOMPUTE, second, 400)
+    assert (paged.how, paged.target, paged.bytes) == (CostTerm.PAGE_IN, first, 400)
+    assert (again.how, again.target, again.bytes) == (CostTerm.RECOMPUTE, second, 400)
     assert paged.energy_j == 3.0 + 2.0
     assert again.energy_j == 1.0
     assert again.j_per_byte == 1.0 / 400

@@ -18,7 +18,7 @@ from poet_planner.report.pictures import write_pictures
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import grid, schedule_figure
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import MomentKind, timeline
+from poet_planner.schedule.timeline import CostTerm, timeline
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Value
 from poet_profiles.schedule import Action, Schedule, Step
 
@@ -79,7 +79,7 @@ def test_a_grey_cell_is_a_value_held_when_its_step_begins(dma: bool) -> None:
         elif step.do is not Action.PAGE_OUT:
             held.add(step.target)
     assert shown.held.tolist() == expected
-    assert [m.kind for m in shown.moments].count(MomentKind.RECOMPUTE) == 1
+    assert [m.kind for m in shown.moments].count(CostTerm.RECOMPUTE) == 1
 
 
 @pytest.mark.parametrize("to_scale", [False, True])
@@ -160,5 +160,5 @@ def test_energy_added_by_module_sums_up_to_what_the_plan_adds() -> None:
     added = energy_added(moments)
     total = sum(joules for row in added.values() for joules in row.values())
     assert total == pytest.approx(sum(m.energy_j for m in moments) - sum(node.energy_j for node in graph.nodes))
-    assert added["stage0.0.conv"] == {MomentKind.PAGE_OUT: 2.0, MomentKind.PAGE_IN: 1.0}
-    assert added["stage0.0.relu"] == {MomentKind.RECOMPUTE: 1.0}
+    assert added["stage0.0.conv"] == {CostTerm.PAGE_OUT: 2.0, CostTerm.PAGE_IN: 1.0}
+    assert added["stage0.0.relu"] == {CostTerm.RECOMPUTE: 1.0}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import MomentKind, longest_pause_s, ram_over_time, timeline
+from poet_planner.schedule.timeline import CostTerm, longest_pause_s, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
@@ -112,7 +112,7 @@ def test_second_computation_is_a_recomputation() -> None:
     schedule = store_all_schedule(graph)
     again = (schedule.steps[0], Step(Action.FREE, "n0"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
-    assert kinds[:3] == [MomentKind.COMPUTE, MomentKind.FREE, MomentKind.RECOMPUTE]
+    assert kinds[:3] == [CostTerm.COMPUTE, CostTerm.FREE, CostTerm.RECOMPUTE]
 
 
 def test_what_is_fetched_a_second_time_is_told_apart() -> None:
@@ -120,7 +120,7 @@ def test_what_is_fetched_a_second_time_is_told_apart() -> None:
     schedule = store_all_schedule(graph)
     again = (schedule.steps[0], Step(Action.FREE, "w"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
-    assert kinds[:3] == [MomentKind.COMPUTE, MomentKind.FREE, MomentKind.REFETCH]
+    assert kinds[:3] == [CostTerm.COMPUTE, CostTerm.FREE, CostTerm.REFETCH]
 
 
 @settings(max_examples=200, deadline=None)

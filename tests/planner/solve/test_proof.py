@@ -17,7 +17,7 @@ from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
-from poet_planner.solve.statistics import ComponentName, Context, Parts
+from poet_planner.solve.statistics import Component, Context, Parts
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 from benchmarks.planner.layered import layered_graph
@@ -65,7 +65,7 @@ class Stuck(Portfolio):
     def found(self) -> list[Incumbent]:
         return [self._known]
 
-    def adopt(self, events: Ints, source: ComponentName | None = None) -> bool:
+    def adopt(self, events: Ints, source: Component | None = None) -> bool:
         return False
 
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:

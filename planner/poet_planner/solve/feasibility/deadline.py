@@ -18,7 +18,7 @@ from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statespace.astar import StateSpaceResult
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
 LATER = 1e-5  # the cutoff lies this fraction above the deadline
@@ -75,8 +75,8 @@ def begin_with_retained_sets(
     if found is None:
         return float(problem.node_energy.sum())
     if found.events is not None:
-        with context.timed(ComponentName.RETAINED_SETS):
-            portfolio.repair(found.events, budget, ComponentName.RETAINED_SETS)
+        with context.timed(Component.RETAINED_SETS):
+            portfolio.repair(found.events, budget, Component.RETAINED_SETS)
     return found.bound_j
 
 
@@ -84,10 +84,10 @@ def _search_retained_sets(
     problem: Problem, cutoff_j: float, budget: TimeBudget, context: Context
 ) -> StateSpaceResult | None:
     """`search_retained_sets`, if that part is switched on."""
-    if not context.has(ComponentName.RETAINED_SETS):
+    if not context.has(Component.RETAINED_SETS):
         return None
-    with context.timed(ComponentName.RETAINED_SETS):
-        separate = not context.has(ComponentName.AGGREGATION)
+    with context.timed(Component.RETAINED_SETS):
+        separate = not context.has(Component.AGGREGATION)
         return search_retained_sets(problem, cutoff_j, budget, separate, context.params.retained_sets)
 
 

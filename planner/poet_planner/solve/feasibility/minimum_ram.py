@@ -20,7 +20,7 @@ from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.orders import frugal_order
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
 CLOSE = 1.01  # within this factor the smallest RAM is known closely enough
@@ -111,7 +111,7 @@ def bracket_minimum_ram(
 def _frugal(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Incumbent:
     """A store-all schedule that meets the deadline."""
     plain = store_all(problem)
-    if not context.has(ComponentName.ORDERS):
+    if not context.has(Component.ORDERS):
         return plain
     found = evaluated(problem, frugal_order(problem, seed, budget, context.params.orders))
     return found if found is not None and found.time <= problem.deadline and found.peak < plain.peak else plain

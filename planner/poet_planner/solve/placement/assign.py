@@ -24,7 +24,7 @@ from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
-from poet_planner.solve.statistics import ComponentName, Context, Unplaced
+from poet_planner.solve.statistics import Component, Context, Unplaced
 from poet_planner.solve.time_budget import TimeBudget, Work
 from poet_planner.solve.topology import producers
 
@@ -103,7 +103,7 @@ class Placer:
 
         ``found``: the cheapest first.
         """
-        with self._context.timed(ComponentName.PLACEMENT):
+        with self._context.timed(Component.PLACEMENT):
             if self._fits(self._place_newest(found[0], self._problem, 1)):
                 return False
             self._try_others(found, self._params.early_share, self._params.early_share)
@@ -128,7 +128,7 @@ class Placer:
         KeyboardInterrupt
             If it comes before any schedule is placed.
         """
-        with self._context.timed(ComponentName.PLACEMENT):
+        with self._context.timed(Component.PLACEMENT):
             return self._place(found)
 
     def _place(self, found: list[Incumbent]) -> PlacedSchedule:
@@ -139,8 +139,8 @@ class Placer:
         try:
             if not self._fits(best):
                 self._try_others(found, self._params.others_share, self._params.orders_share)
-                if self._context.has(ComponentName.REPLANNING):
-                    with self._context.timed(ComponentName.REPLANNING):
+                if self._context.has(Component.REPLANNING):
+                    with self._context.timed(Component.REPLANNING):
                         self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
@@ -197,7 +197,7 @@ class Placer:
 
     def _reordered(self, best: Incumbent, budget: TimeBudget) -> Iterator[Incumbent]:
         """``best`` in other orders, each made from the one before."""
-        search = Annealer(self._problem, self._seed, context=self._context.within(ComponentName.PLACEMENT))
+        search = Annealer(self._problem, self._seed, context=self._context.within(Component.PLACEMENT))
         if search.adopt(best.events, best.source):
             moves = self._params.shifts * len(best.events)
             orders = (search.reorder(moves, budget) for _ in range(self._params.orders))
@@ -209,19 +209,19 @@ class Placer:
         The RAM is lowered by what the newest schedule lacks, then by twice as much each time.
         """
         problem = self._problem
-        if self._found is not None or not self._context.has(ComponentName.REPLANNING):
+        if self._found is not None or not self._context.has(Component.REPLANNING):
             return
         assert self._newest is not None
         less = self._newest.placement.arena_bytes - problem.budget
         order, random = np.arange(len(problem.node_time)), np.random.default_rng(self._seed)
-        with self._context.timed(ComponentName.REPLANNING):
+        with self._context.timed(Component.REPLANNING):
             while self._found is None and budget.left() > self._decoding_s and less < problem.budget:
                 planned = replace(problem, budget=problem.budget - less // WORD * WORD)
                 made = cheapest(*by_eviction(planned, order, random, self._params.securing_passes, budget))
                 if made is None:
                     return
                 if made.time <= problem.deadline:
-                    source = self._context.credited(ComponentName.REPLANNING)
+                    source = self._context.credited(Component.REPLANNING)
                     self._keep(
                         self._decode_and_place(
                             replace(made, source=source), planned, budget.share(1.0, self._params.late_s), 0
@@ -254,7 +254,7 @@ class Placer:
             lacking = sum(life.size for life in newest.placement.unplaced)
             self._on_note(f"no offsets for {lacking} bytes; planning again" if lacking else "planning again")
             planned = replace(problem, workspace=problem.workspace + reserve)
-            within = self._context.within(ComponentName.REPLANNING)
+            within = self._context.within(Component.REPLANNING)
             search = Portfolio(planned, self._seed + attempt, [_random_order(planned, attempt)], within)
             if not np.array_equal(reserve, before):
                 search.adopt_all(newest.incumbent.events, newest.incumbent.source)

@@ -22,7 +22,7 @@ from poet_planner.solve.instance import Ints
 from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement.canonical import SearchVerdict, search
 from poet_planner.solve.placement.ejection import eject
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 _in_order = Function("first_fit", Int, Ref, Ref, Ref, Ref, Flag, Ref, Ref, returns=Int)
@@ -100,18 +100,18 @@ def place(
     unplaced = np.zeros(0, dtype=np.int64)
     too_late = budget.left() < _seconds_to_fit(len(size))
     impossible = False
-    if height > capacity and not too_late and context.has(ComponentName.CANONICAL):
-        with context.timed(ComponentName.CANONICAL):
+    if height > capacity and not too_late and context.has(Component.CANONICAL):
+        with context.timed(Component.CANONICAL):
             answer, found = search(start, end, size, capacity, seed, budget.share(0.5), params.canonical_runs)
         impossible = answer is SearchVerdict.FAILS
         if answer is SearchVerdict.FITS:
             offsets, height = found, int((found + size).max())
-    if height > capacity and (too_late or not context.has(ComponentName.EJECTION)):
+    if height > capacity and (too_late or not context.has(Component.EJECTION)):
         unplaced = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         # A few rounds, where none can place all blocks, show which of them lack room.
         rounds = params.halving_rounds if impossible else params.ejection_rounds
-        with context.timed(ComponentName.EJECTION):
+        with context.timed(Component.EJECTION):
             offsets, height, unplaced = _by_ejection(
                 start, end, size, capacity, offsets, rounds, budget, lowest, seed, params
             )

@@ -17,7 +17,7 @@ from poet_planner.solve.milp.linear_model import LinearModel, Rows
 from poet_planner.solve.relaxation.cover_cuts import NO_CUTS, Cuts, separate
 from poet_planner.solve.relaxation.model import Relaxation
 from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 # An iteration of the simplex method, and what each coefficient of the LP adds: reference seconds.
@@ -39,7 +39,7 @@ class LpRelaxation:
     bound : float
         A lower bound on the energy of every schedule that costs less than the cutoff, in units of the model.
     point : (columns,) the last solution of the LP
-    most_cuts_of : ComponentName
+    most_cuts_of : Component
         The part that found most of the cuts that the last LP added.
     """
 
@@ -51,7 +51,7 @@ class LpRelaxation:
         self.lower, self.upper = relaxation.model.lower, relaxation.model.upper
         self.bound = -np.inf
         self.point: Floats = np.zeros(len(self.lower))
-        self.most_cuts_of = ComponentName.RELAXATION
+        self.most_cuts_of = Component.RELAXATION
         self._highs = lp_of(relaxation.model)
         self._first_cut = len(relaxation.model.row_lower)
         self._idle = np.zeros(0)
@@ -72,7 +72,7 @@ class LpRelaxation:
             Called with the bound and the cutoff after every LP.
         """
         history: list[float] = []
-        self.most_cuts_of = ComponentName.RELAXATION
+        self.most_cuts_of = Component.RELAXATION
         while self.solve(cutoff, budget):
             on_progress(self.bound, cutoff())
             history.append(self.bound)
@@ -81,7 +81,7 @@ class LpRelaxation:
                 return
             cover = self._cover_cuts()
             rounding = self._rounding_cuts()
-            found = {ComponentName.COVER_CUTS: len(cover.starts) - 1, ComponentName.ROUNDING_CUTS: len(rounding.lower)}
+            found = {Component.COVER_CUTS: len(cover.starts) - 1, Component.ROUNDING_CUTS: len(rounding.lower)}
             self.most_cuts_of = max(found, key=lambda part: found[part])
             if not found[self.most_cuts_of]:
                 return
@@ -92,16 +92,16 @@ class LpRelaxation:
 
     def _cover_cuts(self) -> Cuts:
         """Restoration and cover cuts that the LP solution violates (see `cover_cuts`)."""
-        if not self._context.has(ComponentName.COVER_CUTS):
+        if not self._context.has(Component.COVER_CUTS):
             return NO_CUTS
-        with self._context.timed(ComponentName.COVER_CUTS):
+        with self._context.timed(Component.COVER_CUTS):
             return separate(self._problem, self.relaxation.columns, self.point)
 
     def _rounding_cuts(self) -> Rows:
         """Rounded capacity rows that the LP solution violates (see `rounding_cuts`)."""
-        if not self._context.has(ComponentName.ROUNDING_CUTS):
+        if not self._context.has(Component.ROUNDING_CUTS):
             return Rows()
-        with self._context.timed(ComponentName.ROUNDING_CUTS):
+        with self._context.timed(Component.ROUNDING_CUTS):
             return self._rounding.separate(self.point)
 
     def solve(self, cutoff: Callable[[], float], budget: TimeBudget) -> bool:

@@ -21,7 +21,7 @@ from poet_planner.solve.relaxation.model import about_entries, build_relaxation,
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.portfolio import Portfolio
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import OnProgress, TimeBudget
 
 # Coefficients of what is solved at all: they take some 300 bytes each in an LP, 750 in a MILP.
@@ -51,7 +51,7 @@ class RefinementStep:
     ----------
     bound_j : float
         A lower bound on the energy of every schedule, in joules.
-    raised_by : ComponentName
+    raised_by : Component
         The part that raised it last.
     """
 
@@ -76,14 +76,14 @@ class RefinementStep:
         self._gap = gap
         self._context = context or Context()
         self._params = self._context.params.relaxation
-        within = self._context.within(ComponentName.RELAXATION)
+        within = self._context.within(Component.RELAXATION)
         self._search = Portfolio(replace(problem, is_event_point=event_points), seed, context=within)
         # What `most_overflowing` has solved; `prove` goes on from there.
         self._lp: LpRelaxation | None = None
         self._store_all_j = float(problem.node_energy.sum())
         self._scale = 1.0
         self.bound_j = bound_j
-        self.raised_by = ComponentName.RELAXATION
+        self.raised_by = Component.RELAXATION
 
     @property
     def events(self) -> Ints:
@@ -136,7 +136,7 @@ class RefinementStep:
         lp, self._lp = self._lp or self._solved_lp(budget), None
         if lp.bound < self._cutoff() and self._follow(events_of(self._problem, lp.relaxation, lp.point), budget):
             self._add_cuts(lp, budget)
-        if lp.bound < self._cutoff() and self._context.has(ComponentName.MILP):
+        if lp.bound < self._cutoff() and self._context.has(Component.MILP):
             self._solve_milp(lp, budget)
 
     def _solved_lp(self, budget: TimeBudget) -> LpRelaxation:
@@ -162,18 +162,18 @@ class RefinementStep:
             return
 
         def on_progress(bound: float, _incumbent: float) -> None:
-            self._raise(bound, ComponentName.MILP)
+            self._raise(bound, Component.MILP)
 
         budget.spend(seconds_to_state(entries))
         answer = self._milp(model, budget, on_progress)
         for point in answer.solutions[-1:]:
             self._adopt(events_of(self._problem, lp.relaxation, point))
-        self._raise(self._cutoff() if answer.status.has_no_solution else answer.bound, ComponentName.MILP)
+        self._raise(self._cutoff() if answer.status.has_no_solution else answer.bound, Component.MILP)
 
     def _milp(self, model: LinearModel, budget: TimeBudget, on_progress: OnProgress) -> MilpResult:
         # In units of the model, in which the store-all schedule costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self.relaxation_optimum_j * self._scale)
-        with self._context.timed(ComponentName.MILP):
+        with self._context.timed(Component.MILP):
             return solve_milp(model, self._solver, budget, absolute_gap, self._cutoff(), on_progress)
 
     def _adopt(self, events: Ints) -> None:
@@ -190,7 +190,7 @@ class RefinementStep:
         """The cutoff in units of the model."""
         return (self.relaxation_optimum_j * (1 - 0.9 * self._gap) - self._store_all_j) * self._scale
 
-    def _raise(self, bound: float, part: ComponentName) -> None:
+    def _raise(self, bound: float, part: Component) -> None:
         bound = min(bound, self._cutoff())
         bound_j = self._store_all_j + (bound - LP_SAFETY) / self._scale
         if np.isfinite(bound) and bound_j > self.bound_j:

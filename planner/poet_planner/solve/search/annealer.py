@@ -35,7 +35,7 @@ from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, evaluated, ranked, same
 from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 CHUNK_MOVES = 3000  # moves between two checks of the time budget
@@ -59,7 +59,7 @@ class AnnealingPass:
         First and last temperature.
     above : float
         The energy cap, above the energy of the best schedule; infinite if there is none.
-    part : ComponentName
+    part : Component
         The part of the optimiser that the pass belongs to.
     """
 
@@ -67,7 +67,7 @@ class AnnealingPass:
     hot: float
     cold: float
     above: float = np.inf
-    part: ComponentName = ComponentName.ANNEALING
+    part: Component = Component.ANNEALING
 
 
 class Annealer:
@@ -115,11 +115,11 @@ class Annealer:
         # Energy and source of the start of the current pass, and the part that the pass belongs to. What the pass finds
         # is credited to that part, unless it is the start itself.
         self._start_j = np.inf
-        self._start_source: ComponentName | None = None
-        self._part = ComponentName.ANNEALING
+        self._start_source: Component | None = None
+        self._part = Component.ANNEALING
         self._best: Incumbent | None = None
         self._noted_j = np.inf
-        self._begin(self._order, self._context.credited(ComponentName.ANNEALING))
+        self._begin(self._order, self._context.credited(Component.ANNEALING))
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -138,7 +138,7 @@ class Annealer:
         """The best schedule so far, and the results of other passes; the cheapest first."""
         return ranked([self.incumbent, *self._kept])
 
-    def adopt(self, events: Ints, source: ComponentName | None = None) -> bool:
+    def adopt(self, events: Ints, source: Component | None = None) -> bool:
         """Continue from ``events``, which ``source`` found.
 
         False, and nothing changes, if they are no schedule, or more than `capacity`.
@@ -173,7 +173,7 @@ class Annealer:
 
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal from the current state at low temperature. The result is credited to the source of that state."""
-        part = self._start_source or ComponentName.ANNEALING
+        part = self._start_source or Component.ANNEALING
         self._anneal(moves, AnnealingPass(1.0, self._params.warm, self._params.cold, part=part), budget)
 
     def keep(self, found: Incumbent | None) -> None:
@@ -196,7 +196,7 @@ class Annealer:
     def _passes(self, moves: int, first: bool) -> Iterator[AnnealingPass]:
         """The passes of a run, in order. Each starts from the state that is set just before it is yielded."""
         params, lagrangian = self._params, self._context.params.lagrangian
-        capped = self._context.has(ComponentName.ENERGY_CAP)
+        capped = self._context.has(Component.ENERGY_CAP)
         if not first:
             capped_share = params.capped_share * capped
             return chain(self._cycles(1 - capped_share, 1), self._capped_passes(moves, capped_share, params.loose))
@@ -224,9 +224,9 @@ class Annealer:
                 yield from self._eviction_passes(moves, share * (1 - 1 / len(hots)))
                 return
             if number == len(hots) and self._evicted:
-                events, part = self._evicted[0].events, ComponentName.EVICTION
+                events, part = self._evicted[0].events, Component.EVICTION
             else:
-                events, part = self._order, ComponentName.ANNEALING
+                events, part = self._order, Component.ANNEALING
             self._begin(events, self._context.credited(part))
             yield AnnealingPass(share / len(hots), hot, self._params.start_cold, part=part)
 
@@ -236,22 +236,22 @@ class Annealer:
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
-            self._begin(events, self._context.credited(ComponentName.EVICTION))
-            yield AnnealingPass(share / count, self._params.hot, self._params.start_cold, part=ComponentName.EVICTION)
+            self._begin(events, self._context.credited(Component.EVICTION))
+            yield AnnealingPass(share / count, self._params.hot, self._params.start_cold, part=Component.EVICTION)
 
     def _lagrangian_passes(self, share: float) -> Iterator[AnnealingPass]:
         for events in self._lagrangian_starts:
-            self._begin(events, self._context.credited(ComponentName.LAGRANGIAN))
-            yield self._warm(share / len(self._lagrangian_starts), ComponentName.LAGRANGIAN)
+            self._begin(events, self._context.credited(Component.LAGRANGIAN))
+            yield self._warm(share / len(self._lagrangian_starts), Component.LAGRANGIAN)
 
     def _make_starts(self, moves: int, budget: TimeBudget) -> bool:
         """Make starts by eviction and by the Lagrange multiplier of the deadline. False ends the run."""
         go_on = True
-        if self._context.has(ComponentName.EVICTION):
-            with self._context.timed(ComponentName.EVICTION):
+        if self._context.has(Component.EVICTION):
+            with self._context.timed(Component.EVICTION):
                 go_on = self._evict(moves, budget)
-        if go_on and self._context.has(ComponentName.LAGRANGIAN):
-            with self._context.timed(ComponentName.LAGRANGIAN):
+        if go_on and self._context.has(Component.LAGRANGIAN):
+            with self._context.timed(Component.LAGRANGIAN):
                 go_on = self._make_lagrangian_starts(moves, budget)
         return go_on
 
@@ -291,14 +291,14 @@ class Annealer:
     ) -> Incumbent | None:
         """The best schedule that is found if a second costs ``multiplier``; None if none is found."""
         problem = replace(with_multiplier(self._problem, multiplier), deadline=deadline)
-        search = Annealer(problem, self._seed, self._orders, self._context.within(ComponentName.LAGRANGIAN))
+        search = Annealer(problem, self._seed, self._orders, self._context.within(Component.LAGRANGIAN))
         if start is not None:
             search.adopt(start.events)
         search.run(moves, budget)
-        source = self._context.credited(ComponentName.LAGRANGIAN)
+        source = self._context.credited(Component.LAGRANGIAN)
         return search.incumbent and evaluated(self._problem, search.incumbent.events, source)
 
-    def _begin(self, events: Ints, source: ComponentName | None) -> bool:
+    def _begin(self, events: Ints, source: Component | None) -> bool:
         """Set the state that the next pass starts from. False, and nothing changes, if ``events`` are no schedule."""
         if not annealing.start_from(self._problem, self._work, self._state, events, len(events)):
             return False
@@ -317,7 +317,7 @@ class Annealer:
             for order in self._orders
         ]
         for made in chain.from_iterable(zip(*turns, strict=True)):
-            made = made and replace(made, source=self._context.credited(ComponentName.EVICTION))
+            made = made and replace(made, source=self._context.credited(Component.EVICTION))
             enough -= made is not None
             if made is not None and not any(same(self._cost(made), self._cost(one)) for one in self._evicted):
                 self._evicted = sorted([*self._evicted, made], key=self._cost)
@@ -334,12 +334,12 @@ class Annealer:
     def _offspring_passes(self, share: float) -> Iterator[AnnealingPass]:
         share /= self._params.offspring
         for _ in range(self._params.offspring):
-            offspring = self._offspring() if self._context.has(ComponentName.CROSSOVER) else None
+            offspring = self._offspring() if self._context.has(Component.CROSSOVER) else None
             if offspring is None:
                 yield AnnealingPass(share, self._params.hot, self._params.cold)
             else:
-                self._begin(offspring, self._context.credited(ComponentName.CROSSOVER))
-                yield self._warm(share, ComponentName.CROSSOVER)
+                self._begin(offspring, self._context.credited(Component.CROSSOVER))
+                yield self._warm(share, Component.CROSSOVER)
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[AnnealingPass]:
         cycles = self._params.cycles
@@ -351,7 +351,7 @@ class Annealer:
             hot = self._params.warm if restart else self._params.hot
             yield AnnealingPass(share * 2**cycle / (2**cycles - 1), hot, self._params.cold)
 
-    def _warm(self, share: float, part: ComponentName) -> AnnealingPass:
+    def _warm(self, share: float, part: Component) -> AnnealingPass:
         return AnnealingPass(share, self._params.warm, self._params.cold, part=part)
 
     def _capped_passes(self, moves: int, share: float, balance: FirstRun) -> Iterator[AnnealingPass]:
@@ -368,7 +368,7 @@ class Annealer:
             self._reset_penalties()
             params = self._params
             yield AnnealingPass(
-                share / count, params.capped_hot, params.capped_cold, balance.above, ComponentName.ENERGY_CAP
+                share / count, params.capped_hot, params.capped_cold, balance.above, Component.ENERGY_CAP
             )
 
     def _reset_penalties(self) -> None:
@@ -385,7 +385,7 @@ class Annealer:
             return None
         one, other = self._choice.choice(len(self._parents), 2, replace=False)
         figures = self._state.figures
-        with self._context.timed(ComponentName.CROSSOVER):
+        with self._context.timed(Component.CROSSOVER):
             return cross(
                 self._problem,
                 self._parents[one].events,

@@ -10,7 +10,7 @@ import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
-from poet_planner.solve.statistics import ComponentName
+from poet_planner.solve.statistics import Component
 
 MOST_RANKED = 64  # schedules kept in a ranking
 SAME = 1e-12  # energies that differ by less are equal: relative
@@ -28,10 +28,10 @@ class Incumbent:
     energy: float
     time: float
     peak: int
-    source: ComponentName | None = None
+    source: Component | None = None
 
 
-def evaluated(problem: Problem, events: Ints, source: ComponentName | None = None) -> Incumbent | None:
+def evaluated(problem: Problem, events: Ints, source: Component | None = None) -> Incumbent | None:
     """The schedule of ``events``, which may break the limits; None if they are no schedule."""
     work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=len(events))
     result = evaluate(problem, events, len(events), work)

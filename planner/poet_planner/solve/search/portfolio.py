@@ -16,7 +16,7 @@ from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, keeps_limits, ranked
 from poet_planner.solve.search.orders import frugal_order
-from poet_planner.solve.statistics import ComponentName, Context
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
 SEEDS = 2  # annealers side by side
@@ -105,25 +105,25 @@ class Portfolio:
 
         If it does not, its order is one to start from.
         """
-        if not self._context.has(ComponentName.ORDERS):
+        if not self._context.has(Component.ORDERS):
             return
-        with self._context.timed(ComponentName.ORDERS):
+        with self._context.timed(Component.ORDERS):
             order = frugal_order(self._problem, self._seed, budget, self._context.params.orders)
-            found = evaluated(self._problem, order, self._context.credited(ComponentName.ORDERS))
+            found = evaluated(self._problem, order, self._context.credited(Component.ORDERS))
         if found is not None and keeps_limits(self._problem, found):
             self._annealers[0].keep(found)
         elif (order[1:] < order[:-1]).any():
             self._orders = [np.arange(len(order), dtype=np.int64), order]
             self._annealers = self._new_annealers()
 
-    def adopt(self, events: Ints, source: ComponentName | None = None) -> bool:
+    def adopt(self, events: Ints, source: Component | None = None) -> bool:
         """Let the first annealer continue from ``events``, which ``source`` found.
 
         False, and nothing changes, if they are no schedule.
         """
         return self._annealers[0].adopt(events, source)
 
-    def adopt_all(self, events: Ints, source: ComponentName | None = None) -> None:
+    def adopt_all(self, events: Ints, source: Component | None = None) -> None:
         """Let each annealer continue from ``events``, if they are a schedule."""
         for annealer in self._annealers:
             annealer.adopt(events, source)
@@ -132,7 +132,7 @@ class Portfolio:
         """Let the first annealer continue at low temperature."""
         self._annealers[0].refine(moves, budget)
 
-    def repair(self, events: Ints, budget: TimeBudget, source: ComponentName) -> None:
+    def repair(self, events: Ints, budget: TimeBudget, source: Component) -> None:
         """Repair ``events``, which may exceed the budget, and keep the result. It is credited to ``source``.
 
         No annealer continues from it yet.
