@@ -244,10 +244,10 @@ def summarise(
         Beside the training step.
     """
     moments = timeline(graph, schedule)
-    busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not Kind.FREE)
+    busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
     plain_busy_s = once_s(graph)
-    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in Kind}
-    count = {kind: sum(1 for m in moments if m.kind is kind) for kind in Kind}
+    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in CostTerm}
+    count = {kind: sum(1 for m in moments if m.kind is kind) for kind in CostTerm}
     overhead_j = schedule.energy_j - store_all.energy_j
     if abs(overhead_j) <= ROUNDING * store_all.energy_j:
         overhead_j = 0.0

@@ -272,7 +272,7 @@ def _are_apart(graph: Graph, changing: list[Node], before: dict[str, set[str]]) 
     return any(not ids.isdisjoint(before[node.id]) for node in graph.nodes if node.id not in ids)
 
 
-def _check_change_behind_readers(graph: Graph, node: Node, before: set[str]) -> None:
+def _check_change_after_readers(graph: Graph, node: Node, before: set[str]) -> None:
     """``before`` are ids of the nodes that come before the one that changes something."""
     _check_once_and_without_values(node)
     reading: set[str] = set()
