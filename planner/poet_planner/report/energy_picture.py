@@ -72,8 +72,17 @@ def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[Cos
     axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[CostTerm.COMPUTE])
     left_j = 0.0
     for kind, joules in energy.items():
-        looks = {"color": COLOURS[kind], "hatch": HATCHES.get(kind), "edgecolor": "white", "linewidth": 0}
-        axis.barh(["this plan"], [joules / scale], left=left_j / scale, height=0.6, label=LABELS[kind], **looks)
+        axis.barh(
+            ["this plan"],
+            [joules / scale],
+            left=left_j / scale,
+            height=0.6,
+            color=COLOURS[kind],
+            hatch=HATCHES.get(kind),
+            edgecolor="white",
+            linewidth=0,
+            label=LABELS[kind],
+        )
         left_j += joules
     for place, joules in enumerate([store_all_j, left_j]):
         more = f" ({more_text(joules / store_all_j - 1)})" if place and store_all_j else ""
