@@ -136,7 +136,7 @@ def train_on_the_board() -> Path:
 
 def train_with_unlimited_memory(board_run: Path) -> None:
     say("3. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
-    plan_graph(UNLIMITED, STORE_ALL, "--strategy", "store-all")
+    plan_graph(UNLIMITED, STORE_ALL, "--method", "store_all")
     unlimited_run = train("native", STORE_ALL)
     reference = OUT / "pytorch.npz"
     run(
@@ -155,9 +155,9 @@ def show_the_rest() -> None:
     run("poet-plan", *costed, "--ram", RAM, "--out", str(own))
     say("   The same step by Algorithm 1 of the paper as it is printed")
     # On a slow machine it may have found no schedule by then: that is an answer, too.
-    plan_graph(RAM, OUT / "algorithm1", "--formulation", "paper", "--time-limit", "20", allow=NO_SCHEDULE)
+    plan_graph(RAM, OUT / "algorithm1", "--method", "poet_ilp", "--time-limit", "20", allow=NO_SCHEDULE)
     say("   Refused: the store-all schedule, every tensor kept until its last use")
-    plan_graph(RAM, OUT / "refused", "--strategy", "store-all", expect=NO_SCHEDULE)
+    plan_graph(RAM, OUT / "refused", "--method", "store_all", expect=NO_SCHEDULE)
     run("poet-harness", "flash", "--board", BOARD, "--plan", str(STORE_ALL), "--emulate", expect=BAD_INPUT)
 
 

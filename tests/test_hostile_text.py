@@ -129,7 +129,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for profile in ("m4", "a72"):
         made[profile] = tmp_path_factory.mktemp("plans") / profile
-        options = ("--model", "digits_cnn_small", "--profile", profile, "--strategy", "store-all")
+        options = ("--model", "digits_cnn_small", "--profile", profile, "--method", "store_all")
         assert command(main, "poet-plan", *options, "--out", made[profile]) == 0
     return made
 
@@ -236,7 +236,7 @@ def test_hostile_ids_go_through_plan_pictures_page_and_c(
     assert command(main, "poet-plan", "verify", given / "graph.json", given / "schedule.json") == 0
     headers = []
     for name, graph in (("plain", plans["m4"] / "graph.json"), ("out", given / "graph.json")):
-        options = ("--ram", "216KB", "--strategy", "store-all", "--out", tmp_path / name, "--verbose")
+        options = ("--ram", "216KB", "--method", "store_all", "--out", tmp_path / name, "--verbose")
         assert command(main, "poet-plan", "--graph", graph, *options) == 0, capsys.readouterr().err
         headers.append(preprocessed(tmp_path / name))
     assert headers[0] == headers[1], "but for hashes, a compiler sees nothing of an id"

@@ -124,19 +124,20 @@ class OnBoard:
 
 def make_plan(folder: Path, model: str, case: Case, seconds: int, steps: int) -> None:
     """Data, a plan from the shipped profile, a profile in place, the plan from that, and the firmware."""
-    planning = ["--model", model, "--parameters", "card", "--time-limit", str(seconds)]
+    planning = ["--model", model, "--parameters", "card"]
+    search = ["--time-limit", str(seconds)]
     emulated = ["--board", case.board, "--emulate", "--plan", "plan"]
     training = ["--data", "data.npz", "--lr", str(LEARNING_RATE), "--steps", str(min(steps, case.traced_steps))]
     profiles = ["--profile", "own.csv", "--profile", case.board]
     call(folder, "poet-plan", "data", "--model", model, "--steps", str(steps), "--out", "data.npz")
-    call(folder, "poet-plan", *planning, "--profile", case.board, "--out", "plan")
+    call(folder, "poet-plan", *planning, *search, "--profile", case.board, "--out", "plan")
     for _ in range(MOST_ROUNDS):
         call(folder, "poet-harness", "flash", *emulated)
         call(folder, "poet-harness", "profile", *emulated, *training, "--quick", "--resume", "--out", "own.csv")
-        call(folder, "poet-plan", *planning, *profiles, "--out", "plan")
+        call(folder, "poet-plan", *planning, *search, *profiles, "--out", "plan")
         if has_rows_of(folder):
             break
-    call(folder, "poet-plan", *planning, *profiles, "--strategy", "page-all", "--out", "page-all")
+    call(folder, "poet-plan", *planning, *profiles, "--method", "page_all", "--out", "page-all")
 
 
 def has_rows_of(folder: Path) -> bool:

@@ -27,6 +27,12 @@ def alone_in(context: Context, folder: Path) -> None:
     context.with_resource(folder_held(folder))
 
 
+def given(context: Context) -> set[str]:
+    """The options that the user gave, by name (``time-limit``), whether as their default or not."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name.replace("_", "-") for name, source in sources.items() if source and "DEFAULT" not in source.name}
+
+
 class Command(TyperCommand):
     """A verb. Its numbers are finite, and no larger than a number can be that is meant."""
 

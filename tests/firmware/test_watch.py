@@ -112,7 +112,7 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
 def test_it_fits_the_mkr1000_and_begins_there(example: Any, folder: Path, tmp_path: Path) -> None:
     """Watch, recordings and a plan that pages, in its flash and RAM. There the training itself takes minutes."""
     mkr1000 = load_board("mkr1000")
-    project = built(folder, mkr1000.name, "--strategy", "page-all")
+    project = built(folder, mkr1000.name, "--method", "page_all")
     assert any(step.do is Action.PAGE_OUT for step in read_schedule(project.plan / "schedule.json").steps)
     later = next(each for each in example.recordings() if each.user == USER and each.side == example.LEFT)
     windows = later.windows(0.5, 1.0)

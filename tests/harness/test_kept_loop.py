@@ -37,7 +37,7 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a plan that is flashed on the emulated board, and its data."""
     root = tmp_path_factory.mktemp("kept")
     plan = ["--model", MODEL, "--profile", "nrf52840", "--parameters", "card", "--card-above", "64B"]
-    call(planner, *plan, "--strategy", "page-all", "--out", str(root / "plan"))
+    call(planner, *plan, "--method", "page_all", "--out", str(root / "plan"))
     call(planner, "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(root / "data.npz"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))

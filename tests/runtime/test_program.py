@@ -94,8 +94,8 @@ def test_a_plan_of_a_linux_board_has_its_program(
         return int(ended.value.code or 0)
 
     out, beside = tmp_path / "plan", tmp_path / "beside.json"
-    strategy = ("--strategy", "store-all", "--out", str(out))
-    assert poet_plan("--model", "digits_cnn_small", "--profile", "a72", *strategy) == 0
+    method = ("--method", "store_all", "--out", str(out))
+    assert poet_plan("--model", "digits_cnn_small", "--profile", "a72", *method) == 0
     assert "program.json" in capsys.readouterr().out
     program = read_program(out / "program.json")
     planned = read_graph(out / "graph.json")
@@ -106,7 +106,7 @@ def test_a_plan_of_a_linux_board_has_its_program(
     assert read_program(beside).graph.operators == program.graph.operators
     assert poet_plan(*graph, "--board", "nrf52840") == 2
     assert "only Linux boards run one" in capsys.readouterr().err
-    assert poet_plan("--model", "digits_cnn_small", "--profile", "m4", *strategy) == 0
+    assert poet_plan("--model", "digits_cnn_small", "--profile", "m4", *method) == 0
     assert not (out / "program.json").exists()
 
 

@@ -27,7 +27,7 @@ def methods(as_json: Annotated[bool, typer.Option("--json", help="Print the list
     from poet_planner.comparison.registry import METHODS
 
     if as_json:
-        names = ("name", "source", "decides", "recomputes", "pages", "keeps_deadline", *COLUMNS)
+        names = ("name", "source", "decides", "recomputes", "pages", "keeps_deadline", "takes", *COLUMNS)
         print(json.dumps([{name: getattr(method, name) for name in names} for method in METHODS], indent=1))
         return
     table = Table(

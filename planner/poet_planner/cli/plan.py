@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.choose import BudgetedStep
+    from poet_planner.planning.method import Method as Scheduler
     from poet_planner.planning.plan import Plan
     from poet_planner.report.summary import MoreRam
     from poet_planner.solve import OptimiseOptions
@@ -57,28 +57,6 @@ schedule, its C headers, pictures and a summary.
     poet-plan --profile nrf52840 --model digits_cnn --ram 216KB --out plan
     poet-plan --graph graph.json --ram 256KB --deadline 1.5x --time-limit 60 --out plan
 """
-
-
-class Formulation(StrEnum):
-    """Which optimisation problem is solved."""
-
-    BEST = "best"
-    PAPER = "paper"
-
-
-METHODS = {Formulation.BEST: "optimal", Formulation.PAPER: "poet_ilp"}
-
-
-class Strategy(StrEnum):
-    """How the schedule is made."""
-
-    OPTIMAL = "optimal"
-    STORE_ALL = "store-all"
-    PAGE_ALL = "page-all"
-    PLAIN = "plain"  # an older name of store-all
-
-
-BASELINES = {Strategy.STORE_ALL: "store_all", Strategy.PLAIN: "store_all", Strategy.PAGE_ALL: "page_all"}
 
 
 def plan(
@@ -130,16 +108,7 @@ def plan(
     objective: Annotated[
         Objective, typer.Option(help="What to spend as little of as possible; time: of all computes and transfers.")
     ] = Objective.ENERGY,
-    strategy: Annotated[
-        Strategy,
-        typer.Option(
-            help="optimal; store-all (also called plain): every value kept until its last use; or page-all: every "
-            "value paged out once and in for each use."
-        ),
-    ] = Strategy.OPTIMAL,
-    formulation: Annotated[
-        Formulation, typer.Option(help="best: search and order-free MILP; paper: Algorithm 1 as printed.")
-    ] = Formulation.BEST,
+    method: Annotated[str, typer.Option(metavar="NAME", help="Who plans: a name of `poet-plan methods`.")] = "optimal",
     solver: SolverName = "highs",
     time_limit: Annotated[
         float | None,
@@ -186,9 +155,10 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
-    from poet_profiles.command_line import alone_in
+    from poet_profiles.command_line import alone_in, given
     from poet_profiles.whole_file import check_writable
 
+    from poet_planner.planning.method import OPTIMAL, method_named
     from poet_planner.planning.more_ram import seconds_for
     from poet_planner.planning.pipeline import prepare, verified
     from poet_planner.report.pictures import NAMES as PICTURES
@@ -196,6 +166,8 @@ def plan(
     from poet_planner.schedule.c_library import check_name
     from poet_planner.solve import DEFAULT_S, OptimiseOptions, Statistics
 
+    chosen = method_named(method)
+    chosen.refuse_others(given(context))
     if library is not None:
         check_name(library)
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
@@ -221,9 +193,8 @@ def plan(
         typer.echo(f"poet-plan: {prepared.note}", err=True)
     if library is not None:
         _refuse_without_library(prepared, library)
-    method = METHODS[formulation] if strategy is Strategy.OPTIMAL else BASELINES[strategy]
     time_limit_s = time_limit or DEFAULT_S
-    asking_s = seconds_for(time_limit_s) if method == METHODS[Formulation.BEST] and prepared.is_short_of_ram else 0.0
+    asking_s = seconds_for(time_limit_s) if chosen is OPTIMAL and prepared.is_short_of_ram else 0.0
     options = OptimiseOptions(
         time_limit_s=time_limit_s - asking_s,
         capped=time_limit is not None,
@@ -232,7 +203,7 @@ def plan(
         objective=objective,
         statistics=Statistics(),
     )
-    schedule, interrupted = _schedule(prepared, method, options)
+    schedule, interrupted = _schedule(prepared, chosen, options)
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
@@ -269,7 +240,7 @@ def _write_library(
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
-def _schedule(prepared: BudgetedStep, method: str, options: OptimiseOptions) -> tuple[Schedule, bool]:
+def _schedule(prepared: BudgetedStep, method: Scheduler, options: OptimiseOptions) -> tuple[Schedule, bool]:
     """The schedule, with its progress shown; whether a signal ended the search."""
     from poet_planner.planning.pipeline import schedule_of
 

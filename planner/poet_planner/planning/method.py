@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
@@ -20,6 +21,15 @@ class Aware(StrEnum):
     YES = "yes"
     PARTLY = "partly"
     NO = "no"
+
+
+class Option(StrEnum):
+    """What a method may be asked for beside the limits, by the option's name. Every method keeps those."""
+
+    OBJECTIVE = "objective"
+    SEED = "seed"
+    SOLVER = "solver"
+    TIME_LIMIT = "time-limit"
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,8 @@ class Method:
         Whether it may move values to storage and back.
     keeps_deadline : bool
         Whether it looks for a schedule within the deadline. Otherwise it refuses a schedule that happens to be late.
+    takes : tuple of Option
+        The options that change what it does.
     general : Aware
         Whether it plans graphs that branch, without making chains of them (this and the following: Table 1 of the POET
         paper).
@@ -62,10 +74,17 @@ class Method:
     recomputes: bool
     pages: bool
     keeps_deadline: bool
+    takes: tuple[Option, ...]
     general: Aware
     compute_aware: Aware
     memory_aware: Aware
     power_aware: Aware
+
+    def refuse_others(self, given: Collection[str]) -> None:
+        """Raise a `UserError` if one of the options that were given, by name, would change nothing."""
+        for option in Option:
+            if option in given and option not in self.takes:
+                raise UserError(f"--{option}: --method {self.name} takes none; leave one of the two out")
 
 
 OPTIMAL = Method(
@@ -76,6 +95,7 @@ OPTIMAL = Method(
     recomputes=True,
     pages=True,
     keeps_deadline=True,
+    takes=tuple(Option),
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
+from poet_planner.cli.former_options import renamed
+from poet_planner.comparison.registry import METHODS
 from poet_planner.planning import choose
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.planning.method import Method, Option
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
@@ -81,7 +84,7 @@ def test_pictures_are_drawn_after_the_words_and_as_svg_only_when_asked_to(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    ask = "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", out
+    ask = "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out
     assert run(monkeypatch, *ask, "--svg") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"pictures: {out / 'schedule.png'}, ")
     for name in pictures.NAMES:
@@ -103,7 +106,7 @@ def test_damaged_schedule_does_not_pass(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", out) == 0
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
     document = json.loads((out / "schedule.json").read_text())
     del document["steps"][0]
     (out / "schedule.json").write_text(json.dumps(document))
@@ -122,9 +125,11 @@ def test_no_schedule_says_what_would_do(
 def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
     graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--strategy", "store-all") == NO_SCHEDULE
+    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
     assert "1704 B" in capsys.readouterr().err
-    assert run(monkeypatch, "--graph", graph, "--ram", "1MB", "--deadline", "7s", "--strategy", "plain") == NO_SCHEDULE
+    assert (
+        run(monkeypatch, "--graph", graph, "--ram", "1MB", "--deadline", "7s", "--method", "store_all") == NO_SCHEDULE
+    )
     assert "8 s" in capsys.readouterr().err
 
 
@@ -177,6 +182,56 @@ def test_bad_input_ends_in_one_line(
     assert streams.out == ""
 
 
+PAIRS = [(method, option) for method in METHODS for option in Option]
+
+
+@pytest.mark.parametrize(("method", "option"), PAIRS, ids=[f"{method.name}-{option}" for method, option in PAIRS])
+def test_an_option_that_a_method_does_not_take_is_refused_even_with_its_default(
+    method: Method, option: Option, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    default = {Option.OBJECTIVE: "energy", Option.SEED: "0", Option.SOLVER: "highs", Option.TIME_LIMIT: "1"}[option]
+    command = ("--graph", "no.json", "--method", method.name, f"--{option}", default)
+    assert run(monkeypatch, *command) == BAD_INPUT
+    refused = f"poet-plan: --{option}: --method {method.name} takes none; leave one of the two out\n"
+    said = capsys.readouterr().err
+    assert said == refused if option not in method.takes else said.startswith("poet-plan: no.json: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("words", "new"),
+    [
+        (["--strategy", "store-all"], ["store_all"]),
+        (["--strategy=plain"], ["store_all"]),
+        (["--strategy", "page-all", "--formulation", "best"], ["page_all"]),
+        (["--formulation=paper", "--strategy", "optimal"], ["poet_ilp"]),
+        (["--strategy", "optimal"], []),
+    ],
+)
+def test_options_of_the_last_release_say_the_new_one(
+    words: list[str], new: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = [word for name in new for word in ("--method", name)]
+    assert renamed(["--ram", "1KB", *words]) == [*method, "--ram", "1KB"]
+    said = capsys.readouterr().err.splitlines()
+    assert said and all(" is --method " in line for line in said)
+    assert not new or any(line.endswith(f" is --method {new[0]} now") for line in said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--strategy", "page-all", "--formulation", "paper"],
+        ["--strategy", "store-all", "--method", "page_all"],
+        ["--method=dtr", "--formulation", "best"],
+    ],
+)
+def test_two_methods_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--graph", "no.json", *words) == BAD_INPUT
+    assert "give it once" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize("option", [("--momentum", "0.9"), ("--gradients", "paged"), ("--batch", "2")])
 def test_a_graph_takes_no_option_of_a_model(
     option: tuple[str, str], graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -223,7 +278,7 @@ def test_parameters_are_left_out_only_where_that_is_asked_for_and_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
-    arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--strategy", "store-all", "--out", out, "--json")
+    arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--method", "store_all", "--out", out, "--json")
     assert run(monkeypatch, *arguments, "--parameters", "excluded") == 0
     streams = capsys.readouterr()
     assert "NOT counted" in streams.err
@@ -237,8 +292,8 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(
 ) -> None:
     """312 KB of parameters; the largest layer has 147 KB."""
     out = tmp_path / "plan"
-    arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--time-limit", 1, "--out", out, "--json")
-    assert run(monkeypatch, *arguments) == 0
+    arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--out", out, "--json")
+    assert run(monkeypatch, *arguments, "--time-limit", 1) == 0
     streams = capsys.readouterr()
     assert "lie on the card" in streams.err
     summary = json.loads(streams.out)
@@ -252,7 +307,7 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(
     assert written < summary["wear"]["committed_bytes"] < written + 20_000
     life = summary["wear"]["life_steps"]
     assert life == pytest.approx(4e12 / (summary["wear"]["committed_bytes"] + summary["wear"]["paged_bytes"]))
-    assert run(monkeypatch, *arguments, "--card-above", "100KB", "--endurance", "8GB", "--strategy", "store-all") == 3
+    assert run(monkeypatch, *arguments, "--card-above", "100KB", "--endurance", "8GB", "--method", "store_all") == 3
     assert run(monkeypatch, *arguments, "--parameters", "card", "--gradients", "paged") == BAD_INPUT
     assert "--gradients paged: with --parameters card" in capsys.readouterr().err
 
@@ -262,9 +317,9 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
 ) -> None:
     out = tmp_path / "plan"
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
-    assert run(monkeypatch, *digits, "--strategy", "store-all", "--out", out) == 0
+    assert run(monkeypatch, *digits, "--method", "store_all", "--out", out) == 0
     assert {path.name for path in out.glob("*.h")} == {"poet_model.h", "poet_schedule.h"}
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", out) == 0
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
     assert not list(out.glob("*.h"))
 
 
@@ -272,7 +327,7 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
-    store_all = (*digits, "--strategy", "store-all", "--out", tmp_path)
+    store_all = (*digits, "--method", "store_all", "--out", tmp_path)
     assert run(monkeypatch, *store_all) == 0
     monkeypatch.setattr("poet_planner.schedule.c_headers._LARGEST_INDEX", 1)
     assert run(monkeypatch, *store_all) == BAD_INPUT
@@ -282,9 +337,7 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for
 def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run(monkeypatch, "--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", tmp_path / "plan") == 0
-    )
+    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", tmp_path / "plan") == 0
     printed = capsys.readouterr().out
     assert "as the graph has it" in printed
     assert "gradients" not in printed
@@ -386,7 +439,7 @@ def test_folder_that_cannot_be_written_ends_in_one_line(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    arguments = ("--graph", graph, "--ram", "100%", "--strategy", "store-all", "--out", tmp_path / "file" / "plan")
+    arguments = ("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", tmp_path / "file" / "plan")
     assert run(monkeypatch, *arguments) == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
 

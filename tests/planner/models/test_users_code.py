@@ -175,7 +175,7 @@ def test_standard_output_is_the_result_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planning = ("--model", "mine:good", "--profile", "a72", "--parameters", "excluded", "--ram", "100%", "--json")
-    assert command(monkeypatch, *planning, "--strategy", "store-all", "--out", "plan") == 0
+    assert command(monkeypatch, *planning, "--method", "store_all", "--out", "plan") == 0
     streams = capsys.readouterr()
     assert json.loads(streams.out)["graph"].startswith("mine")
     assert {"imported", "making", "forward"} <= set(streams.err.splitlines())

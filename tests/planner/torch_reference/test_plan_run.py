@@ -34,15 +34,15 @@ def poet_plan(monkeypatch: pytest.MonkeyPatch) -> PoetPlan:
     return run
 
 
-@pytest.mark.parametrize("strategy", ["store-all", "page-all"])
+@pytest.mark.parametrize("method", ["store_all", "page_all"])
 def test_it_leaves_the_references_bits(
-    strategy: str, poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    method: str, poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        assert poet_plan(*MODEL, "--profile", "a72", "--strategy", strategy, "--out", plan) == 0
+        assert poet_plan(*MODEL, "--profile", "a72", "--method", method, "--out", plan) == 0
         assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
         training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
         assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
@@ -55,7 +55,7 @@ def test_it_leaves_the_references_bits(
     assert sorted(one) == sorted(other)
     assert all(np.array_equal(one[name], other[name]) for name in one)
     assert said["peak_bytes"] == pytest.approx(said["planned_peak_bytes"], rel=0.02)
-    assert (said["traffic"]["out_bytes"] > 0) is (strategy == "page-all")
+    assert (said["traffic"]["out_bytes"] > 0) is (method == "page_all")
     assert said["loss"] == one["loss"].tolist()
 
 
@@ -63,7 +63,7 @@ def test_a_loss_that_is_no_number_ends_it_without_a_file(
     poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan, data, found = (tmp_path / name for name in ("plan", "data.npz", "found.npz"))
-    assert poet_plan(*MODEL, "--profile", "a72", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan(*MODEL, "--profile", "a72", "--method", "store_all", "--out", plan) == 0
     assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
     capsys.readouterr()
     assert poet_plan("execute", plan, "--data", data, "--lr", 1e38, "--out", found) == 2
@@ -97,11 +97,11 @@ def test_other_folders_and_data_are_refused_in_one_line(
 ) -> None:
     plan, data = tmp_path / "plan", tmp_path / "data.npz"
     small = ("--model", "digits_cnn_small")
-    assert poet_plan(*small, "--profile", "m4", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan(*small, "--profile", "m4", "--method", "store_all", "--out", plan) == 0
     assert poet_plan("data", *small, "--steps", 1, "--batch", 2, "--out", data) == 0
     assert poet_plan("execute", plan, "--data", data) == 2
     assert "has no program.json; plan for a Linux board" in capsys.readouterr().err
-    assert poet_plan(*small, "--profile", "a72", "--strategy", "store-all", "--out", plan) == 0
+    assert poet_plan(*small, "--profile", "a72", "--method", "store_all", "--out", plan) == 0
     assert poet_plan("execute", plan, "--data", data) == 2
     assert "input has shape (2, 1, 8, 8), the plan's has (4, 1, 8, 8)" in capsys.readouterr().err
     schedule = json.loads((plan / "schedule.json").read_text())

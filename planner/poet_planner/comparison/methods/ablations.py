@@ -14,7 +14,7 @@ from poet_profiles.schedule import Schedule, Status
 
 from poet_planner.comparison.methods.limits import refuse_time
 from poet_planner.graph.batch import once_j
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions, optimise
 
 
@@ -50,6 +50,7 @@ PAGING = Method(
     recomputes=False,
     pages=True,
     keeps_deadline=True,
+    takes=(Option.SEED, Option.SOLVER, Option.TIME_LIMIT),
     general=Aware.YES,
     compute_aware=Aware.PARTLY,  # only with a deadline, where transfers run beside computes
     memory_aware=Aware.YES,

@@ -23,7 +23,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
 
@@ -63,6 +63,7 @@ METHOD = Method(
     recomputes=True,
     pages=True,
     keeps_deadline=True,
+    takes=(Option.TIME_LIMIT,),
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,

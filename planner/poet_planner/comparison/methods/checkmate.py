@@ -19,7 +19,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.comparison.methods import poet_ilp
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
 from poet_planner.comparison.methods.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1, refuse_too_many
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Flags, Floats, Problem
 from poet_planner.solve.milp.solvers import Solver, solver_named
@@ -56,6 +56,7 @@ MILP = Method(
     recomputes=True,
     pages=False,
     keeps_deadline=True,
+    takes=(Option.SEED, Option.SOLVER, Option.TIME_LIMIT),
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,
@@ -68,6 +69,7 @@ ROUNDED = replace(
     decides="as checkmate: its LP, rounded",
     schedule=schedule_rounded,
     keeps_deadline=False,
+    takes=(Option.SOLVER, Option.TIME_LIMIT),
 )
 
 

@@ -19,7 +19,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Events, Instance
 from poet_planner.comparison.methods.linearisation import cuts
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
 SIZES = 40  # segment sizes that the greedy method tries, and their ratio
@@ -53,6 +53,7 @@ SQRT = Method(
     recomputes=True,
     pages=False,
     keeps_deadline=False,
+    takes=(Option.TIME_LIMIT,),
     general=Aware.NO,
     compute_aware=Aware.NO,
     memory_aware=Aware.NO,
@@ -66,6 +67,7 @@ GREEDY = Method(
     recomputes=True,
     pages=False,
     keeps_deadline=False,
+    takes=(Option.TIME_LIMIT,),
     general=Aware.NO,
     compute_aware=Aware.NO,
     memory_aware=Aware.PARTLY,  # it counts bytes, but knows no budget

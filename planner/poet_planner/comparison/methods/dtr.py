@@ -28,7 +28,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
 THRASHING = 20.0  # it gives up when it has computed for so many times the store-all schedule's time
@@ -234,6 +234,7 @@ def _method(name: str, source: str, decides: str, score: Score, release: bool = 
         recomputes=True,
         pages=False,
         keeps_deadline=False,
+        takes=(Option.TIME_LIMIT,),
         general=Aware.YES,
         compute_aware=aware,
         memory_aware=Aware.YES,

@@ -22,7 +22,7 @@ def refuse_time(options: OptimiseOptions) -> None:
         If the objective is time.
     """
     if options.objective is not Objective.ENERGY:
-        raise UserError("--objective time: only the method optimal plans for time; leave one of the two out")
+        raise UserError("--objective time: only --method optimal plans for time; leave one of the two out")
 
 
 def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float | None) -> Schedule:
@@ -45,7 +45,7 @@ def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float |
     if made.ram_budget_bytes > ram_bytes:
         raise UserError(
             f"the {name} schedule needs {made.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
-            "leave --strategy out or raise --ram",
+            "raise --ram, or plan with --method optimal",
             NO_SCHEDULE,
         )
     if deadline_s is not None and made.time_s > deadline_s:

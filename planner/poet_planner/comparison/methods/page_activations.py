@@ -11,7 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Instance
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
 
@@ -35,6 +35,7 @@ METHOD = Method(
     recomputes=False,
     pages=True,
     keeps_deadline=False,
+    takes=(Option.TIME_LIMIT,),
     general=Aware.YES,
     compute_aware=Aware.NO,
     memory_aware=Aware.NO,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.comparison.methods.limits import within_limits
+from poet_planner.comparison.methods.limits import refuse_time, within_limits
 from poet_planner.planning.method import Aware, Method
 from poet_planner.schedule.page_all import page_all_schedule
 
@@ -26,13 +26,14 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
     deadline_s : float or None
         None: no deadline.
     options : OptimiseOptions
-        Changes nothing: there is nothing to choose.
+        There is nothing to choose.
 
     Raises
     ------
     UserError
-        If it needs more RAM, or more time.
+        If it needs more RAM, or more time; or the objective is time.
     """
+    refuse_time(options)
     return within_limits(page_all_schedule(graph), "page-all", ram_bytes, deadline_s)
 
 
@@ -44,6 +45,7 @@ METHOD = Method(
     recomputes=False,
     pages=True,
     keeps_deadline=False,
+    takes=(),
     general=Aware.YES,
     compute_aware=Aware.NO,
     memory_aware=Aware.NO,

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
-from poet_profiles.schedule import Objective, Schedule
+from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.in_place import remade
-from poet_planner.planning.method import Aware, Method
+from poet_planner.comparison.methods.limits import refuse_time
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
@@ -225,8 +226,7 @@ def schedule(
     UserError
         If it finds none in the time, or there is no such solver.
     """
-    if options.objective is not Objective.ENERGY:
-        raise UserError("--objective time: Algorithm 1 plans for energy alone; leave one of the two out")
+    refuse_time(options)
     refuse_too_many(graph, name)
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
     stated = replace(problem, node_energy=problem.node_time) if by_time else problem
@@ -260,7 +260,7 @@ def schedule(
         ram_left -= max(WORD, needed - problem.budget)
     raise UserError(
         f"{name} gives no schedule that keeps the budget and the deadline in the time allowed; "
-        "raise --time-limit, or use --formulation best",
+        "raise --time-limit, or plan with --method optimal",
         NO_SCHEDULE,
     )
 
@@ -273,6 +273,7 @@ METHOD = Method(
     recomputes=True,
     pages=True,
     keeps_deadline=True,
+    takes=(Option.SEED, Option.SOLVER, Option.TIME_LIMIT),
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,

@@ -26,7 +26,7 @@ from poet_planner.comparison.methods.instance import Events, Instance, out_of_ti
 from poet_planner.comparison.methods.offloads import BlockRun, order_of, prefetched
 from poet_planner.comparison.methods.pofo_dma import overlapped_orders
 from poet_planner.comparison.methods.rotor import Table, after, chain_of
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Floats
 
@@ -81,6 +81,7 @@ def _method(name: str, decides: str, energy: bool) -> Method:
         recomputes=True,
         pages=True,
         keeps_deadline=False,
+        takes=(Option.TIME_LIMIT,),
         general=Aware.NO,
         compute_aware=Aware.YES,
         memory_aware=Aware.YES,

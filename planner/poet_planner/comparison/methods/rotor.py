@@ -21,7 +21,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
 from poet_planner.comparison.methods.linearisation import Blocks, blocks
-from poet_planner.planning.method import Aware, Method
+from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Floats
 
@@ -63,6 +63,7 @@ METHOD = Method(
     recomputes=True,
     pages=False,
     keeps_deadline=False,
+    takes=(Option.TIME_LIMIT,),
     general=Aware.NO,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from poet_planner.comparison.registry import METHODS
-from poet_planner.planning.method import Method, method_named
+from poet_planner.planning.method import Method, Option, method_named
 from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
@@ -134,13 +136,39 @@ def test_store_all_and_page_all_are_sound_whatever_the_graph() -> None:
             assert verify(graph, schedule).faults == (), seed
 
 
-@pytest.mark.parametrize(
-    "method", [m for m in METHODS if m.name not in ("optimal", "store_all", "page_all")], ids=lambda m: m.name
-)
-def test_what_plans_for_energy_alone_refuses_another_objective(method: Method) -> None:
+READ: set[str] = set()
+
+
+class _Options(OptimiseOptions):
+    """Note what is read of them, but for a copy with something else changed."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if sys._getframe(1).f_globals["__name__"] != "dataclasses":
+            READ.add(name)
+        return super().__getattribute__(name)
+
+
+@each_method
+def test_the_record_says_which_options_change_what_a_method_does(method: Method) -> None:
+    """The others it never reads; but the objective, which it refuses."""
     graph, store_all = paper_graph("linear.m4")
-    with pytest.raises(UserError, match="--objective time"):
-        method.schedule(graph, store_all.peak_bytes, None, OptimiseOptions(objective=Objective.TIME))
+
+    def refusal(options: OptimiseOptions, of_peak: float = 0.9) -> str:
+        try:
+            method.schedule(graph, int(of_peak * store_all.peak_bytes), None, options)
+        except UserError as refused:
+            return str(refused)
+        return ""
+
+    READ.clear()
+    assert not refusal(_Options(clock=lambda: 0.0), of_peak=2.0)  # each gives offsets, whatever the time is
+    refusal(_Options(time_limit_s=1.0))
+    fields = {"seed": Option.SEED, "solver": Option.SOLVER, "time_limit_s": Option.TIME_LIMIT}
+    changing = {option for field, option in fields.items() if field in READ}
+    if "--objective time" not in refusal(OptimiseOptions(objective=Objective.TIME)):
+        changing.add(Option.OBJECTIVE)
+    assert changing == set(method.takes)
+    assert ("no solver 'nosuch'" in refusal(OptimiseOptions(solver="nosuch"))) == (Option.SOLVER in method.takes)
 
 
 def test_operators_in_place_are_planned_or_refused() -> None:
