@@ -95,8 +95,9 @@ def plan(
         False: as on a board without storage.
     objective : str, optional
         ``"energy"``, or ``"time"``: the seconds of all computes and transfers together. Default is that of ``options``.
-    method : str
-        ``"optimal"``, or a baseline of `poet_planner.comparison.registry`: ``"store_all"``, ``"poet_ilp"``.
+    method : str or Method
+        ``"optimal"``, or a baseline of `poet_planner.comparison.registry`: ``"store_all"``, ``"poet_ilp"``; or a record
+        of your own (`poet_planner.planning.method.Method`).
     options : OptimiseOptions, optional
         Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and an amount of work that
         takes one core some 7 s, whatever else the computer does.

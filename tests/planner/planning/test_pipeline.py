@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from poet_planner import Model, NoScheduleError, OptimiseOptions, plan, verify
 from poet_planner.cli import main
 from poet_planner.graph import read_graph
 from poet_planner.graph.optimizer import Optimizer
+from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
-from poet_planner.schedule import read_schedule
+from poet_planner.schedule import Schedule, read_schedule
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.profile import read_profile
@@ -63,6 +66,23 @@ def test_it_writes_what_the_command_line_writes(tmp_path: Path, monkeypatch: pyt
     assert theirs == files_in(tmp_path / "mine")
     for name in (name for name in theirs if not name.endswith(".png")):
         assert written(tmp_path / "mine" / name) == written(tmp_path / "theirs" / name), name
+
+
+def test_a_record_of_ones_own_plans_as_a_name_does() -> None:
+    """It hears the limits and the options, and what it makes is verified."""
+    asked: list[object] = []
+
+    def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+        asked.extend((graph, ram_bytes, deadline_s, options.seed))
+        return replace(store_all_schedule(graph), ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
+
+    mine = replace(OPTIMAL, name="mine", schedule=schedule)
+    made = plan(GRAPH, ram=1000, deadline=9.0, method=mine, options=OptimiseOptions(seed=7))
+    assert asked == [GRAPH, 1000, 9.0, 7]
+    assert made.schedule == plan(GRAPH, ram=1000, deadline=9.0, method="store_all").schedule
+    broken = replace(mine, schedule=lambda *asked: replace(schedule(*asked), energy_j=0.5))
+    with pytest.raises(RuntimeError, match="breaks the contract"):
+        plan(GRAPH, ram=1000, method=broken)
 
 
 def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:
