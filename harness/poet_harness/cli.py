@@ -13,6 +13,7 @@ import typer
 from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.missing_package import missing_packages_named
+from poet_profiles.option_groups import flattened
 from poet_profiles.stopping import Stopped, listening
 from poet_profiles.version import show_version
 
@@ -32,7 +33,6 @@ from .verbs import (
     train,
     weights,
 )
-from .verbs.option_groups import flattened
 
 HELP = "Measure what training costs on a board, put a schedule on it, and run it."
 

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -107,25 +104,3 @@ class ResultFiles:
         Path | None, results_option(help=".safetensors: the trained model's state_dict, read back from the board.")
     ] = None
     as_json: Json = False
-
-
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose parameters that are groups stand for the groups' options, as typer needs them."""
-    parameters = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {name: one.annotation for name, one in parameters.items() if is_dataclass(one.annotation)}
-    flat = [each for name, one in parameters.items() for each in (_options(groups[name]) if name in groups else [one])]
-
-    @wraps(command)
-    def verb(**given: Any) -> None:
-        made = {name: group(**{of.name: given.pop(of.name) for of in fields(group)}) for name, group in groups.items()}
-        command(**made, **given)
-
-    verb.__signature__ = inspect.Signature([one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in flat])  # type: ignore[attr-defined]
-    verb.__annotations__ = {one.name: one.annotation for one in flat}
-    return verb
-
-
-def _options(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    signature = inspect.signature(group)
-    return [one.replace(annotation=hints[name]) for name, one in signature.parameters.items()]

@@ -11,6 +11,7 @@ import typer
 from poet_profiles.command_line import Command
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.missing_package import missing_packages_named
+from poet_profiles.option_groups import flattened
 from poet_profiles.stopping import Stopped, listening
 
 from poet_planner.cli import (
@@ -30,6 +31,7 @@ from poet_planner.cli import (
     verify,
 )
 from poet_planner.cli.former_options import Planner
+from poet_planner.cli.option_groups import EXPERT
 
 app = typer.Typer(
     name="poet-plan",
@@ -39,20 +41,23 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.callback(invoke_without_command=True)(plan.plan)
-app.command("sweep", cls=Command)(sweep.sweep)
-app.command("compare", cls=Command)(compare.compare)
-app.command("plot", cls=Command)(plot.plot)
-app.command("methods", cls=Command)(methods.methods)
-app.command("report", cls=Command)(report.report)
-app.command("verify", cls=Command)(verify.verify)
-app.command("check", cls=Command)(check.check)
-app.command("execute", cls=Command)(execute.execute)
-app.command("graph", cls=Command)(graph.graph)
-app.command("data", cls=Command)(data.data)
-app.command("reference", cls=Command)(reference.reference)
-app.command("models", cls=Command)(models.models)
-app.command("solvers", cls=Command)(solvers.solvers)
+app.callback(invoke_without_command=True)(flattened(plan.plan, last=EXPERT))
+for verb in (
+    sweep.sweep,
+    compare.compare,
+    plot.plot,
+    methods.methods,
+    report.report,
+    verify.verify,
+    check.check,
+    execute.execute,
+    graph.graph,
+    data.data,
+    reference.reference,
+    models.models,
+    solvers.solvers,
+):
+    app.command(verb.__name__, cls=Command)(flattened(verb, last=EXPERT))
 
 
 def main() -> None:

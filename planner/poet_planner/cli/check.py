@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 from poet_profiles.errors import UserError
 
+from poet_planner.cli.option_groups import Batch, Json, ModelName
+
 
 def check(
     graph: Annotated[Path, typer.Argument(help="Planned graph, poet-graph/1.")],
     schedule: Annotated[Path, typer.Argument(help="Schedule, poet-schedule/1.")],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="The model that was planned: built-in, or module:callable.")
-    ],
-    batch: Annotated[int | None, typer.Option(min=1, help="Batch size that was planned.")] = None,
+    model: ModelName,
+    batch: Batch = None,
     page_folder: Annotated[
         Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train for three steps in PyTorch under SCHEDULE, paging to a file: every bit must be eager training's."""
     import json

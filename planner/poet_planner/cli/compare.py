@@ -11,21 +11,19 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
 
-from poet_planner.cli.network import network
-from poet_planner.cli.options import (
-    Batch,
-    Board,
-    Deadline,
-    GraphFile,
+from poet_planner.cli.option_groups import (
+    BoardOptions,
+    Json,
+    LimitOptions,
+    MemoryOptions,
     Methods,
-    Model,
-    Profiles,
-    Ram,
-    Seed,
-    SolverName,
+    NetworkOptions,
+    SearchOptions,
     TimeLimit,
+    TrainingOptions,
+    output_option,
+    request_of,
 )
-from poet_planner.planning.request import Parameters, Request
 
 if TYPE_CHECKING:
     from poet_planner.comparison.compare import Setting
@@ -36,22 +34,16 @@ if TYPE_CHECKING:
 
 def compare(
     context: typer.Context,
-    profile: Profiles = None,
-    model: Model = None,
-    graph: GraphFile = None,
-    batch: Batch = None,
-    board: Board = None,
-    ram: Ram = None,
-    deadline: Deadline = None,
-    parameters: Annotated[
-        Parameters, typer.Option(help="Where parameters lie: see `poet-plan --help`.")
-    ] = Parameters.AUTO,
+    network: NetworkOptions,
+    board: BoardOptions,
+    limits: LimitOptions,
+    memory: MemoryOptions,
+    training: TrainingOptions,
+    search: SearchOptions,
     methods: Methods = "all",
     time_limit: TimeLimit = 10.0,
-    seed: Seed = 0,
-    solver: SolverName = "highs",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    out: Annotated[Path, output_option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),
+    as_json: Json = False,
 ) -> None:
     """Plan one training step by every method, at the same costs, and show the energy that each adds.
 
@@ -67,26 +59,18 @@ def compare(
     from poet_planner.solve.milp.solvers import solver_named
 
     wanted = chosen(methods)
-    solver_named(solver)
+    solver_named(search.solver)
     check_writable(out / "compare.csv")
     alone_in(context, out)
-    request = Request(
-        network(graph, model),
-        profile=profile,
-        board=board,
-        batch=batch,
-        ram=ram,
-        deadline=deadline,
-        parameters=parameters,
-    )
-    prepared = prepare(request)
-    setting = Setting(subject_of(prepared.step, model, batch), prepared.budget_bytes, prepared.deadline_s)
-    options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
+    prepared = prepare(request_of(network, board, limits, memory, training))
+    subject = subject_of(prepared.step, network.model, network.batch)
+    setting = Setting(subject, prepared.budget_bytes, prepared.deadline_s)
+    options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = by_energy(_compared(setting, wanted, options))
     write_points(points, out / "compare.csv")
     for ending in ("png", "svg"):
         write_picture(setting, points, out / f"compare.{ending}")
-    _print(points, out, json)
+    _print(points, out, as_json)
 
 
 def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions) -> list[Point]:

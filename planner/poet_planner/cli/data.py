@@ -8,14 +8,12 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.options import Batch, Weights
+from poet_planner.cli.option_groups import Batch, Json, ModelName, Weights, output_option
 
 
 def data(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
+    model: ModelName,
+    out: Annotated[Path, output_option("--out", "-o", help="File to write, .npz.")],
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Decides the order of the samples.")] = 0,
     batch: Batch = None,
@@ -31,7 +29,7 @@ def data(
     ] = None,
     shift: Annotated[str | None, typer.Option(help="See --scale; 0 if not given.")] = None,
     weights: Weights = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
     import json

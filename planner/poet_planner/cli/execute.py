@@ -8,38 +8,22 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.options import (
-    Betas,
-    ClipValue,
-    Eps,
-    Momentum,
-    Nesterov,
-    OptimizerMethod,
-    WeightDecay,
-    optimizer_given,
-)
-from poet_planner.graph.optimizer import Method
+from poet_planner.cli.option_groups import Json, LearningRate, TrainingOptions, output_option
 
 
 def execute(
     plan: Annotated[Path, typer.Argument(help="Folder of a plan for a Linux board.")],
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote: a step a batch.")],
+    training: TrainingOptions,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File for loss and gradients of each step, .npz.")
+        Path | None, output_option("--out", "-o", help="File for loss and gradients of each step, .npz.")
     ] = None,
-    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Of gradient descent.")] = 0.01,
-    optimizer: OptimizerMethod = Method.SGD,
-    momentum: Momentum = 0.0,
-    nesterov: Nesterov = False,
-    weight_decay: WeightDecay = 0.0,
-    betas: Betas = None,
-    eps: Eps = None,
-    clip_value: ClipValue = None,
+    learning_rate: LearningRate = 0.01,
     page_folder: Annotated[
         Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch; default is PyTorch's own.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the program of PLAN under its schedule, without the model's code, and say what it took.
 
@@ -57,8 +41,7 @@ def execute(
 
     if threads is not None:
         torch.set_num_threads(threads)
-    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
-    run = plan_run(plan, data, learning_rate, chosen, page_folder)
+    run = plan_run(plan, data, learning_rate, training.chosen, page_folder)
     if out is not None:
         write_arrays(run.arrays, out)
     losses = run.arrays[LOSS]

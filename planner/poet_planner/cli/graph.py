@@ -7,23 +7,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from poet_profiles.errors import UserError
 
-from poet_planner.cli.options import (
+from poet_planner.cli.option_groups import (
     Batch,
-    Betas,
-    Board,
-    ClipValue,
-    Eps,
-    Momentum,
-    Nesterov,
-    OptimizerMethod,
-    WeightDecay,
+    BoardName,
+    Json,
+    ModelName,
+    TrainingOptions,
     Weights,
-    optimizer_given,
+    board_option,
+    memory_option,
+    output_option,
 )
-from poet_planner.graph.optimizer import Method
 
 if TYPE_CHECKING:
     from poet_runtime.program import Program
@@ -37,30 +33,22 @@ class Home(StrEnum):
 
 
 def graph(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, poet-graph/1.")],
-    board: Board = None,
+    model: ModelName,
+    out: Annotated[Path, output_option("--out", "-o", help="File to write, poet-graph/1.")],
+    training: TrainingOptions,
+    board: BoardName = None,
     profile: Annotated[
-        str | None, typer.Option(help="Cost the graph from this profile; otherwise costs are 0.")
+        str | None, board_option(help="Cost the graph from this profile; otherwise costs are 0.")
     ] = None,
     batch: Batch = None,
     parameters: Annotated[
-        Home, typer.Option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
+        Home, memory_option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
     ] = Home.RESIDENT,
-    optimizer: OptimizerMethod = Method.SGD,
-    momentum: Momentum = 0.0,
-    nesterov: Nesterov = False,
-    weight_decay: WeightDecay = 0.0,
-    betas: Betas = None,
-    eps: Eps = None,
-    clip_value: ClipValue = None,
     weights: Weights = None,
     program: Annotated[
-        Path | None, typer.Option(help="File to write for a Linux board: what it runs, poet-program/1.")
+        Path | None, output_option(help="File to write for a Linux board: what it runs, poet-program/1.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure.
 
@@ -77,10 +65,9 @@ def graph(
     from poet_planner.planning.layouts import ABOVE_BYTES, MemoryLayout
     from poet_planner.planning.request import Request
 
-    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
     if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")
-    request = Request(model, profile=profile, board=board, batch=batch, optimizer=chosen, weights=weights)
+    request = Request(model, profile=profile, board=board, batch=batch, optimizer=training.chosen, weights=weights)
     layout = MemoryLayout(card_above_bytes=ABOVE_BYTES[0] if parameters is Home.CARD else None)
     step = costed_step(request, layout)
     traced = step.graph

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from poet_planner.cli.option_groups import Json
 
 COLUMNS = {
     "general": "plans graphs that branch, without making chains of them",
@@ -16,7 +14,7 @@ COLUMNS = {
 MARKS = {"yes": "\u2713", "partly": "~", "no": "\u00d7"}
 
 
-def methods(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+def methods(as_json: Json = False) -> None:
     """List the methods that plan: what each decides, what it takes into account (Table 1 of the paper), its source."""
     import json
     import sys

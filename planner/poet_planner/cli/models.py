@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 from poet_profiles.errors import UserError
 
+from poet_planner.cli.option_groups import Json
+
 
 def models(
     board: Annotated[
@@ -18,7 +20,7 @@ def models(
     graphs: Annotated[
         Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what there is as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the built-in models, and where each microcontroller would keep their parameters; any other model is named as
     module:callable.

@@ -8,48 +8,28 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.options import (
-    Betas,
-    ClipValue,
-    Eps,
-    Momentum,
-    Nesterov,
-    OptimizerMethod,
-    WeightDecay,
-    Weights,
-    optimizer_given,
-)
-from poet_planner.graph.optimizer import Method
+from poet_planner.cli.option_groups import Json, LearningRate, ModelName, TrainingOptions, Weights, output_option
 
 
 def reference(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="Built-in model (see `poet-plan models`), or module:callable.")
-    ],
+    model: ModelName,
     data: Annotated[Path, typer.Option(help="What `poet-plan data` wrote.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write, .npz.")],
-    learning_rate: Annotated[float, typer.Option("--lr", min=0.0, help="Of gradient descent.")] = 0.01,
-    optimizer: OptimizerMethod = Method.SGD,
-    momentum: Momentum = 0.0,
-    nesterov: Nesterov = False,
-    weight_decay: WeightDecay = 0.0,
-    betas: Betas = None,
-    eps: Eps = None,
-    clip_value: ClipValue = None,
+    out: Annotated[Path, output_option("--out", "-o", help="File to write, .npz.")],
+    training: TrainingOptions,
+    learning_rate: LearningRate = 0.01,
     follow: Annotated[
         Path | None,
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
     ] = None,
     weights: Weights = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the losses as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
     import json
 
     from poet_planner.torch_reference.training_data import reference_run, write_arrays
 
-    chosen = optimizer_given(optimizer, momentum, nesterov, weight_decay, betas, eps, clip_value)
-    arrays = reference_run(model, data, learning_rate, chosen, follow, weights)
+    arrays = reference_run(model, data, learning_rate, training.chosen, follow, weights)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:

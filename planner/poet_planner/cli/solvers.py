@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from poet_planner.cli.option_groups import Json
 
 
-def solvers(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
+def solvers(as_json: Json = False) -> None:
     """List the MILP solvers and whether they are installed here."""
     import json
 

@@ -11,9 +11,22 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, undisturbed
 
-from poet_planner.cli.network import DEFAULT_MODEL
-from poet_planner.cli.options import Methods, Seed, SolverName, TimeLimit
-from poet_planner.planning.request import Gradients, Parameters
+from poet_planner.cli.option_groups import (
+    DEFAULT_MODEL,
+    RAMS,
+    BoardsOptions,
+    Json,
+    LimitsOptions,
+    MemoryOptions,
+    Methods,
+    NetworksOptions,
+    SearchOptions,
+    TimeLimit,
+    TrainingOptions,
+    optimiser_option,
+    output_option,
+)
+from poet_planner.planning.request import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,62 +38,29 @@ if TYPE_CHECKING:
     from poet_planner.planning.request import Request
     from poet_planner.solve import OptimiseOptions
 
-RAMS = ("100%", "90%", "75%", "60%", "50%", "40%", "30%", "20%")
-
 
 def sweep(
     context: typer.Context,
-    profile: Annotated[
-        list[str] | None, typer.Option(help="Profile of a board: a CSV file, or a shipped one; again for more.")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="Built-in model, or module:callable; again for more.")
-    ] = None,
-    graph: Annotated[
-        list[Path] | None, typer.Option(help="Plan this costed graph (poet-graph/1), not a model; again for more.")
-    ] = None,
-    batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Batch size; again for more. Default is the model's own.")
-    ] = None,
-    board: Annotated[
-        list[str] | None, typer.Option("--board", "-b", help="Board; again for more. Default is the profile's.")
-    ] = None,
-    ram: Annotated[
-        list[str] | None,
-        typer.Option(help=f"A RAM budget, or smallest; again for more. Default {' '.join(RAMS)}."),
-    ] = None,
-    deadline: Annotated[
-        list[str] | None, typer.Option(help="A deadline, or none; again for more. Default none.")
-    ] = None,
-    parameters: Annotated[
-        Parameters,
-        typer.Option(
-            help="Keep parameters in RAM (resident, the same as auto), or on the card (card), or do not count them "
-            "(excluded)."
-        ),
-    ] = Parameters.AUTO,
-    gradients: Annotated[
-        Gradients,
-        typer.Option(
-            help="Give gradients places of their own in RAM (resident; on microcontrollers the same as auto, whatever "
-            "the budgets are), or treat them like activations (paged)."
-        ),
-    ] = Gradients.AUTO,
+    networks: NetworksOptions,
+    boards: BoardsOptions,
+    limits: LimitsOptions,
+    memory: MemoryOptions,
+    training: TrainingOptions,
+    search: SearchOptions,
     methods: Methods = "optimal",
     time_limit: TimeLimit = 8.0,
-    seed: Seed = 0,
-    solver: SolverName = "highs",
-    jobs: Annotated[int, typer.Option(help="Points planned at once; -1 for one a core.")] = 1,
+    jobs: Annotated[int, optimiser_option(help="Points planned at once; -1 for one a core.")] = 1,
     scheduler: Annotated[
-        str | None, typer.Option(help="Plan on the workers of this Dask scheduler: tcp://host:8786.")
+        str | None, optimiser_option(help="Plan on the workers of this Dask scheduler: tcp://host:8786.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for points.csv and the picture.")] = Path("sweep"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
+    out: Annotated[Path, output_option("--out", "-o", help="Folder for points.csv and the picture.")] = Path("sweep"),
+    resume: Annotated[bool, output_option("--resume", help="Go on with the sweep in --out.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Plan every pair of RAM budget and deadline, of every model on every board, by every method.
 
     Points are written to points.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
+    All budgets have one layout: auto keeps parameters, and on microcontrollers gradients, in RAM.
     """
     from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
@@ -93,7 +73,7 @@ def sweep(
     from poet_planner.solve.milp.solvers import solver_named
 
     wanted = chosen(methods)
-    solver_named(solver)
+    solver_named(search.solver)
     if jobs == 0:
         raise UserError("--jobs 0: give how many points to plan at once, or -1 for one a core")
     path = out / "points.csv"
@@ -101,14 +81,15 @@ def sweep(
     alone_in(context, out)
     if path.exists() and not resume:
         raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
-    subjects = _subjects(graph, model, profile, board, batch, parameters, gradients)
-    settings = [setting for one in subjects for setting in settings_of(one, ram or RAMS, deadline or ("none",))]
-    options = OptimiseOptions(time_limit_s=time_limit, seed=seed, solver=solver)
+    subjects = _subjects(networks, boards, memory, training)
+    rams, deadlines = limits.ram or RAMS, limits.deadline or ("none",)
+    settings = [setting for one in subjects for setting in settings_of(one, rams, deadlines)]
+    options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = plan_missing(settings, wanted, options, path, jobs, scheduler)
     figure = energy_vs_ram(points)
     for ending in ("png", "svg"):
         save(figure, out / f"energy-vs-ram.{ending}")
-    _print(points, out, json)
+    _print(points, out, as_json)
 
 
 def plan_missing(
@@ -172,13 +153,7 @@ def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
 
 
 def _subjects(
-    graphs: list[Path] | None,
-    models: list[str] | None,
-    profiles: list[str] | None,
-    boards: list[str] | None,
-    batches: list[int] | None,
-    parameters: Parameters,
-    gradients: Gradients,
+    networks: NetworksOptions, boards: BoardsOptions, memory: MemoryOptions, training: TrainingOptions
 ) -> list[Subject]:
     """Each graph, or each model on each board of each profile in each batch size.
 
@@ -188,21 +163,26 @@ def _subjects(
         If one is not to be had, or has no energies.
     """
     from collections import Counter
-    from dataclasses import replace
+    from dataclasses import asdict, replace
     from itertools import product
 
     from poet_planner.comparison.compare import subject_of
     from poet_planner.planning.request import Request, refuse_beside_a_graph
 
-    if graphs:
-        refuse_beside_a_graph({"--model": models, "--profile": profiles, "--board": boards, "--batch": batches})
-    named: list[Path | str] = [*graphs] if graphs else [*(models or [DEFAULT_MODEL])]
-    of_profile: Sequence[str | None] = profiles or [None]
-    on_board: Sequence[str | None] = boards or [None]
-    of_samples: Sequence[int | None] = batches or [None]
+    if networks.graph:
+        of_a_model = {"--model": networks.model, "--batch": networks.batch}
+        refuse_beside_a_graph({**of_a_model, "--profile": boards.profile, "--board": boards.board})
+    for option, given in (("--card-above", memory.card_above), ("--stream-above", memory.stream_above)):
+        if given is not None and memory.parameters is not Parameters.CARD:
+            raise UserError(f"{option}: a sweep has parameters on the card with --parameters card alone; give it, too")
+    named: list[Path | str] = [*networks.graph] if networks.graph else [*(networks.model or [DEFAULT_MODEL])]
+    of_profile: Sequence[str | None] = boards.profile or [None]
+    on_board: Sequence[str | None] = boards.board or [None]
+    of_samples: Sequence[int | None] = networks.batch or [None]
+    chosen = {"weights": networks.weights, "optimizer": training.chosen, **asdict(memory)}
     made: list[tuple[Subject, str | None]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
-        step = _step(Request(network, profile, board, batch, parameters=parameters, gradients=gradients))
+        step = _step(Request(network, profile, board, batch, **chosen))
         if not any(node.energy_j for node in step.graph.nodes):
             raise UserError(
                 f"{step.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"

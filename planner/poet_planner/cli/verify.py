@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 from poet_profiles.errors import UserError
 
+from poet_planner.cli.option_groups import Json
+
 
 def verify(
     graph: Annotated[Path, typer.Argument(help="Costed graph, poet-graph/1.")],
     schedule: Annotated[Path, typer.Argument(help="Schedule, poet-schedule/1.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the replay as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Replay SCHEDULE on GRAPH and check all it claims: order, RAM, offsets, energy, time, deadline."""
     import json
