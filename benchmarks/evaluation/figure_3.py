@@ -36,8 +36,8 @@ def facts(results: Results) -> dict[str, str]:
     ours = frame[frame["method"] == OURS]
     schedules = planned(ours)
     least = schedules.groupby(["model", "board"])["ram_budget_bytes"].min()
-    lacking = ours[ours["energy_j"].isna()].join(least.rename("least"), on=["model", "board"])
-    unfit = (lacking["ram_budget_bytes"] < lacking["least"]).all()
+    missing = ours[ours["energy_j"].isna()].join(least.rename("least"), on=["model", "board"])
+    unfit = (missing["ram_budget_bytes"] < missing["least"]).all()
     next_best = [_next_best(group) for _, group in frame.groupby(["model", "board", "ram"])]
     chen = planned(frame[frame["method"] == "chen_sqrt"])["overhead"]
     return {

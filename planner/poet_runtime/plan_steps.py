@@ -94,10 +94,10 @@ class _Translation:
                 raise UserError(f"compute {id}: neither the plan's graph nor the model has it")
             return
         operator = self._operators[id]
-        lacking = [
+        missing = [
             value for value in self._traced.inputs(operator) if value not in self._held and value not in self._reads[id]
         ]
-        borrowed = [*self._missing(lacking)]
+        borrowed = [*self._missing(missing)]
         there = set(self._held)
         for before in borrowed:
             yield from self._run(before)

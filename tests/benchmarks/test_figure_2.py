@@ -86,7 +86,7 @@ def least_added_j(graph: Graph, ram_bytes: int, most_j: float) -> float | None:
             continue
         seen.add(tuple(state))
         room = ram_bytes - sum(value.bytes for number, value in enumerate(values) if ram >> number & 1)
-        lacking = False
+        missing = False
         for number, (node, value) in enumerate(zip(nodes, values, strict=True)):
             bit = 1 << number
             again = bool(computed & bit)
@@ -94,7 +94,7 @@ def least_added_j(graph: Graph, ram_bytes: int, most_j: float) -> float | None:
             if ram & bit or not (computable or card & bit):
                 continue
             if value.bytes > room:
-                lacking = True
+                missing = True
                 continue
             page, after = value.page, added + (node.energy_j if again else 0.0)
             if computable:
@@ -103,7 +103,7 @@ def least_added_j(graph: Graph, ram_bytes: int, most_j: float) -> float | None:
                     reach(after + page.out_energy_j, computed | bit, ram | bit, card | bit)
             if page and card & bit:
                 reach(added + page.in_energy_j, computed, ram | bit, card)
-        if lacking:
+        if missing:
             for number in range(len(nodes)):
                 if ram >> number & 1:
                     reach(added, computed, ram & ~(1 << number), card)

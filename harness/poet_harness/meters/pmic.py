@@ -57,9 +57,9 @@ def power_w(rails: Readings) -> float:
         If there is none, or one lacks its voltage.
     """
     metered = {name: rail for name, rail in rails.items() if "A" in rail}
-    lacking = [name for name, rail in metered.items() if "V" not in rail]
-    if lacking or not metered:
-        raise OSError(f"pmic_read_adc: no voltage of {', '.join(lacking)}" if metered else "pmic_read_adc: no current")
+    missing = [name for name, rail in metered.items() if "V" not in rail]
+    if missing or not metered:
+        raise OSError(f"pmic_read_adc: no voltage of {', '.join(missing)}" if metered else "pmic_read_adc: no current")
     return sum(rail["V"] * rail["A"] for rail in metered.values())
 
 

@@ -57,7 +57,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the firmware cannot compute a node, in words: ``where`` it stands, what is lacking, and the ``cure``."""
+    """Why the firmware cannot compute a node, in words: ``where`` it stands, what is missing, and the ``cure``."""
 
     where: str
     lacks: str

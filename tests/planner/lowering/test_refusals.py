@@ -74,7 +74,7 @@ def test_recurrent_layers(cells: type[nn.Module]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "lacking"),
+    ("layer", "missing"),
     [
         (nn.ConvTranspose2d(1, 2, 3), "0 (ConvTranspose2d): the firmware has no transposed convolution; train it on a"),
         (nn.Conv2d(1, 2, 3, dilation=2), "0 (Conv2d): the firmware has no dilated convolution; train it on a"),
@@ -84,12 +84,12 @@ def test_recurrent_layers(cells: type[nn.Module]) -> None:
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.AvgPool2d(2, padding=1, count_include_pad=False)), "use count_include"),
     ],
 )
-def test_layers(layer: nn.Module, lacking: str) -> None:
-    assert lacking in why(network(layer), pictures())
+def test_layers(layer: nn.Module, missing: str) -> None:
+    assert missing in why(network(layer), pictures())
 
 
 @pytest.mark.parametrize(
-    ("loss", "lacking"),
+    ("loss", "missing"),
     [
         (nn.CrossEntropyLoss(weight=torch.ones(CLASSES)), "class weights"),
         (nn.CrossEntropyLoss(label_smoothing=0.1), "label smoothing"),
@@ -97,9 +97,9 @@ def test_layers(layer: nn.Module, lacking: str) -> None:
         (nn.CrossEntropyLoss(ignore_index=0), "ignore_index"),
     ],
 )
-def test_losses(loss: nn.Module, lacking: str) -> None:
+def test_losses(loss: nn.Module, missing: str) -> None:
     said = why(nn.Linear(4, CLASSES), rows(), loss)
-    assert lacking in said
+    assert missing in said
     assert "cross entropy, mean squared error and binary cross entropy" in said
 
 

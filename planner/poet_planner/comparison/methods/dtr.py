@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kirisame et al. 2021, Dynamic Tensor Rematerialization (ICLR 2021, section 2 and appendix C), and other scores in it.
 
-The nodes run in order. Where RAM is lacking the value of least score is evicted; a value that is lacking is computed
-again, from its inputs, which may be lacking too. Nothing is planned ahead. DTR's own score of a value is
+The nodes run in order. Where RAM is short, the value of least score is evicted; a value that is missing is computed
+again, from its inputs, which may be missing too. Nothing is planned ahead. DTR's own score of a value is
 
     (its cost + the cost of all evicted values around it) / (its bytes x the time since it was last read)
 
@@ -78,10 +78,10 @@ class _OutOfMemoryError(Exception):
 
 @dataclass
 class _Request:
-    """A node that is to be computed: inputs of it that are still lacking, the next one last."""
+    """A node that is to be computed: inputs of it that are still missing, the next one last."""
 
     node: int
-    lacking: list[int]
+    missing: list[int]
 
 
 class Simulator:
@@ -141,10 +141,10 @@ class Simulator:
         requests = [self._request(node)]
         while requests:
             request = requests[-1]
-            while request.lacking and request.lacking[-1] in self._held:
-                self._locks[request.lacking.pop()] += 1
-            if request.lacking:
-                requests.append(self._request(self._instance.producer[request.lacking[-1]]))
+            while request.missing and request.missing[-1] in self._held:
+                self._locks[request.missing.pop()] += 1
+            if request.missing:
+                requests.append(self._request(self._instance.producer[request.missing[-1]]))
             else:
                 self._compute(request.node)
                 requests.pop()

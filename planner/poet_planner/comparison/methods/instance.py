@@ -41,7 +41,7 @@ class _Trial:
     """A schedule, or how many bytes too much the best order takes; 0 if there is no order."""
 
     made: Schedule | None
-    lacking: int = 0
+    missing: int = 0
 
 
 class Instance:
@@ -185,9 +185,9 @@ class Instance:
         while made is None and asked > 0 and not self.time_left.expired:
             trial = self._first_placed(orders(asked))
             made = trial.made
-            if made is None and not trial.lacking:
+            if made is None and not trial.missing:
                 break
-            asked -= max(WORD, trial.lacking)
+            asked -= max(WORD, trial.missing)
         if made is None:
             raise no_schedule(name)
         return made
@@ -196,15 +196,15 @@ class Instance:
         """The schedule of the cheapest of some orders that has offsets within the limits. It is not verified here."""
         found = [self.evaluated(events) for events in orders]
         early = [one for one in found if one is not None and one.time <= self.problem.deadline]
-        lacking = [one.peak - self.budget for one in early if one.peak > self.budget]
+        missing = [one.peak - self.budget for one in early if one.peak > self.budget]
         for one in ranked(one for one in early if one.peak <= self.budget):
             placed = self._placed(one)
             if placed.placement.arena_bytes <= self.budget:
                 return _Trial(self._schedule(placed))
-            lacking.append(placed.placement.arena_bytes - self.budget)
+            missing.append(placed.placement.arena_bytes - self.budget)
             if self.time_left.expired:
                 break
-        return _Trial(None, min(lacking, default=0))
+        return _Trial(None, min(missing, default=0))
 
     def _placed(self, one: Incumbent) -> PlacedSchedule:
         decoded = self.steps_of(one)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rhu et al. 2016, vDNN (MICRO 2016): every activation is offloaded, whether RAM is lacking or not.
+"""Rhu et al. 2016, vDNN (MICRO 2016): every activation is offloaded, whether RAM is short or not.
 
 Each forward value that the backward pass reads is paged out once, leaves RAM after its last forward use, is paged in
 before each backward use, and leaves after it. Gradients stay, unlike in `page_all`.

@@ -122,7 +122,7 @@ class _Reversal:
         self._keep(frozenset())
 
     def _compute(self, block: int, wanted: frozenset[int] | dict[int, None]) -> None:
-        """Compute what is lacking of some values; all of a block when it is computed first."""
+        """Compute what is missing of some values; all of a block when it is computed first."""
         if block == self._visited:
             self._visited += 1
             nodes = self._chain.forward[block]

@@ -433,18 +433,18 @@ static bool place(struct canonical_search *search, int64_t block, int64_t offset
     search->placed[block] = true;
     search->offset[block] = offset;
     take(search, block, 1);
-    int64_t lacking = -1;
+    int64_t missing = -1;
     for (int64_t section = first; section < last; section++) {
         note(search, FLOOR, section, search->floor[section]);
         const int64_t unplaced = search->unplaced[section];
         search->floor[section] = unplaced > 0 ? top : search->capacity + 1;
         const bool lacks = unplaced > 0 && top + unplaced > search->capacity;
-        if (lacks && (lacking < 0 || search->weight[section] > search->weight[lacking])) {
-            lacking = section;
+        if (lacks && (missing < 0 || search->weight[section] > search->weight[missing])) {
+            missing = section;
         }
     }
-    if (lacking >= 0) {
-        blame(search, lacking);
+    if (missing >= 0) {
+        blame(search, missing);
         return false;
     }
     lift_above(search, first, last, top);

@@ -21,7 +21,7 @@ static double score_of(const struct problem *problem, const int64_t *readers, in
 }
 
 void list_schedule(const struct problem *problem, const double *keys, double transient, int64_t *order,
-                   int64_t *readers, int64_t *lacking, int64_t *ready)
+                   int64_t *readers, int64_t *missing, int64_t *ready)
 {
     const int64_t n = nodes_of(problem);
     for (int64_t v = 0; v < values_of(problem); v++) {
@@ -29,8 +29,8 @@ void list_schedule(const struct problem *problem, const double *keys, double tra
     }
     int64_t count = 0;
     for (int64_t j = 0; j < n; j++) {
-        lacking[j] = problem->input_start[j + 1] - problem->input_start[j];
-        if (lacking[j] == 0) {
+        missing[j] = problem->input_start[j + 1] - problem->input_start[j];
+        if (missing[j] == 0) {
             ready[count++] = j;
         }
     }
@@ -54,8 +54,8 @@ void list_schedule(const struct problem *problem, const double *keys, double tra
         const int64_t end = problem->use_start[problem->output_start[node + 1]];
         for (int64_t k = problem->use_start[problem->output_start[node]]; k < end; k++) {
             const int64_t user = problem->use_node[k];
-            lacking[user]--;
-            if (lacking[user] == 0) {
+            missing[user]--;
+            if (missing[user] == 0) {
                 ready[count++] = user;
             }
         }

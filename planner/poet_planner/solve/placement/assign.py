@@ -251,8 +251,8 @@ class Placer:
                 reserve = _half(reserve + feasible_reserve)
             else:
                 reserve = self._more_reserve(reserve, newest, late)
-            lacking = sum(life.size for life in newest.placement.unplaced)
-            self._on_note(f"no offsets for {lacking} bytes; planning again" if lacking else "planning again")
+            missing = sum(life.size for life in newest.placement.unplaced)
+            self._on_note(f"no offsets for {missing} bytes; planning again" if missing else "planning again")
             planned = replace(problem, workspace=problem.workspace + reserve)
             within = self._context.within(Component.REPLANNING)
             search = Portfolio(planned, self._seed + attempt, [_random_order(planned, attempt)], within)

@@ -115,8 +115,8 @@ def place(
             offsets, height, unplaced = _by_ejection(
                 start, end, size, capacity, offsets, rounds, budget, lowest, seed, params
             )
-    lacking = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
-    return Placement(_with_offsets(steps, blocks, offsets), height, lacking, impossible)
+    missing = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
+    return Placement(_with_offsets(steps, blocks, offsets), height, missing, impossible)
 
 
 def lives(graph: Graph, steps: Sequence[Step]) -> tuple[Ints, Ints, Ints]:
