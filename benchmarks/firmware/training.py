@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device, StepReport
 from poet_harness.protocol.link import Link
@@ -107,13 +107,13 @@ def scheduled(board: Board, model: str, plan: Path, scratch: Path) -> tuple[Trai
     ram = end_of_firmware(image)
     offsets = {id: offset for step in schedule.steps for id, offset in step.offsets.items()}  # each value's last
     bytes_of = {value.id: value.bytes for node in graph.nodes for value in node.values}
-    with open_twin(board, image, scratch / "card.img") as twin:
-        device = Device(Link(twin.serial, f"emulated {board.name}"))
+    with open_emulated_board(board, image, scratch / "card.img") as emulated:
+        device = Device(Link(emulated.serial, f"emulated {board.name}"))
         device.greet()
         device.format()
 
         def read_gradient(id: str) -> bytes:
-            return twin.memory(ram + graph.resident_bytes + offsets[id], bytes_of[id])
+            return emulated.memory(ram + graph.resident_bytes + offsets[id], bytes_of[id])
 
         trained = train(device, graph, model, read_gradient)
         return trained, ram - RAM_BEGIN, device.stack()

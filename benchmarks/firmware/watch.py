@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
-from poet_harness.emulation import Twin, open_twin
+from poet_harness.emulation import EmulatedBoard, open_emulated_board
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.file import read_graph
@@ -95,12 +95,12 @@ class Project:
         if run.returncode:
             raise RuntimeError(run.stdout + run.stderr)
 
-    def weights_in(self, twin: Twin) -> dict[str, NDArray[np.float32]]:
+    def weights_in(self, emulated: EmulatedBoard) -> dict[str, NDArray[np.float32]]:
         """The weights that lie in the watch's RAM, by name."""
         with self.image.open("rb") as file:
             (ram,) = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("_ZL3ram")
         return {
-            resident.id: np.frombuffer(twin.memory(ram["st_value"] + resident.offset, resident.bytes), np.float32)
+            resident.id: np.frombuffer(emulated.memory(ram["st_value"] + resident.offset, resident.bytes), np.float32)
             for resident in self.parameters
         }
 
@@ -133,12 +133,12 @@ def copy_example(example: Any, folder: Path, user: int) -> None:
     (folder / "build/recordings.c").write_text(example.recordings_c(user))
 
 
-def lines_of(twin: Twin, last: str) -> list[str]:
+def lines_of(emulated: EmulatedBoard, last: str) -> list[str]:
     """What the watch says until a line that begins so."""
     said, rest = [""], b""
-    twin.serial.timeout = SILENT_S
+    emulated.serial.timeout = SILENT_S
     while not said[-1].startswith(last):
-        received = twin.serial.read(256)
+        received = emulated.serial.read(256)
         if not received:
             raise RuntimeError(f"the watch says nothing more; it said {said}")
         *lines, rest = (rest + received).split(b"\n")
@@ -181,9 +181,9 @@ def main() -> int:
         command = [str(Path(sys.executable).parent / "poet-plan"), *project.planning]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": str(EXAMPLE)}, check=True)
         project.build()
-        with open_twin(load_board(asked.board), project.image, project.folder / "card.img") as twin:
-            said = lines_of(twin, "end")
-            weights, time_s = project.weights_in(twin), twin.time_s
+        with open_emulated_board(load_board(asked.board), project.image, project.folder / "card.img") as emulated:
+            said = lines_of(emulated, "end")
+            weights, time_s = project.weights_in(emulated), emulated.time_s
         exact = trained_by_pytorch(example, project, asked.user).state_dict()
     shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
     module.load_state_dict({name: torch.tensor(part).reshape(shapes[name]) for name, part in weights.items()})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
@@ -55,13 +55,13 @@ def move(board_name: str, image: Path, direction: str, page_bytes: int, native: 
     count = max(1, MOVED_BYTES[native] // page_bytes)
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_twin(board, image, Path(folder) / "c.img", native=native) as twin,
+        open_emulated_board(board, image, Path(folder) / "c.img", native=native) as emulated,
     ):
-        device = Device(Link(twin.serial, board_name, Patience(5.0, 600.0, 1)))
+        device = Device(Link(emulated.serial, board_name, Patience(5.0, 600.0, 1)))
         device.format()
-        twin.power_trace()
+        emulated.power_trace()
         device.page(direction, page_bytes, 1, "sequential")
-        trace = twin.power_trace()
+        trace = emulated.power_trace()
         cycles = np.rint(np.diff(trace.times_s) * board.clock_hz)[trace.window]
         charge_c = float(cycles @ trace.current_a[trace.window]) / board.clock_hz
         begin_s = time.process_time()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.emulation.meter import EmulatedMeter
 from poet_harness.firmware import build
 from poet_harness.measuring.measure import Effort
@@ -59,15 +59,20 @@ def profile(
     folder.mkdir()
     moments = {len(wanted) * (number + 1) // (resets + 1) for number in range(resets)}
     start_s = time.perf_counter()
-    with open_twin(BOARD, image, folder / "card.img", line) as twin, ProfileWriter(folder / "p.csv") as rows:
-        device = Device(Link(twin.serial, "emulated", EAGER))
+    with (
+        open_emulated_board(BOARD, image, folder / "card.img", line) as opened,
+        ProfileWriter(folder / "p.csv") as rows,
+    ):
+        device = Device(Link(opened.serial, "emulated", EAGER))
         device.format()
 
         def began(item: Configuration) -> None:
             if wanted.index(item) in moments:
-                twin.reset()
+                opened.reset()
 
-        outcome = BoardProfiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()).run(wanted, rows, began)
+        outcome = BoardProfiler(device, EmulatedMeter(opened, BOARD.voltage_v), BOARD, Effort()).run(
+            wanted, rows, began
+        )
     return read_profile(folder / "p.csv"), outcome, time.perf_counter() - start_s
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the twins' cycles against published ones: `python -m benchmarks.truth`; exits 1 outside of the limits.
+"""Compares emulated cycles with published ones: `python -m benchmarks.truth`; exits 1 outside of the limits.
 
     .venv/bin/python -m benchmarks.truth [--cmsis DIR]
 

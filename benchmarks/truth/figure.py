@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A published cycle count, what the twin takes for the same work, and how far apart the two may be."""
+"""A published cycle count, what the emulated board takes for the same work, and how far apart the two may be."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The twins against published cycles, as far as that needs no download; and a broken twin is noticed."""
+"""The emulated boards against published cycles, as far as that needs no download; and a broken one is noticed."""
 
 from __future__ import annotations
 

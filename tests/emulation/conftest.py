@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 
 from tests.support.emulation.emulated_board import Line, Opener, build, shared_folder
@@ -36,18 +36,18 @@ def step_images(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 @pytest.fixture
 def open_line(images: dict[str, Path], tmp_path: Path) -> Iterator[Opener]:
-    """Opens a board by name; keywords go to `open_twin`. The card image is ``tmp_path / "NAME.img"``."""
-    twins = []
+    """Opens a board by name; keywords go to `open_emulated_board`. The card image is ``tmp_path / "NAME.img"``."""
+    opened = []
 
     def open_board(name: str, greet: bool = True, **options: object) -> Line:
-        twin = open_twin(load_board(name), images[name], tmp_path / f"{name}.img", **options)  # type: ignore[arg-type]
-        twin.serial.timeout = 60
-        twins.append(twin)
-        line = Line(twin)
+        emulated = open_emulated_board(load_board(name), images[name], tmp_path / f"{name}.img", **options)  # type: ignore[arg-type]
+        emulated.serial.timeout = 60
+        opened.append(emulated)
+        line = Line(emulated)
         if greet:
             line.values("hello")
         return line
 
     yield open_board
-    for twin in twins:
-        twin.close()
+    for emulated in opened:
+        emulated.close()

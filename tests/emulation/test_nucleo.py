@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board of a third family, added by following docs/adding_a_board.md: the Nucleo-F411RE on its twin."""
+"""A board of a third family, added by following docs/adding_a_board.md: the Nucleo-F411RE in the emulator."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import EmulationError, open_twin
+from poet_harness.emulation import EmulationError, open_emulated_board
 from poet_profiles.boards import Board, load_board
 
-from tests.emulation.test_registers import check_twin
+from tests.emulation.test_registers import check_registers
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import Line
 from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_all, random_data, step
@@ -53,23 +53,23 @@ def build(folder: Path, model: Path, **environment: str) -> Path:
 
 @pytest.fixture
 def open_nucleo(image: Path, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the board; keywords go to `open_twin`."""
-    twins = []
+    """Opens the board; keywords go to `open_emulated_board`."""
+    opened = []
 
     def open_board(board: Board | None = None, **options: object) -> Line:
-        twin = open_twin(board or load_board(NAME), image, tmp_path / "card.img", **options)  # type: ignore[arg-type]
-        twin.serial.timeout = 60
-        twins.append(twin)
-        return Line(twin)
+        emulated = open_emulated_board(board or load_board(NAME), image, tmp_path / "card.img", **options)  # type: ignore[arg-type]
+        emulated.serial.timeout = 60
+        opened.append(emulated)
+        return Line(emulated)
 
     yield open_board
-    for twin in twins:
-        twin.close()
+    for emulated in opened:
+        emulated.close()
 
 
-def test_the_twins_registers_are_the_vendors(open_nucleo: Opener) -> None:
+def test_the_emulated_registers_are_the_vendors(open_nucleo: Opener) -> None:
     # RM0383, 19.6.1: 0x00C0. ST's file has 0x00C00000.
-    check_twin(load_svd(NAME), open_nucleo().twin.chip, frozenset({"USART2.SR"}))
+    check_registers(load_svd(NAME), open_nucleo().emulated.chip, frozenset({"USART2.SR"}))
 
 
 def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
@@ -79,7 +79,7 @@ def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
     assert told["board"] == NAME and told["start"] == "power"
     assert board.usable_ram_bytes - 1024 < int(told["ram_bytes"]) < board.ram_bytes
     for cause in ("pin", "request"):
-        line.twin._machine.request_reset(cause)
+        line.emulated._machine.request_reset(cause)
         before, told = told, line.values("hello")
         assert told["start"] == cause
         assert told["boot"] != before["boot"]
@@ -90,9 +90,9 @@ def test_a_paged_step_is_right_and_has_the_bits_of_the_other_cortex_m4(
 ) -> None:
     data = random_data()
     loss, gradient, weights = expected(data)
-    with open_twin(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "other.img") as twin:
-        twin.serial.timeout = 60
-        lines = (open_nucleo(), Line(twin))
+    with open_emulated_board(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "other.img") as emulated:
+        emulated.serial.timeout = 60
+        lines = (open_nucleo(), Line(emulated))
         for line in lines:
             line.values("hello")
             line.values("format")
@@ -112,7 +112,7 @@ def test_commits_survive_a_power_cut(open_nucleo: Opener) -> None:
     step(line)
     trained = get(line, W).tobytes()
     line.values("commit 7")
-    line.twin.cut_power()
+    line.emulated.cut_power()
     assert line.values("hello")["start"] == "power"
     put_all(line, random_data(seed=5))
     assert line.values("restore")["step"] == "7"
@@ -123,9 +123,9 @@ def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> No
     line = open_nucleo()
     rails = load_board(NAME).rails_a
     hz = int(line.values("hello")["ticks_hz"])
-    line.twin.power_trace()
+    line.emulated.power_trace()
     ticks = int(line.values(f"idle {hz // 10}")["ticks"])
-    trace = line.twin.power_trace()
+    trace = line.emulated.power_trace()
     lengths = np.diff(trace.times_s)
     assert lengths[trace.window].sum() == pytest.approx(ticks / hz, rel=1e-3)
     asleep = trace.current_a < rails.cpu_active
@@ -135,9 +135,9 @@ def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> No
 def test_an_empty_slot_is_told(open_nucleo: Opener) -> None:
     line = open_nucleo()
     line.values("hello")
-    line.twin.card.faults.removed = True
+    line.emulated.card.faults.removed = True
     assert line.ask("format").startswith("err -9")
-    line.twin.card.faults.removed = False
+    line.emulated.card.faults.removed = False
     assert line.ask("format").startswith("ok")
 
 
@@ -154,7 +154,7 @@ def test_an_image_for_a_board_with_another_clock_or_line_is_noticed(
 ) -> None:
     line = open_nucleo(load_board(NAME).model_copy(update=change))
     with pytest.raises(EmulationError, match=words):
-        line.twin._machine.run(20_000_000)
+        line.emulated._machine.run(20_000_000)
 
 
 @pytest.mark.usefixtures("image")  # most of what it is made of is compiled then
@@ -165,9 +165,9 @@ def test_a_module_with_a_crystal_of_its_own_is_a_file(model: Path, folder: Path,
     board |= {"name": "blackpill", "crystal_hz": 25_000_000, "crystal_is_clock": False, "pins": pins}
     pill = Board.model_validate(board)
     elf = build(folder, model, POET_BOARD=pill.model_dump_json())
-    with open_twin(pill, elf, tmp_path / "pill.img") as twin:
-        twin.serial.timeout = 60
-        line = Line(twin)
+    with open_emulated_board(pill, elf, tmp_path / "pill.img") as emulated:
+        emulated.serial.timeout = 60
+        line = Line(emulated)
         assert line.values("hello")["board"] == "blackpill"
         assert line.ask("format").startswith("ok")
-        assert twin.chip.bus.read(0x40020800, 4) >> 26 & 3 == 1, "PC13 is an output"
+        assert emulated.chip.bus.read(0x40020800, 4) >> 26 & 3 == 1, "PC13 is an output"

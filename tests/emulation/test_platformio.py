@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -110,9 +110,9 @@ def test_the_converter_is_switched_on_where_the_board_has_its_coil(project: Path
         own = board.model_copy(update={"regulator": board.regulator.model_copy(update={"dcdc": dcdc})})
         assert pio(project, "-e", "nrf52840", POET_BOARD=own.model_dump_json()).returncode == 0
         image = project / ".pio/build/nrf52840/firmware.elf"
-        with open_twin(board, image, tmp_path / "card.img") as twin:
-            twin._machine.run(1_000_000)
-            drawn = twin.power_trace().current_a[-1] - board.rails_a.storage_idle
+        with open_emulated_board(board, image, tmp_path / "card.img") as emulated:
+            emulated._machine.run(1_000_000)
+            drawn = emulated.power_trace().current_a[-1] - board.rails_a.storage_idle
         assert drawn == pytest.approx(ratio * board.rails_a.cpu_active)
 
 

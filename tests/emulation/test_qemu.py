@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -90,11 +90,13 @@ def test_a_paged_step_is_right_on_a_machine_of_others(open_qemu: Opener, cpu: st
     assert not any(page[4 * data.x.size :]), "a page is padded with zeros"
 
 
-def test_qemu_and_the_twin_agree_to_the_bit(open_qemu: Opener, step_images: dict[str, Path], tmp_path: Path) -> None:
+def test_qemu_and_the_emulator_agree_to_the_bit(
+    open_qemu: Opener, step_images: dict[str, Path], tmp_path: Path
+) -> None:
     line, _ = open_qemu("cortex-m4", "sdsc")
-    with open_twin(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "twin.img") as twin:
-        twin.serial.timeout = 60
-        other = Line(twin)
+    with open_emulated_board(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "other.img") as emulated:
+        emulated.serial.timeout = 60
+        other = Line(emulated)
         other.greet()
         for each in (line, other):
             each.values("format")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every register address, field, value and interrupt number of drivers and twins, against the vendors' SVD files."""
+"""Every register address, field, value and interrupt number in drivers and emulation, against the vendors' files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from poet_harness.emulation import EmulationError
 from poet_harness.emulation.core_registers import SystemControlSpace
-from poet_harness.emulation.twin import Chips
+from poet_harness.emulation.emulated_board import Chips
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -155,12 +155,12 @@ def check_value(svd: Svd, board: str, macro: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_the_twins_registers_are_the_vendors(open_line: Opener, name: str) -> None:
-    check_twin(load_svd(name), open_line(name, greet=False).twin.chip)
+def test_the_emulated_registers_are_the_vendors(open_line: Opener, name: str) -> None:
+    check_registers(load_svd(name), open_line(name, greet=False).emulated.chip)
 
 
-def check_twin(svd: Svd, chip: Chips, but: frozenset[str] = frozenset()) -> None:
-    """Every register of a twin; `but` are places whose reset value the vendor's file has wrong."""
+def check_registers(svd: Svd, chip: Chips, but: frozenset[str] = frozenset()) -> None:
+    """Every register of an emulated chip; `but` are places whose reset value the vendor's file has wrong."""
     for peripheral in chip.bus.peripherals:
         if isinstance(peripheral, SystemControlSpace):
             continue  # the core's own: Arm's manual, not the vendor's file
@@ -182,7 +182,7 @@ def check_twin(svd: Svd, chip: Chips, but: frozenset[str] = frozenset()) -> None
 @pytest.mark.parametrize("name", BOARDS)
 def test_an_address_that_the_vendor_does_not_know_faults(open_line: Opener, name: str) -> None:
     svd = load_svd(name)
-    bus = open_line(name, greet=False).twin.chip.bus
+    bus = open_line(name, greet=False).emulated.chip.bus
     known = {
         entry.address for registers in svd.registers.values() for entries in registers.values() for entry in entries
     }
@@ -204,6 +204,6 @@ def test_an_address_that_the_vendor_does_not_know_faults(open_line: Opener, name
 def test_the_firmware_cannot_touch_what_is_not_modelled(images: dict[str, Path], open_line: Opener) -> None:
     line = open_line("nrf52840")
     with pytest.raises(EmulationError, match=r"0x40002304.*UART0 \+ 0x304"):
-        line.twin.chip.bus.read(0x40002304, 4)
+        line.emulated.chip.bus.read(0x40002304, 4)
     with pytest.raises(EmulationError, match=r"write of 1 bytes at 0x40002524"):
-        line.twin.chip.bus.write(0x40002524, 1, 0)
+        line.emulated.chip.bus.write(0x40002524, 1, 0)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
@@ -229,29 +229,29 @@ def feather(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "build/feather-nrf52840/firmware.elf"
 
 
-def test_a_feathers_image_trains_on_its_twin_as_computed_by_hand(feather: Path, tmp_path: Path) -> None:
+def test_a_feathers_image_trains_in_the_emulator_as_computed_by_hand(feather: Path, tmp_path: Path) -> None:
     board = load_board("feather-nrf52840")
-    with open_twin(board, feather, tmp_path / "card.img") as twin:
-        twin.serial.timeout = 60
-        line = Line(twin)
+    with open_emulated_board(board, feather, tmp_path / "card.img") as emulated:
+        emulated.serial.timeout = 60
+        line = Line(emulated)
         hello = line.values("hello")
-        below = twin.memory(RAM.start, 8)
+        below = emulated.memory(RAM.start, 8)
         assert hello["board"] == "feather-nrf52840" and hello["regulator"] == "dcdc"
-        assert twin.chip.bus.read(0xE000ED08, 4) == 0x26000, "the vector table is the image's, not the bootloader's"
+        assert emulated.chip.bus.read(0xE000ED08, 4) == 0x26000, "the vector table is the image's, not the bootloader's"
         line.values("format")
         data = random_data()
         put_all(line, data)
         loss, _, _ = expected(data)
         assert step(line) == pytest.approx(loss, rel=1e-5)
-        assert twin.power_trace().window.any(), "the window line is where the board's file says"
+        assert emulated.power_trace().window.any(), "the window line is where the board's file says"
         assert int(line.values("stack")["bytes"]) < board.ram_reserved_bytes
         assert line.ask("bootloader") == "ok"
         assert line.values("hello")["start"] == "request"
-        assert twin.chip.bus.read(0x4000051C, 4) == 0x57, "DFU_MAGIC_UF2_RESET in GPREGRET outlives the reset"
-        assert any(below) and twin.memory(RAM.start, 8) == below, "the MBR's bytes are touched"
+        assert emulated.chip.bus.read(0x4000051C, 4) == 0x57, "DFU_MAGIC_UF2_RESET in GPREGRET outlives the reset"
+        assert any(below) and emulated.memory(RAM.start, 8) == below, "the MBR's bytes are touched"
 
 
-def test_the_twin_starts_an_image_where_its_bootloader_would(feather: Path, tmp_path: Path) -> None:
+def test_the_emulated_board_starts_an_image_where_its_bootloader_would(feather: Path, tmp_path: Path) -> None:
     for name, address in (("nrf52840", "0x0"), ("xiao-nrf52840", "0x27000")):
         with pytest.raises(UserError, match=rf"boots at {address}\. Is it the image of another board"):
-            open_twin(load_board(name), feather, tmp_path / "card.img")
+            open_emulated_board(load_board(name), feather, tmp_path / "card.img")

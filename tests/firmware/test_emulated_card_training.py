@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.planning.training_graph import training_step
@@ -45,15 +45,15 @@ def test_parameters_on_the_card_of_a_board(
     write_headers(graph, schedule, tmp_path)
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         image = build(board, tmp_path)
-        with open_twin(board, image, tmp_path / "board.img") as twin:
-            link = Link(twin.serial, name)
+        with open_emulated_board(board, image, tmp_path / "board.img") as emulated:
+            link = Link(emulated.serial, name)
             session = CardSession(graph, MODEL, BATCH, STEPS)
             answers = [link.request(request, 60.0).values for request in session.requests]
             assert [one["loss"] for one in session.steps(answers)] == losses
             assert [int(one["peak"]) for one in session.steps(answers)] == [schedule.peak_bytes] * STEPS
             assert session.found(answers) == weights
 
-            twin.reset()
+            emulated.reset()
             link.request("hello")
             assert link.request("restore").values["step"] == str(STEPS)
             assert session.found([link.request(request).values for request in session.gets]) == weights

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner import models
@@ -147,8 +147,8 @@ def test_training_on_the_board_equals_unlimited_memory(
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         image = build(board, tmp_path)
     check_flash(board, image, graph, schedule, inference)
-    with open_twin(board, image, tmp_path / "board.img") as twin:
-        link = Link(twin.serial, name)
+    with open_emulated_board(board, image, tmp_path / "board.img") as emulated:
+        link = Link(emulated.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
         steps, tensors = session.steps(answers), session.tensors(answers)
         assert tensors == unlimited
@@ -157,7 +157,7 @@ def test_training_on_the_board_equals_unlimited_memory(
         assert [int(step["peak"]) for step in steps] == [schedule.peak_bytes] * STEPS
 
         link.request("commit 1")
-        twin.reset()
+        emulated.reset()
         link.request("hello")
         assert link.request("restore").values["step"] == "1"
         restored = session.tensors([link.request(request).values for request in session.gets()])

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import Twin, open_twin
+from poet_harness.emulation import EmulatedBoard, open_emulated_board
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
@@ -152,12 +152,12 @@ def reference(firmware: HostFirmware, graph: Graph, model: str, batch: int, step
     return crc32(b"".join(tensors[one.id] for one in parameters(graph)), loss)
 
 
-def life(twin: Twin) -> dict[str, int]:
+def life(emulated: EmulatedBoard) -> dict[str, int]:
     """What the application says until its end."""
     said, rest = {}, b""
-    twin.serial.timeout = 60
+    emulated.serial.timeout = 60
     while "end" not in said:
-        received = twin.serial.read(256)
+        received = emulated.serial.read(256)
         assert received, "the application says nothing"
         *lines, rest = (rest + received).split(b"\n")
         for line in lines:
@@ -172,12 +172,12 @@ def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
     first = reference(host_firmware, application.net, MODEL, BATCH, 1, tmp_path / "first")
     last = reference(host_firmware, application.net, MODEL, BATCH, STEPS, tmp_path / "last")
     other = reference(host_firmware, application.second, SECOND, 1, 1, tmp_path / "other")
-    with open_twin(BOARD, application.image, tmp_path / "card.img") as twin:
-        said = life(twin)
+    with open_emulated_board(BOARD, application.image, tmp_path / "card.img") as emulated:
+        said = life(emulated)
         assert said.pop("between") > 2 * len(application.net.nodes)
         assert said == {"born": 16_000_000, "first": first, "steps": 3, "end": 0}
-        twin.reset()
-        said = life(twin)
+        emulated.reset()
+        said = life(emulated)
     del said["between"]
     shown = inferred(host_firmware, application.net, tmp_path / "inferred")
     assert said == {"born": 16_000_000, **shown, "last": last, "other": other, "still": last, "steps": STEPS, "end": 0}

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner.planning.training_graph import training_step
@@ -48,8 +48,8 @@ def test_gradients_of_the_third_step_are_pytorchs(
     write_headers(graph, schedule, tmp_path, step.constants(graph))
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
         image = build(board, tmp_path)
-    with open_twin(board, image, tmp_path / "board.img") as twin:
-        link = Link(twin.serial, name)
+    with open_emulated_board(board, image, tmp_path / "board.img") as emulated:
+        link = Link(emulated.serial, name)
         answers = [link.request(request, 60.0).values for request in session.requests]
     tensors = session.tensors(answers)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_planner.cli import main
 from poet_profiles.boards import load_board
 from poet_profiles.schedule import Action
@@ -74,13 +74,13 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
     example: Any, folder: Path, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
     project = built(folder, BOARD.name, "--time-limit", "1")
-    with open_twin(BOARD, project.image, tmp_path / "card.img") as twin:
-        first = lines_of(twin, "learned 49")
-        twin.reset()
-        second = lines_of(twin, "learned 105")
-        twin.cut_power()
-        third = lines_of(twin, "end")
-        weights = project.weights_in(twin)
+    with open_emulated_board(BOARD, project.image, tmp_path / "card.img") as emulated:
+        first = lines_of(emulated, "learned 49")
+        emulated.reset()
+        second = lines_of(emulated, "learned 105")
+        emulated.cut_power()
+        third = lines_of(emulated, "end")
+        weights = project.weights_in(emulated)
     names = [line.split()[0] for line in first]
     assert set(names[: len(example.EXERCISES)]) == set(example.EXERCISES)
     assert names[len(example.EXERCISES)] == "before"
@@ -119,5 +119,5 @@ def test_it_fits_the_mkr1000_and_begins_there(example: Any, folder: Path, tmp_pa
     labels = np.full(len(windows), later.exercise)
     right = round(example.accuracy(example.pretrained(), windows, labels) * len(windows))
     name = example.EXERCISES[later.exercise]
-    with open_twin(mkr1000, project.image, tmp_path / "card.img") as twin:
-        assert lines_of(twin, name) == [f"{name} {right} of {len(windows)}"]
+    with open_emulated_board(mkr1000, project.image, tmp_path / "card.img") as emulated:
+        assert lines_of(emulated, name) == [f"{name} {right} of {len(windows)}"]

@@ -67,22 +67,22 @@ def image(builds: Path) -> Iterator[Path]:
 
 @contextmanager
 def profiling(image: Path, card: Path, line: NoisyLine | None = None) -> Iterator[tuple[BoardProfiler, object]]:
-    from poet_harness.emulation import open_twin
+    from poet_harness.emulation import open_emulated_board
 
-    with open_twin(BOARD, image, card, line) as twin:
-        device = Device(Link(twin.serial, "emulated", EAGER))
+    with open_emulated_board(BOARD, image, card, line) as emulated:
+        device = Device(Link(emulated.serial, "emulated", EAGER))
         device.format()
-        yield BoardProfiler(device, EmulatedMeter(twin, BOARD.voltage_v), BOARD, Effort()), twin
+        yield BoardProfiler(device, EmulatedMeter(emulated, BOARD.voltage_v), BOARD, Effort()), emulated
 
 
 def profile(image: Path, folder: Path, line: NoisyLine | None = None, resets: int = 0) -> tuple[pd.DataFrame, Outcome]:
     """Rows without their date. The board is reset before the second configuration, the third and so on."""
     folder.mkdir()
-    with profiling(image, folder / "card.img", line) as (profiler, twin), ProfileWriter(folder / "p.csv") as writer:
+    with profiling(image, folder / "card.img", line) as (profiler, emulated), ProfileWriter(folder / "p.csv") as writer:
 
         def began(item: Configuration) -> None:
             if 1 <= CONFIGURATIONS.index(item) <= resets:
-                twin.reset()  # type: ignore[attr-defined]
+                emulated.reset()  # type: ignore[attr-defined]
 
         outcome = profiler.run(CONFIGURATIONS, writer, began)
     return read_profile(folder / "p.csv").drop(columns="taken_at"), outcome

@@ -2,19 +2,22 @@
 """The boards without hardware: their images run in an emulator (docs/emulation.md)."""
 
 from .bus import EmulationError
+from .emulated_board import EmulatedBoard, EmulatedSerial, open_emulated_board
 from .power import Trace
 from .sdcard import CardFaults, CardTiming
 from .serial_line import Faults, NoisyLine
-from .twin import Twin, TwinSerial, open_twin
 
 __all__ = [
     "CardFaults",
     "CardTiming",
+    "EmulatedBoard",
+    "EmulatedSerial",
     "EmulationError",
     "Faults",
     "NoisyLine",
     "Trace",
-    "Twin",
-    "TwinSerial",
+    "open_emulated_board",
     "open_twin",
 ]
+
+open_twin = open_emulated_board  # its old name, until the release after 0.1

@@ -36,7 +36,7 @@ from .machine_state import (
     machine_state,
     map_page,
 )
-from .specimen import Cause, Specimen
+from .variation import Cause, Variation
 
 PROT_CODE = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC
 PROT_DATA = unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE
@@ -113,7 +113,7 @@ class Machine:
         RAM wakes up with noise made from this number.
     native : bool
         False: do everything in Python even where there is a compiler.
-    specimen : Specimen
+    variation : Variation
         Whether faults are taken.
 
     Raises
@@ -132,10 +132,10 @@ class Machine:
         hz: int,
         seed: int = 0,
         native: bool = True,
-        specimen: Specimen | None = None,
+        variation: Variation | None = None,
     ) -> None:
         self._has_fpu = core == "cortex-m4f"
-        self._takes_faults = (specimen or Specimen()).faults == "taken"
+        self._takes_faults = (variation or Variation()).faults == "taken"
         self._core = cycles.CORES[core]
         self._memory = memory
         self._image = image

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated meter: samples the twin's supply current and window line like an instrument with 100 kS/s."""
+"""The emulated meter: samples the emulated board's supply current and window line like an instrument with 100 kS/s."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ..meters.meter import Mark, Meter, Window
 from ..meters.sampled import WindowIntegrator, assign
 
 if TYPE_CHECKING:
+    from .emulated_board import EmulatedBoard
     from .power import Trace
-    from .twin import Twin
 
 PERIOD_S = 1e-5
 
 
 class EmulatedMeter(Meter):
-    """Reads the current that the twin draws by its board file's rails; nothing of it was measured."""
+    """Reads the current that the emulated board draws by its board file's rails; nothing of it was measured."""
 
     source = "emulated"
     shortest_window_s = 0.01
 
-    def __init__(self, twin: Twin, voltage_v: float) -> None:
-        self.identity = f"emulated meter 100 kS/s, {twin.timing_model}"
+    def __init__(self, emulated: EmulatedBoard, voltage_v: float) -> None:
+        self.identity = f"emulated meter 100 kS/s, {emulated.timing_model}"
         self.voltage_v = voltage_v
-        self._twin = twin
+        self._emulated = emulated
 
     def begin(self) -> None:
-        self._twin.power_trace()
+        self._emulated.power_trace()
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         integrator = WindowIntegrator(PERIOD_S)
-        self._sample(self._twin.power_trace(), integrator)
+        self._sample(self._emulated.power_trace(), integrator)
         return assign(integrator.windows, marks, PERIOD_S)
 
     def _sample(self, trace: Trace, integrator: WindowIntegrator) -> None:

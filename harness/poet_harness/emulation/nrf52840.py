@@ -22,8 +22,8 @@ from .machine_state import MachineState, NativeChip
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
-from .specimen import Cause, Specimen
 from .spi_bus import SpiBus, SpiBusState
+from .variation import Cause, Variation
 
 MEMORY = Memory(0x0000, 0x00000000, 1024 * 1024, 0x20000000, 256 * 1024)
 
@@ -625,7 +625,7 @@ class Nrf52840:
     def __init__(
         self,
         board: Board,
-        specimen: Specimen,
+        variation: Variation,
         machine: Machine,
         card: SdCard,
         power: Power,
@@ -639,8 +639,8 @@ class Nrf52840:
         ports = WiredPort(0, wiring, card, power), WiredPort(1, wiring, card, power)
         card.pulled_up = lambda: configuration(ports, wiring.card_miso) >> 2 & 3 == PULL_UP
         self._supply = PowerControl(power, board.regulator)
-        self._configuration = UserConfiguration(specimen.uicr_approtect)
-        self._information = FactoryInformation(specimen.revision_code)
+        self._configuration = UserConfiguration(variation.uicr_approtect)
+        self._information = FactoryInformation(variation.revision_code)
         self._debug = AccessPort()
         self._core = SystemControlSpace(lambda: machine.request_reset("request"))
         state = ChipState(machine=ctypes.pointer(machine.state), nvic=ctypes.pointer(self._core.state))
@@ -649,7 +649,7 @@ class Nrf52840:
         self.native = NativeChip("nrf52840", state, card.attend)
         self.bus = Bus(
             (
-                ClockControl(clock, specimen.crystal_starts),
+                ClockControl(clock, variation.crystal_starts),
                 self._supply,
                 self._debug,
                 self._configuration,

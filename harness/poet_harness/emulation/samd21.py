@@ -22,8 +22,8 @@ from .machine_state import MachineState, NativeChip
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
-from .specimen import Cause, Specimen
 from .spi_bus import SpiBus, SpiBusState
+from .variation import Cause, Variation
 
 # The bootloader holds the flash below 0x2000 and jumps there. At 48 MHz the flash has one wait state; its cache
 # (22.6.7) has eight lines of 64 bits, is direct mapped, and fetches nothing ahead.
@@ -622,7 +622,7 @@ class Samd21:
     def __init__(
         self,
         board: Board,
-        specimen: Specimen,
+        variation: Variation,
         machine: Machine,
         card: SdCard,
         power: Power,
@@ -633,7 +633,7 @@ class Samd21:
         clock = machine.clock
         gates = PowerManager()
         self._gates = gates
-        oscillators = Oscillators(clock, specimen.crystal_starts)
+        oscillators = Oscillators(clock, variation.crystal_starts)
         clocks = GenericClocks(oscillators)
         assert board.pins is not None
         ports = Ports(card, power, clock, board.pins)

@@ -20,8 +20,8 @@ from .machine_state import NativeChip
 from .power import Power
 from .sdcard import SdCard
 from .serial_line import SerialLine, Starvation
-from .specimen import Cause, Specimen
 from .spi_bus import SpiBus
+from .variation import Cause, Variation
 
 MEMORY = Memory(0x08000000, 0x08000000, 512 * 1024, 0x20000000, 128 * 1024)
 
@@ -467,7 +467,7 @@ class Stm32f411:
     def __init__(
         self,
         board: Board,
-        specimen: Specimen,
+        variation: Variation,
         machine: Machine,
         card: SdCard,
         power: Power,
@@ -477,7 +477,7 @@ class Stm32f411:
     ) -> None:
         assert board.pins is not None
         clock = machine.clock
-        self._clocks = clocks = ResetAndClocks(board, clock, specimen.crystal_starts)
+        self._clocks = clocks = ResetAndClocks(board, clock, variation.crystal_starts)
         clocks.flash, clocks.supply = FlashControl(), PowerControl(clocks)
         kinds = (PortA, PortB, Port)
         ports = tuple(kind(number, board, clocks, card, power) for number, kind in enumerate(kinds))

@@ -142,13 +142,13 @@ def takes_image(board: Board, port: str | None, emulate: bool) -> bool:
 def _emulated(
     board: Board, image: Path, meter: str | None, card: Path | None, card_pauses: int | None, opening: ExitStack
 ) -> Target:
-    from ..emulation import CardTiming, open_twin
+    from ..emulation import CardTiming, open_emulated_board
     from ..emulation.meter import EmulatedMeter
 
     card, fresh = _card(card, opening)
-    twin = opening.enter_context(open_twin(board, image, card, timing=CardTiming(pause_seed=card_pauses)))
-    device = Device(Link(twin.serial, f"emulated {board.name}", SURE_LINE))
-    power = EmulatedMeter(twin, board.voltage_v) if meter is None else open_meter(meter, board)
+    emulated = opening.enter_context(open_emulated_board(board, image, card, timing=CardTiming(pause_seed=card_pauses)))
+    device = Device(Link(emulated.serial, f"emulated {board.name}", SURE_LINE))
+    power = EmulatedMeter(emulated, board.voltage_v) if meter is None else open_meter(meter, board)
     power.source = "emulated"
     return Target(device, power, fresh, opening)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import Twin
+from poet_harness.emulation import EmulatedBoard
 
 from tests.support import ROOT
 
@@ -53,13 +53,13 @@ def build(folder: Path, **environment: str) -> dict[str, Path]:
 class Line:
     """Says one thing and waits for the answer."""
 
-    twin: Twin
+    emulated: EmulatedBoard
     sequence: int = 0
     rest: bytes = b""
 
     def line(self) -> str:
         while b"\n" not in self.rest:
-            heard = self.twin.serial.read(256)
+            heard = self.emulated.serial.read(256)
             if not heard:
                 raise TimeoutError("the board says nothing")
             self.rest += heard
@@ -80,9 +80,9 @@ class Line:
 
     def ask(self, request: str, patience_s: float = 60.0) -> str:
         """The answer's words behind ``ok`` or ``err``, with that word. A board that starts anew never answers."""
-        self.twin.serial.timeout = patience_s
+        self.emulated.serial.timeout = patience_s
         body = f">{self.sequence:04x} {request}"
-        self.twin.serial.write(f"{body}*{binascii.crc_hqx(body.encode(), 0xFFFF):04x}\n".encode())
+        self.emulated.serial.write(f"{body}*{binascii.crc_hqx(body.encode(), 0xFFFF):04x}\n".encode())
         head = f"<{self.sequence:04x} "
         self.sequence += 1
         while True:

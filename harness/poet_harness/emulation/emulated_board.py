@@ -19,7 +19,7 @@ from .machine import Machine, Memory
 from .power import Power, Trace
 from .sdcard import KIND, CardTiming, SdCard
 from .serial_line import Faults, SerialLine, Starvation
-from .specimen import Specimen
+from .variation import Variation
 
 Chips = nrf52840.Nrf52840 | samd21.Samd21 | stm32f411.Stm32f411
 CHIPS: dict[str, tuple[Memory, type[Chips]]] = {
@@ -32,7 +32,7 @@ CHIPS: dict[str, tuple[Memory, type[Chips]]] = {
 SLICE_CYCLES = 20_000_000
 
 
-class TwinSerial:
+class EmulatedSerial:
     """The host's end of the serial line, with the part of pyserial's interface that the harness uses.
 
     Nothing runs in the background: `read` runs the board until it has said something.
@@ -82,7 +82,7 @@ class TwinSerial:
         self._line.drop_to_host()
 
     def close(self) -> None:
-        """Nothing to release: the board belongs to its `Twin`."""
+        """Nothing to release: the board belongs to its `EmulatedBoard`."""
 
 
 def _wait_in_vain(deadline: float | None) -> None:
@@ -92,8 +92,8 @@ def _wait_in_vain(deadline: float | None) -> None:
     time.sleep(max(0.0, deadline - time.monotonic()))
 
 
-class Twin:
-    """An emulated board. Use `open_twin`."""
+class EmulatedBoard:
+    """An emulated board. Use `open_emulated_board`."""
 
     def __init__(
         self,
@@ -103,22 +103,22 @@ class Twin:
         faults: Faults | None,
         kind: KIND,
         native: bool,
-        specimen: Specimen,
+        variation: Variation,
         timing: CardTiming | None,
     ) -> None:
         assert board.chip is not None and board.image is not None
         memory, chip = CHIPS[board.chip]
         memory = replace(memory, vectors=board.image.flash_begin)  # where a bootloader jumps to
         seed = 1
-        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, specimen)
+        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, variation)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
         self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing, native=native)
         self.card.on_failure = self._machine.fail
         self._power.untold_sleeps = self._machine.take_sleeps
-        self.serial = TwinSerial(self._machine, self._line)
+        self.serial = EmulatedSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self.chip: Chips = chip(board, specimen, self._machine, self.card, self._power, self._line, starvation, seed)
+        self.chip: Chips = chip(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
         self._machine.connect(self.chip, self._sleeps, self.chip.native)
 
     def _sleeps(self, begin: int, end: int) -> None:
@@ -167,7 +167,7 @@ class Twin:
         """Write the card's image out."""
         self.card.close()
 
-    def __enter__(self) -> Twin:
+    def __enter__(self) -> EmulatedBoard:
         return self
 
     def __exit__(
@@ -176,16 +176,16 @@ class Twin:
         self.close()
 
 
-def open_twin(
+def open_emulated_board(
     board: Board,
     image: Path,
     card: Path,
     faults: Faults | None = None,
     kind: KIND = "sdhc",
     native: bool = True,
-    specimen: Specimen | None = None,
+    variation: Variation | None = None,
     timing: CardTiming | None = None,
-) -> Twin:
+) -> EmulatedBoard:
     """Emulate a board.
 
     Parameters
@@ -202,7 +202,7 @@ def open_twin(
         Kind of card.
     native : bool
         False: do everything in Python even where there is a C compiler.
-    specimen : Specimen, optional
+    variation : Variation, optional
         What the board has of its own; a good one of today if not given.
     timing : CardTiming, optional
         Latencies of the card, and its pauses.
@@ -214,4 +214,4 @@ def open_twin(
     """
     if board.chip not in CHIPS:
         raise UserError(f"board {board.name!r} cannot be emulated; those with a chip can: {', '.join(sorted(CHIPS))}")
-    return Twin(board, image, card, faults, kind, native, specimen or Specimen(), timing)
+    return EmulatedBoard(board, image, card, faults, kind, native, variation or Variation(), timing)

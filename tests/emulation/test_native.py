@@ -156,11 +156,11 @@ def test_pages_take_the_same_time_and_charge(open_line: Opener, tmp_path: Path, 
         line.values("format")
         seen: list[object] = []
         for request in ("page out 3000 2 sequential", "page in 3000 2 scattered", "page in 512 1 sequential"):
-            line.twin.power_trace()
+            line.emulated.power_trace()
             ticks = line.values(request)["ticks"]
-            trace = line.twin.power_trace()
+            trace = line.emulated.power_trace()
             seen.append((ticks, float((np.diff(trace.times_s) * trace.current_a)[trace.window].sum())))
-        line.twin.close()
+        line.emulated.close()
         return [*seen, (tmp_path / f"{name}.img").read_bytes()[: 2**21]]
 
     assert observed(True) == observed(False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 
 from tests.support.emulation.emulated_board import BOARDS, Line
@@ -20,21 +20,21 @@ Opener = Callable[[str], Line]
 @pytest.fixture
 def open_step(step_images: dict[str, Path], tmp_path: Path) -> Iterator[Opener]:
     """A board with the paged step built in, a labelled card, and its data in place."""
-    twins = []
+    opened = []
 
     def open_board(name: str) -> Line:
-        twin = open_twin(load_board(name), step_images[name], tmp_path / f"{name}-{len(twins)}.img")
-        twin.serial.timeout = 60
-        twins.append(twin)
-        line = Line(twin)
+        emulated = open_emulated_board(load_board(name), step_images[name], tmp_path / f"{name}-{len(opened)}.img")
+        emulated.serial.timeout = 60
+        opened.append(emulated)
+        line = Line(emulated)
         line.values("hello")
         line.values("format")
         put_all(line, random_data())
         return line
 
     yield open_board
-    for twin in twins:
-        twin.close()
+    for emulated in opened:
+        emulated.close()
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -57,14 +57,14 @@ def test_both_boards_agree_to_the_bit(open_step: Opener) -> None:
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_page_that_the_card_spoils_is_never_used(open_step: Opener, name: str) -> None:
     line = open_step(name)
-    line.twin.card.faults.silent_corruptions = 1
+    line.emulated.card.faults.silent_corruptions = 1
     first = get(line, W).tobytes()
     loss = step(line)  # read again: the second time it is right
     assert loss == pytest.approx(expected(random_data())[0], rel=1e-5)
     put_all(line, random_data())
-    line.twin.card.faults.silent_corruptions = 100
+    line.emulated.card.faults.silent_corruptions = 100
     assert line.ask(f"step {RATE_BITS} 0").startswith("err -7")
-    line.twin.card.faults.silent_corruptions = 0
+    line.emulated.card.faults.silent_corruptions = 0
     assert get(line, W).tobytes() == first, "weights changed by a step that failed"
     assert step(line) == loss
 
@@ -77,12 +77,12 @@ def test_a_card_that_fails_ends_the_step_and_leaves_the_weights(
     line = open_step(name)
     before = get(line, W).tobytes()
     for key, value in fault.items():
-        setattr(line.twin.card.faults, key, value)
+        setattr(line.emulated.card.faults, key, value)
     code = {"removed": "-9", "full": "-6", "write_error_after": "-5"}[next(iter(fault))]
     assert line.ask(f"step {RATE_BITS} 0").startswith(f"err {code}")
     assert get(line, W).tobytes() == before
     for key in fault:
-        setattr(line.twin.card.faults, key, None if key == "write_error_after" else False)
+        setattr(line.emulated.card.faults, key, None if key == "write_error_after" else False)
     assert step(line) == pytest.approx(expected(random_data())[0], rel=1e-5)
 
 
@@ -90,7 +90,7 @@ def test_a_card_that_fails_ends_the_step_and_leaves_the_weights(
 def test_power_lost_at_any_write_leaves_a_whole_step(open_step: Opener, name: str) -> None:
     line = open_step(name)
     line.values("commit 0")
-    card = line.twin.card
+    card = line.emulated.card
     before = card.blocks_written
     start = get(line, W).tobytes()
     step(line)
@@ -102,7 +102,7 @@ def test_power_lost_at_any_write_leaves_a_whole_step(open_step: Opener, name: st
     for cut in range(writes):
         line = open_step(name)
         line.values("commit 0")
-        line.twin.card.faults.cut_after_writes = cut
+        line.emulated.card.faults.cut_after_writes = cut
         whole = train_until_the_lights_go_out(line)
         line.values("hello")
         put_all(line, random_data(seed=9))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_harness.profiling.grid import TRANSFERS
 from poet_profiles.boards import load_board
 from poet_profiles.operators import OPERATORS
@@ -54,10 +54,10 @@ def devices(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     open_ones = [Program(folder / "poet", folder / "host.img")]
     lines = [Line(open_ones[0])]  # type: ignore[arg-type]
     for name in BOARDS:
-        twin = open_twin(load_board(name), images[name], folder / f"{name}.img")
-        twin.serial.timeout = 60
-        open_ones.append(twin)  # type: ignore[arg-type]
-        lines.append(Line(twin))
+        emulated = open_emulated_board(load_board(name), images[name], folder / f"{name}.img")
+        emulated.serial.timeout = 60
+        open_ones.append(emulated)  # type: ignore[arg-type]
+        lines.append(Line(emulated))
     for line in lines:
         line.values("hello")
         line.values("format")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from poet_harness.emulation import EmulationError, Trace, Twin
-from poet_harness.emulation.specimen import Specimen
+from poet_harness.emulation import EmulatedBoard, EmulationError, Trace
+from poet_harness.emulation.variation import Variation
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
 from tests.support.emulation.emulated_board import BOARDS, Line, Opener
 
-TAKEN = Specimen(faults="taken")
+TAKEN = Variation(faults="taken")
 UNDEFINED = bytes.fromhex("00de")  # udf #0
 READS_NOWHERE = bytes.fromhex("4ff0e0600068")  # mov.w r0, #0x70000000; ldr r0, [r0]
 RECURSES = bytes.fromhex("ffb4fde7")  # push {r0-r7}; b the push
@@ -30,10 +30,10 @@ def address_of(image: Path, symbol: str) -> int:
         return int(found["st_value"]) & ~1
 
 
-def patch(twin: Twin, image: Path, symbol: str, code: bytes) -> int:
+def patch(emulated: EmulatedBoard, image: Path, symbol: str, code: bytes) -> int:
     """Overwrites the first instructions of a function that has not run yet."""
     address = address_of(image, symbol)
-    twin._machine.write_memory(address, code)
+    emulated._machine.write_memory(address, code)
     return address
 
 
@@ -50,10 +50,10 @@ def ask_in_vain(line: Line, request: str) -> dict[str, str]:
 def test_hello_tells_power_button_and_nothing_else(open_line: Opener, name: str) -> None:
     line = open_line(name, greet=False)
     assert line.values("hello")["start"] == "power"
-    line.twin.reset()
+    line.emulated.reset()
     again = line.values("hello")
     assert again["start"] == "pin"
-    line.twin.cut_power()
+    line.emulated.cut_power()
     last = line.values("hello")
     assert last["start"] == "power"
     assert not {"failures", "pc", "status", "waited_for"} & (set(again) | set(last))
@@ -61,38 +61,38 @@ def test_hello_tells_power_button_and_nothing_else(open_line: Opener, name: str)
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_fault_is_told_from_a_power_loss(open_line: Opener, images: dict[str, Path], name: str) -> None:
-    line = open_line(name, specimen=TAKEN)
-    place = patch(line.twin, images[name], "poet_board_stack_peak", UNDEFINED)
+    line = open_line(name, variation=TAKEN)
+    place = patch(line.emulated, images[name], "poet_board_stack_peak", UNDEFINED)
     told = ask_in_vain(line, "stack")
     assert told["start"] == "fault" and told["failures"] == "1"
     assert int(told["pc"], 16) == place
     assert ("status" in told) == (name == "nrf52840")
-    line.twin.reset()
+    line.emulated.reset()
     told = line.values("hello")
     assert (told["start"], told["failures"]) == ("pin", "1"), "the fault belongs to the start behind it alone"
     ask_in_vain_again = ask_in_vain(line, "stack")
     assert ask_in_vain_again["failures"] == "2"
-    line.twin.cut_power()
+    line.emulated.cut_power()
     assert "failures" not in line.values("hello")
 
 
 def test_a_cortex_m4s_fault_names_its_kind(open_line: Opener, images: dict[str, Path]) -> None:
-    line = open_line("nrf52840", specimen=TAKEN)
-    patch(line.twin, images["nrf52840"], "poet_board_stack_peak", READS_NOWHERE)
+    line = open_line("nrf52840", variation=TAKEN)
+    patch(line.emulated, images["nrf52840"], "poet_board_stack_peak", READS_NOWHERE)
     assert int(ask_in_vain(line, "stack")["status"], 16) & 1 << 9, "PRECISERR"
 
 
 def test_a_stack_that_leaves_ram_restarts_a_cortex_m4(open_line: Opener, images: dict[str, Path]) -> None:
-    line = open_line("nrf52840", specimen=TAKEN)
-    patch(line.twin, images["nrf52840"], "poet_board_stack_peak", RECURSES)
+    line = open_line("nrf52840", variation=TAKEN)
+    patch(line.emulated, images["nrf52840"], "poet_board_stack_peak", RECURSES)
     told = ask_in_vain(line, "stack")
     assert told["start"] == "stack"
     assert int(told["status"], 16) & 1 << 12, "STKERR"
 
 
 def test_a_stack_that_leaves_ram_locks_a_cortex_m0plus(open_line: Opener, images: dict[str, Path]) -> None:
-    line = open_line("mkr1000", specimen=TAKEN)
-    patch(line.twin, images["mkr1000"], "poet_board_stack_peak", RECURSES)
+    line = open_line("mkr1000", variation=TAKEN)
+    patch(line.emulated, images["mkr1000"], "poet_board_stack_peak", RECURSES)
     with pytest.raises(UserError, match="locks up"):
         line.ask("stack", patience_s=1.0)
 
@@ -102,9 +102,9 @@ def test_a_stack_that_comes_near_its_end_restarts_the_board(
     open_line: Opener, images: dict[str, Path], name: str
 ) -> None:
     line = open_line(name)
-    line.twin._machine.write_memory(address_of(images[name], "poet_stack_start") + 8, bytes(4))
-    line.twin.serial.timeout = 0.3
-    line.twin.serial.read(1)
+    line.emulated._machine.write_memory(address_of(images[name], "poet_stack_start") + 8, bytes(4))
+    line.emulated.serial.timeout = 0.3
+    line.emulated.serial.read(1)
     assert line.ask("stack").startswith("err -4 reset")
     assert line.values("hello")["start"] == "stack"
 
@@ -117,10 +117,10 @@ def pulses(trace: Trace) -> list[float]:
 
 @pytest.mark.parametrize(("name", "seconds"), [("nrf52840", 0.4), ("mkr1000", 0.6)])
 def test_a_crystal_that_never_starts_is_blinked(open_line: Opener, name: str, seconds: float) -> None:
-    line = open_line(name, greet=False, specimen=Specimen(crystal_starts=False))
-    while line.twin.time_s < seconds:
-        line.twin._machine.run(1_000_000)
-    gaps = np.diff(pulses(line.twin.power_trace()))[:5]
+    line = open_line(name, greet=False, variation=Variation(crystal_starts=False))
+    while line.emulated.time_s < seconds:
+        line.emulated._machine.run(1_000_000)
+    gaps = np.diff(pulses(line.emulated.power_trace()))[:5]
     within, between = gaps[[0, 1, 3, 4]], gaps[2]
     assert within == pytest.approx(within[0], rel=0.01), "number 1 three times: a pulse, a pause, a pulse"
     assert between > 2 * within[0], "the board starts again and waits again"
@@ -129,10 +129,10 @@ def test_a_crystal_that_never_starts_is_blinked(open_line: Opener, name: str, se
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_wait_that_failed_is_told_by_the_next_life(open_line: Opener, name: str) -> None:
     """The crystal starts at the second attempt."""
-    line = open_line(name, greet=False, specimen=Specimen(crystal_starts=False))
-    while not line.twin.power_trace().window.any():
-        line.twin._machine.run(1_000_000)
-    for peripheral in line.twin.chip.bus.peripherals:
+    line = open_line(name, greet=False, variation=Variation(crystal_starts=False))
+    while not line.emulated.power_trace().window.any():
+        line.emulated._machine.run(1_000_000)
+    for peripheral in line.emulated.chip.bus.peripherals:
         if hasattr(peripheral, "_crystal_starts"):
             peripheral._crystal_starts = True
     told = line.values("hello")
@@ -147,11 +147,11 @@ def test_a_bus_that_stands_still_is_told_by_the_next_life(
     line = open_line("nrf52840")
     if request_ != "format":
         line.values("format")
-    monkeypatch.setitem(line.twin.chip.bus._writes, (0x40003010, 4), lambda _value: None)
-    line.twin.power_trace()
+    monkeypatch.setitem(line.emulated.chip.bus._writes, (0x40003010, 4), lambda _value: None)
+    line.emulated.power_trace()
     with pytest.raises(TimeoutError):
         line.ask(request_, patience_s=2.0)
-    assert len(pulses(line.twin.power_trace())) >= 3 * 5, "number 5, three times"
+    assert len(pulses(line.emulated.power_trace())) >= 3 * 5, "number 5, three times"
     monkeypatch.undo()
     line.rest = b""
     told = line.values("hello")
@@ -160,20 +160,20 @@ def test_a_bus_that_stands_still_is_told_by_the_next_life(
 
 def test_the_debug_port_stays_open_where_uicr_allows_it(open_line: Opener) -> None:
     for revision, uicr, is_open in ((5, 0x5A, True), (5, 0xFF, False), (4, 0xFF, True), (4, 0x00, False)):
-        specimen = Specimen(revision_code=revision, uicr_approtect=uicr)
-        line = open_line("nrf52840", specimen=specimen)
-        assert line.twin.chip.debug_locked != is_open, (revision, uicr)
-        line.twin.reset()
+        variation = Variation(revision_code=revision, uicr_approtect=uicr)
+        line = open_line("nrf52840", variation=variation)
+        assert line.emulated.chip.debug_locked != is_open, (revision, uicr)
+        line.emulated.reset()
         line.values("hello")
-        assert line.twin.chip.debug_locked != is_open, (revision, uicr)
+        assert line.emulated.chip.debug_locked != is_open, (revision, uicr)
 
 
 def test_a_firmware_that_does_not_open_the_debug_port_locks_it(open_line: Opener, images: dict[str, Path]) -> None:
     line = open_line("nrf52840", greet=False)
-    patch(line.twin, images["nrf52840"], "startup_first", bytes.fromhex("7047"))  # bx lr
+    patch(line.emulated, images["nrf52840"], "startup_first", bytes.fromhex("7047"))  # bx lr
     line.values("hello")
     with pytest.raises(EmulationError, match="debug port is locked"):
-        line.twin.memory(0, 4)
+        line.emulated.memory(0, 4)
 
 
 def test_the_firmware_switches_the_converter_on(open_line: Opener) -> None:
@@ -182,23 +182,23 @@ def test_the_firmware_switches_the_converter_on(open_line: Opener) -> None:
     line = open_line("nrf52840", greet=False)
     assert line.values("hello")["regulator"] == "dcdc"
     active = board.rails_a.cpu_active + board.rails_a.storage_idle
-    line.twin.power_trace()
+    line.emulated.power_trace()
     line.values("stack")
-    assert line.twin.power_trace().current_a == pytest.approx(active)
-    line.twin.chip.bus.write(0x40000578, 4, 0)
-    line.twin.power_trace()
+    assert line.emulated.power_trace().current_a == pytest.approx(active)
+    line.emulated.chip.bus.write(0x40000578, 4, 0)
+    line.emulated.power_trace()
     assert line.values("hello")["regulator"] == "ldo"
-    trace = line.twin.power_trace()
+    trace = line.emulated.power_trace()
     assert trace.current_a == pytest.approx(active + 0.9 * board.rails_a.cpu_active)
     line.values("idle 160000")
-    assert line.twin.power_trace().current_a.min() == pytest.approx(
+    assert line.emulated.power_trace().current_a.min() == pytest.approx(
         board.rails_a.storage_idle + 1.9 * board.rails_a.cpu_idle
     )
 
 
 def test_spim_needs_the_input_buffer_of_its_clock(open_line: Opener) -> None:
     line = open_line("nrf52840")
-    line.twin.chip.bus.write(0x50000A3C, 4, 0x3)
+    line.emulated.chip.bus.write(0x50000A3C, 4, 0x3)
     with pytest.raises(UserError, match="input buffer of SCK"):
         line.ask("format")
 
@@ -206,18 +206,18 @@ def test_spim_needs_the_input_buffer_of_its_clock(open_line: Opener) -> None:
 def test_the_mkr1000_knows_an_empty_slot_by_a_pull_up_that_works(open_line: Opener) -> None:
     """Behind the multiplexer the pin has no pull-up: the first question is asked by hand."""
     line = open_line("mkr1000")
-    line.twin.card.faults.removed = True
-    before_s = line.twin.time_s
+    line.emulated.card.faults.removed = True
+    before_s = line.emulated.time_s
     assert line.ask("format").startswith("err -9")
-    assert 2.0 < line.twin.time_s - before_s < 2.2, "as long as a card may take to start"
-    line.twin.card.faults.removed = False
+    assert 2.0 < line.emulated.time_s - before_s < 2.2, "as long as a card may take to start"
+    line.emulated.card.faults.removed = False
     assert line.ask("format").startswith("ok")
 
 
 def test_a_pin_that_is_a_peripherals_is_not_read_by_hand(open_line: Opener) -> None:
     line = open_line("mkr1000")
     with pytest.raises(EmulationError, match="PA19 is read while it is a peripheral's"):
-        line.twin.chip.bus.read(0x41004420, 4)
+        line.emulated.chip.bus.read(0x41004420, 4)
 
 
 def test_the_mkr1000_goes_to_its_bootloader_when_asked(open_line: Opener) -> None:
@@ -226,7 +226,7 @@ def test_the_mkr1000_goes_to_its_bootloader_when_asked(open_line: Opener) -> Non
     assert line.ask("bootloader") == "ok"
     told = line.values("hello")
     assert told["boot"] != boot and told["start"] == "request"
-    assert line.twin.memory(0x20007FFC, 4) == (0x07738135).to_bytes(4, "little"), "what the bootloader looks for"
+    assert line.emulated.memory(0x20007FFC, 4) == (0x07738135).to_bytes(4, "little"), "what the bootloader looks for"
 
 
 def test_a_board_without_a_bootloader_stays(open_line: Opener) -> None:
@@ -236,18 +236,18 @@ def test_a_board_without_a_bootloader_stays(open_line: Opener) -> None:
 
 
 def test_the_fpu_does_not_keep_the_cpu_awake(open_line: Opener) -> None:
-    """A benchmark leaves the flag "inexact" behind. The firmware clears it before it sleeps; the twin tells if not."""
+    """A benchmark leaves the flag "inexact" behind. The firmware clears it before it sleeps, or is stopped."""
     line = open_line("nrf52840")
     line.values("bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1")
-    assert line.twin._machine.float_flags
+    assert line.emulated._machine.float_flags
     line.values("idle 1600000")
-    assert not line.twin._machine.float_flags
+    assert not line.emulated._machine.float_flags
     line.values("bench 1 2 1 2 6 6 4 3 3 1 1 1 1 1 1")
-    code = line.twin.memory(0, 0x20000)
+    code = line.emulated.memory(0, 0x20000)
     writes_of_fpscr = [at for at in range(0, len(code), 2) if code[at : at + 3] == bytes.fromhex("e1ee10")]
     assert writes_of_fpscr
     for place in writes_of_fpscr:
-        line.twin._machine.write_memory(place, bytes.fromhex("00bf00bf"))  # nop; nop
-    line.twin._machine._engine.ctl_flush_tb()
+        line.emulated._machine.write_memory(place, bytes.fromhex("00bf00bf"))  # nop; nop
+    line.emulated._machine._engine.ctl_flush_tb()
     with pytest.raises(UserError, match="erratum 87"):
         line.ask("idle 1600000")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two boards of one kind, and what a bad one does: the twin's firmware must live with it."""
+"""What differs between two boards of one kind, and what a bad one does: the firmware must live with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Cause = Literal["power", "pin", "request", "lockup"]
 
 
 @dataclass(frozen=True)
-class Specimen:
+class Variation:
     """One board.
 
     Attributes

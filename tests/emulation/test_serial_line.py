@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The serial line of the twins: noise in both directions never makes a wrong answer."""
+"""The serial line of the emulated boards: noise in both directions never makes a wrong answer."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import NoisyLine, open_twin
+from poet_harness.emulation import NoisyLine, open_emulated_board
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
 
@@ -17,8 +17,8 @@ IMPATIENT = Patience(acknowledge_s=0.02, answer_s=0.05, attempts=50)
 
 
 def answers(image: Path, name: str, card: Path, noise: NoisyLine | None) -> tuple[list[str], int]:
-    with open_twin(load_board(name), image, card, faults=noise) as twin:
-        link = Link(twin.serial, name, IMPATIENT)
+    with open_emulated_board(load_board(name), image, card, faults=noise) as emulated:
+        link = Link(emulated.serial, name, IMPATIENT)
         link.request("hello")
         checksums = [link.request(request).values["checksum"] for request in REQUESTS]
         return checksums, link.repeated
@@ -36,13 +36,13 @@ def test_noise_costs_time_but_no_answer(images: dict[str, Path], tmp_path: Path,
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_byte_takes_its_time_on_the_line(images: dict[str, Path], tmp_path: Path, name: str) -> None:
     board = load_board(name)
-    with open_twin(board, images[name], tmp_path / "card.img") as twin:
-        link = Link(twin.serial, name)
+    with open_emulated_board(board, images[name], tmp_path / "card.img") as emulated:
+        link = Link(emulated.serial, name)
         link.request("hello")
-        before_s = twin.time_s
+        before_s = emulated.time_s
         answer = link.request("stack")
         characters = len(">0000 stack*0000\n") + len("<0000 ack*0000\n") + len("<0000 ok bytes=*0000\n")
         characters += len(answer.values["bytes"])
         # Ten bits a character; the firmware's own work between them is small.
         line_s = 10 * characters / board.baud
-        assert line_s * 0.98 <= twin.time_s - before_s < line_s * 1.3 + 0.001
+        assert line_s * 0.98 <= emulated.time_s - before_s < line_s * 1.3 + 0.001

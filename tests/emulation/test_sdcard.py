@@ -700,9 +700,9 @@ def test_a_board_labels_its_card_and_pages_to_it(open_line: Opener, tmp_path: Pa
     assert line.ask("page out 4096 2 sequential").startswith("err -9")
     assert int(line.values("format")["blocks"]) == 64 * 1024 * 1024 // BLOCK
     assert (tmp_path / f"{name}.img").read_bytes()[:BLOCK] == b"POET CARD 1\n".ljust(BLOCK, b"\0")
-    before = line.twin.card.blocks_written
+    before = line.emulated.card.blocks_written
     line.values("page out 4096 2 sequential")
-    assert line.twin.card.blocks_written - before == 2 * 8
+    assert line.emulated.card.blocks_written - before == 2 * 8
     assert int(line.values("page in 4096 2 scattered")["ticks"]) > 0
 
 
@@ -711,12 +711,12 @@ def test_a_transfer_draws_the_cards_current_inside_its_window(open_line: Opener,
     line = open_line(name)
     rails = load_board(name).rails_a
     line.values("format")
-    line.twin.power_trace()
+    line.emulated.power_trace()
     line.values("page out 4096 1 sequential")
-    trace = line.twin.power_trace()
+    trace = line.emulated.power_trace()
     assert trace.current_a[trace.window].max() == pytest.approx(rails.cpu_active + rails.storage_write)
     line.values("page in 4096 1 sequential")
-    trace = line.twin.power_trace()
+    trace = line.emulated.power_trace()
     assert trace.current_a[trace.window].max() == pytest.approx(rails.cpu_active + rails.storage_read)
 
 
@@ -724,7 +724,7 @@ def test_a_transfer_draws_the_cards_current_inside_its_window(open_line: Opener,
 def test_a_card_pulled_out_is_told_to_the_host(open_line: Opener, name: str) -> None:
     line = open_line(name)
     line.values("format")
-    line.twin.card.faults.removed = True
+    line.emulated.card.faults.removed = True
     assert line.ask("page out 4096 1 sequential").startswith("err -9")
     assert line.ask("stack").startswith("ok")
 
@@ -738,7 +738,7 @@ def test_a_board_tells_an_empty_slot_from_a_card_whatever_the_line_does(
     open_line: Opener, name: str, floats: str
 ) -> None:
     line = open_line(name)
-    faults = line.twin.card.faults
+    faults = line.emulated.card.faults
     faults.floats, faults.removed = floats, True
     assert line.ask("format").startswith("err -9")
     faults.removed = False
@@ -750,15 +750,15 @@ def test_a_board_tells_an_empty_slot_from_a_card_whatever_the_line_does(
 def test_a_board_that_was_reset_gets_its_card_back(open_line: Opener, name: str, left_in: int) -> None:
     line = open_line(name)
     line.values("format")
-    card = line.twin.card
+    card = line.emulated.card
     card.faults.keeps_waiting = True
     frame = bytes([0x40 | left_in]) + (2048).to_bytes(4)
     token = {24: b"\xfe", 25: b"\xfc"}.get(left_in, b"\xff")
     card.select(True)
-    now = line.twin.card._clock.now
+    now = line.emulated.card._clock.now
     sent = frame + bytes([crc7(frame) << 1 | 1]) + b"\xff" * 3 + token + b"\x01" * 200
-    card.exchange(sent, now, line.twin.card._clock.cycles(10e-6))  # a read is in its block now, a write waits for it
-    line.twin.reset()
+    card.exchange(sent, now, card._clock.cycles(10e-6))  # a read is in its block now, a write waits for it
+    line.emulated.reset()
     line.greet()
     line.values("page out 4096 1 sequential")
     line.values("page in 4096 1 sequential")
@@ -768,21 +768,21 @@ def test_a_board_that_was_reset_gets_its_card_back(open_line: Opener, name: str,
 def test_a_write_protected_card_is_told_in_words(open_line: Opener, name: str) -> None:
     line = open_line(name)
     line.values("format")
-    line.twin.card.faults.protection = "blocks"
+    line.emulated.card.faults.protection = "blocks"
     assert line.ask("page out 4096 1 sequential") == (
         "err -10 card is write-protected or locked: unlock it in a computer, or use another one"
     )
-    line.twin.card.faults.protection = "temporary"
+    line.emulated.card.faults.protection = "temporary"
     assert line.ask("page out 4096 1 sequential").startswith("err -10")
-    line.twin.card.faults.protection = ""
+    line.emulated.card.faults.protection = ""
     line.values("page out 4096 1 sequential")
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_a_board_waits_for_a_card_that_tidies_up(open_line: Opener, name: str) -> None:
     line = open_line(name, timing=CardTiming(pause_seed=1, pause_blocks=(4, 4), pause_s=(0.7, 0.7)))
-    assert "pauses of seed 1" in line.twin.timing_model
+    assert "pauses of seed 1" in line.emulated.timing_model
     line.values("format")
-    before_s = line.twin.time_s
+    before_s = line.emulated.time_s
     line.values("page out 2048 1 sequential")
-    assert 0.7 < line.twin.time_s - before_s < 0.8
+    assert 0.7 < line.emulated.time_s - before_s < 0.8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both images boot on their twins, answer the protocol, and agree with each other and with the host."""
+"""Both images boot in the emulator, answer the protocol, and agree with each other and with the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import open_twin
+from poet_harness.emulation import open_emulated_board, open_twin
 from poet_harness.emulation.library import compiled
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
@@ -30,7 +30,7 @@ def test_hello_names_the_board_and_its_memory(open_line: Opener, name: str) -> N
 def test_reset_changes_the_boot_number_and_is_noticed(open_line: Opener, name: str) -> None:
     line = open_line(name)
     before = line.values("hello")["boot"]
-    line.twin.reset()
+    line.emulated.reset()
     assert line.ask("stack").startswith("err -4")
     assert line.values("hello")["boot"] != before
 
@@ -40,9 +40,9 @@ def test_idle_takes_its_time_asleep_inside_one_window(open_line: Opener, name: s
     line = open_line(name)
     rails = load_board(name).rails_a
     hz = int(line.values("hello")["ticks_hz"])
-    line.twin.power_trace()
+    line.emulated.power_trace()
     ticks = int(line.values(f"idle {hz // 10}")["ticks"])
-    trace = line.twin.power_trace()
+    trace = line.emulated.power_trace()
     assert ticks == pytest.approx(hz / 10, rel=1e-3)
     lengths = np.diff(trace.times_s)
     assert lengths[trace.window].sum() == pytest.approx(ticks / hz, rel=1e-3)
@@ -81,34 +81,39 @@ def test_time_is_the_same_however_often_the_engine_stops(
 
     def window_cycles() -> int:
         line = open_line(name)
-        line.twin.power_trace()
+        line.emulated.power_trace()
         line.values(CONV)
-        trace = line.twin.power_trace()
+        trace = line.emulated.power_trace()
         return round(np.diff(trace.times_s)[trace.window].sum() * load_board(name).clock_hz)
 
     whole = window_cycles()
-    monkeypatch.setattr("poet_harness.emulation.twin.SLICE_CYCLES", 1009)
+    monkeypatch.setattr("poet_harness.emulation.emulated_board.SLICE_CYCLES", 1009)
     assert window_cycles() == whole
 
 
-def test_a_board_that_has_no_twin_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
+def test_a_board_that_has_no_emulator_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
     board = load_board("nrf52840").model_copy(update={"name": "toaster", "chip": "toast"})
     with pytest.raises(UserError, match=r"toaster.*cannot be emulated.*nrf52840"):
-        open_twin(board, images["nrf52840"], tmp_path / "card.img")
+        open_emulated_board(board, images["nrf52840"], tmp_path / "card.img")
+
+
+def test_the_old_name_still_opens_a_board(images: dict[str, Path], tmp_path: Path) -> None:
+    with open_twin(load_board("nrf52840"), images["nrf52840"], tmp_path / "card.img") as emulated:
+        assert emulated.time_s == 0
 
 
 def test_an_image_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
     noise = tmp_path / "firmware.bin"
     noise.write_bytes(b"\x00\x01\x02\x03" * 100)
     with pytest.raises(UserError, match="not an ELF file"):
-        open_twin(load_board("nrf52840"), noise, tmp_path / "card.img")
+        open_emulated_board(load_board("nrf52840"), noise, tmp_path / "card.img")
     with pytest.raises(UserError, match="no such firmware image"):
-        open_twin(load_board("nrf52840"), tmp_path / "missing.elf", tmp_path / "card.img")
+        open_emulated_board(load_board("nrf52840"), tmp_path / "missing.elf", tmp_path / "card.img")
 
 
 def test_the_image_of_another_board_is_refused_in_one_line(images: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"boots at 0x2000\. Is it the image of another board"):
-        open_twin(load_board("mkr1000"), images["nrf52840"], tmp_path / "card.img")
+        open_emulated_board(load_board("mkr1000"), images["nrf52840"], tmp_path / "card.img")
 
 
 def test_an_interrupt_from_the_keyboard_is_not_lost(open_line: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +122,7 @@ def test_an_interrupt_from_the_keyboard_is_not_lost(open_line: Opener, monkeypat
     def pressed(_address: int, _width: int) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(line.twin.chip.bus, "read", pressed)
+    monkeypatch.setattr(line.emulated.chip.bus, "read", pressed)
     with pytest.raises(KeyboardInterrupt):
         line.ask("stack")
     monkeypatch.undo()
