@@ -18,6 +18,7 @@ from poet_harness.emulation import nrf52840, samd21
 from poet_harness.emulation.bus import Bus, Peripheral, Register
 from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine
+from poet_harness.emulation.machine_state import NvicState
 from unicorn import unicorn_const
 
 from benchmarks.firmware.loads import Loads
@@ -49,12 +50,15 @@ class _Done(Peripheral):
 class _Chip:
     """A core with nothing around it."""
 
+    interrupts = ()
+
     def __init__(self) -> None:
+        self.nvic = NvicState()
         self.done = _Done("DONE", 0x40000000)
         self.bus = Bus((self.done,))
 
-    def next_interrupt(self) -> tuple[int, int] | None:
-        return None
+    def attend(self) -> None:
+        """There is no card."""
 
     def reset(self, _cause: str) -> None:
         pass

@@ -72,7 +72,7 @@ def _c_compiler() -> Check:
         found = shlex.join(compiler())
     except NativeError:
         found = ""
-    needed_for = "the optimiser's engine, unless poet's wheel brought it; fast emulation"
+    needed_for = "the optimiser's engine, unless poet's wheel brought it; --emulate"
     return Check("C compiler (cc, or what CC names)", bool(found), needed_for, "apt install gcc libc6-dev", found)
 
 

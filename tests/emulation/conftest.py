@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import open_emulated_board
+from poet_harness.emulation import EmulatedBoard, open_emulated_board
 from poet_profiles.boards import load_board
 
 from tests.support.emulation.emulated_board import Line, Opener, build, shared_folder
@@ -36,11 +36,13 @@ def step_images(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 @pytest.fixture
 def open_line(images: dict[str, Path], tmp_path: Path) -> Iterator[Opener]:
-    """Opens a board by name; keywords go to `open_emulated_board`. The card image is ``tmp_path / "NAME.img"``."""
+    """Opens a board by name; keywords go to `opener`. The card image is ``tmp_path / "NAME.img"``."""
     opened = []
 
-    def open_board(name: str, greet: bool = True, **options: object) -> Line:
-        emulated = open_emulated_board(load_board(name), images[name], tmp_path / f"{name}.img", **options)  # type: ignore[arg-type]
+    def open_board(
+        name: str, greet: bool = True, opener: Callable[..., EmulatedBoard] = open_emulated_board, **options: object
+    ) -> Line:
+        emulated = opener(load_board(name), images[name], tmp_path / f"{name}.img", **options)
         emulated.serial.timeout = 60
         opened.append(emulated)
         line = Line(emulated)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from poet_harness.emulation.cycles import CORES, prefix_sums
 from poet_harness.emulation.image import load_image
+from poet_harness.emulation.machine import Machine
 from poet_profiles.errors import UserError
 
-from tests.support.emulation.bare_program import link, run_until_it_sleeps
+from tests.support.emulation.bare_program import MACHINES, link, run_until_it_sleeps
 
 # Instructions, and their cycles without a pipeline refill: table 3-1 and table 7-1 of the Cortex-M4 manual.
 CORTEX_M4 = [
@@ -80,13 +81,13 @@ def test_the_table_is_the_manuals(core: str, cpu: str, table: list[tuple[str, in
         assert sums[-1] - sums[0] == cycles, text
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("core", ["cortex-m4f", "cortex-m0plus"])
-def test_a_branch_costs_its_refill_only_when_it_is_taken(core: str, native: bool, tmp_path: Path) -> None:
+def test_a_branch_costs_its_refill_only_when_it_is_taken(core: str, machine: type[Machine], tmp_path: Path) -> None:
     refill = CORES[core].refill
 
     def cycles(text: str) -> int:
-        return run_until_it_sleeps(core, link(core, text, tmp_path), native)
+        return run_until_it_sleeps(core, link(core, text, tmp_path), machine)
 
     straight = cycles("movs r0, #7; nop; nop")
     assert straight == 3 + 1  # and the wfi

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from poet_harness.emulation.image import load_image
+from poet_harness.emulation.machine import Machine
 from poet_harness.emulation.samd21 import MEMORY
 from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc
 
-from tests.support.emulation.bare_program import FLASH_BYTES, RAM_BEGIN, RAM_BYTES, link, run_until_it_sleeps
+from tests.support.emulation.bare_program import FLASH_BYTES, MACHINES, RAM_BEGIN, RAM_BYTES, link, run_until_it_sleeps
 
 CORE = "cortex-m0plus"
 EIGHT = "movs r0, #1; lsls r1, r0, #3; lsrs r2, r1, #1; adds r1, r1, r2; muls r1, r0, r1; adds r2, #1; lsrs r2, r1, #2"
@@ -66,33 +67,33 @@ def program(seed: int) -> str:
     return "; ".join(parts)
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_the_data_sheets_example(native: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_data_sheets_example(machine: type[Machine], tmp_path: Path) -> None:
     """Eight instructions of one cycle, 16 bytes: two lines, and none of them is there. The eighth is the wfi."""
     elf = link(CORE, EIGHT, tmp_path)
-    assert run_until_it_sleeps(CORE, elf, native, flash_wait=MEMORY.flash_wait) == 10
-    assert run_until_it_sleeps(CORE, elf, native) == 8
+    assert run_until_it_sleeps(CORE, elf, machine, flash_wait=MEMORY.flash_wait) == 10
+    assert run_until_it_sleeps(CORE, elf, machine) == 8
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_loop_that_fits_the_cache_waits_once(native: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_loop_that_fits_the_cache_waits_once(machine: type[Machine], tmp_path: Path) -> None:
     def waits(body: int) -> int:
         elf = link(
             CORE, f"movs r0, #100; b 1f; .align 3; 1: {'nop; ' * body}subs r0, #1; bne 1b; .align 3; nop", tmp_path
         )
-        return run_until_it_sleeps(CORE, elf, native, flash_wait=1) - run_until_it_sleeps(CORE, elf, native)
+        return run_until_it_sleeps(CORE, elf, machine, flash_wait=1) - run_until_it_sleeps(CORE, elf, machine)
 
     assert waits(30) == 1 + 8 + 1  # 64 bytes, and a line before and behind them
     assert waits(31) == 1 + 8 + 1 + 2 * 99 + 1  # one more line collides with the first, in every round
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("seed", range(6))
-def test_programs_wait_for_every_line_that_is_not_there(native: bool, seed: int, tmp_path: Path) -> None:
+def test_programs_wait_for_every_line_that_is_not_there(machine: type[Machine], seed: int, tmp_path: Path) -> None:
     elf = link(CORE, program(seed), tmp_path)
     lines = accesses(elf)
     assert len(lines) > 50
     assert 5 < misses(lines) < len(lines)
     for wait in (1, 3):
-        with_wait = run_until_it_sleeps(CORE, elf, native, flash_wait=wait)
-        assert with_wait - run_until_it_sleeps(CORE, elf, native) == wait * misses(lines)
+        with_wait = run_until_it_sleeps(CORE, elf, machine, flash_wait=wait)
+        assert with_wait - run_until_it_sleeps(CORE, elf, machine) == wait * misses(lines)

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import EmulationError, open_emulated_board
+from poet_harness.emulation import EmulatedBoard, EmulationError, open_emulated_board
 from poet_profiles.boards import Board, load_board
 
 from tests.emulation.test_registers import check_registers
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import Line
 from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_all, random_data, step
+from tests.support.emulation.python_board import open_python_board
 from tests.support.emulation.vendor_svd import load_svd
 
 NAME = "nucleo-f411re"
@@ -53,11 +54,13 @@ def build(folder: Path, model: Path, **environment: str) -> Path:
 
 @pytest.fixture
 def open_nucleo(image: Path, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the board; keywords go to `open_emulated_board`."""
+    """Opens the board; keywords go to `opener`."""
     opened = []
 
-    def open_board(board: Board | None = None, **options: object) -> Line:
-        emulated = open_emulated_board(board or load_board(NAME), image, tmp_path / "card.img", **options)  # type: ignore[arg-type]
+    def open_board(
+        board: Board | None = None, opener: Callable[..., EmulatedBoard] = open_emulated_board, **options: object
+    ) -> Line:
+        emulated = opener(board or load_board(NAME), image, tmp_path / "card.img", **options)
         emulated.serial.timeout = 60
         opened.append(emulated)
         return Line(emulated)
@@ -117,6 +120,19 @@ def test_commits_survive_a_power_cut(open_nucleo: Opener) -> None:
     put_all(line, random_data(seed=5))
     assert line.values("restore")["step"] == "7"
     assert get(line, W).tobytes() == trained
+
+
+def test_c_and_python_take_the_same_time_and_charge(open_nucleo: Opener, tmp_path: Path) -> None:
+    def observed(opener: Callable[..., EmulatedBoard]) -> list[object]:
+        (tmp_path / "card.img").unlink(missing_ok=True)
+        line, seen = open_nucleo(opener=opener), []
+        for request in ("hello", "format", "page out 3000 1 sequential", "page in 3000 1 scattered", "idle 50000"):
+            answer, trace = line.ask(request), line.emulated.power_trace()
+            seen += [answer, trace.times_s.tolist(), trace.current_a.tolist(), trace.window.tolist()]
+        line.emulated.close()
+        return seen
+
+    assert observed(open_emulated_board) == observed(open_python_board)
 
 
 def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from poet_harness.emulation import EmulationError
+from poet_harness.emulation.chip import Chip
 from poet_harness.emulation.core_registers import SystemControlSpace
-from poet_harness.emulation.emulated_board import Chips
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -159,7 +159,7 @@ def test_the_emulated_registers_are_the_vendors(open_line: Opener, name: str) ->
     check_registers(load_svd(name), open_line(name, greet=False).emulated.chip)
 
 
-def check_registers(svd: Svd, chip: Chips, but: frozenset[str] = frozenset()) -> None:
+def check_registers(svd: Svd, chip: Chip, but: frozenset[str] = frozenset()) -> None:
     """Every register of an emulated chip; `but` are places whose reset value the vendor's file has wrong."""
     for peripheral in chip.bus.peripherals:
         if isinstance(peripheral, SystemControlSpace):

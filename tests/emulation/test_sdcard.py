@@ -17,7 +17,7 @@ from poet_harness.emulation.clock import Clock
 from poet_harness.emulation.counter import Counter
 from poet_harness.emulation.power import Power
 from poet_harness.emulation.sdcard import BLOCK, KIND, CardTiming, SdCard, crc7, crc16
-from poet_harness.emulation.spi_bus import SpiBus
+from poet_harness.emulation.spi_bus import SpiBus, SpiBusState
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
@@ -61,7 +61,7 @@ class Bench:
         self.clock = Clock(Counter(), HZ)
         power = Power(load_board("nrf52840").rails_a, self.clock)
         self.card = SdCard(image, self.clock, power, lambda: None, kind, timing, new_bytes=SIZE)
-        self.bus = SpiBus(self.card, self.clock)
+        self.bus = SpiBus(self.card, self.clock, SpiBusState())
         self.hz = 0.0
         self.speeds: list[int] = []
         self.under_way: tuple[int | None, int | None, int] | None = None
@@ -79,8 +79,9 @@ class Bench:
 
     def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
         sent = ctypes.string_at(send, count) if send else b"\xff" * count
-        pending = self.card.pending_until(self.clock.now)
-        if not send and pending is not None and pending - self.clock.now > SKIP:
+        self.card.attend()
+        has_news = max(self.card.state.busy_until, self.card.state.out_when) if self.card.state.driven else 0
+        if not send and has_news - self.clock.now > SKIP:
             self.clock.advance_to(self.clock.now + SKIP // 2)  # a long wait, in few looks
         elif not send and self.card.faults.removed:
             self.clock.advance_to(self.clock.now + SKIP // 50)

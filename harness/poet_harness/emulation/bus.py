@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
+
+from .library import address_of
+from .machine_state import PENDING_AT, Interrupt
 
 
 class EmulationError(Exception):
@@ -25,13 +28,10 @@ class Register:
 class Peripheral:
     """A peripheral whose registers are named as in the vendor's SVD file.
 
-    A register ``NAME`` is plain memory unless the class has a method ``read_name`` or ``write_name``. Where
-    the compiled half looks at it too, that memory is a field of the structure `state`, named in ``SHARED``.
+    A register ``NAME`` is plain memory unless the class has a method ``read_name`` or ``write_name``.
     """
 
     REGISTERS: ClassVar[dict[str, Register]]
-    SHARED: ClassVar[dict[str, str]] = {}
-    state: ctypes.Structure
 
     def __init__(self, name: str, base: int) -> None:
         self.name = name
@@ -44,9 +44,32 @@ class Peripheral:
         self.values = {name: register.reset for name, register in self.REGISTERS.items()}
 
 
-def clear(state: ctypes.Structure) -> None:
-    """Every byte of a structure 0."""
-    ctypes.memset(ctypes.addressof(state), 0, ctypes.sizeof(state))
+class NativePeripheral(Peripheral):
+    """One that has registers which C handles, since they are touched all the time.
+
+    What C leaves to Python it cannot do: such a register without a method is refused.
+
+    Attributes
+    ----------
+    FUNCTIONS : str
+        What the names of its functions in C begin with.
+    NATIVE : container of str
+        Names of those registers.
+    state : ctypes.Structure
+        What the functions work on.
+    """
+
+    FUNCTIONS: ClassVar[str]
+    NATIVE: ClassVar[Container[str]]
+    state: ctypes.Structure
+
+    def interrupt(self, number: int) -> Interrupt:
+        """The interrupt that it raises."""
+        return Interrupt(ctypes.addressof(self.state), PENDING_AT(address_of(f"{self.FUNCTIONS}_pending_at")), number)
+
+    def refuse(self, register: str) -> NoReturn:
+        """Fault: something is missing that comes first."""
+        raise EmulationError(f"{self.name} is used before it is started ({register})")
 
 
 Read = Callable[[], int]
@@ -110,8 +133,8 @@ def _reader(peripheral: Peripheral, name: str) -> Read:
     method: Read | None = getattr(peripheral, f"read_{method_name(name)}", None)
     if method is not None:
         return method
-    if (field := peripheral.SHARED.get(name)) is not None:
-        return lambda: int(getattr(peripheral.state, field))
+    if isinstance(peripheral, NativePeripheral) and name in peripheral.NATIVE:
+        return lambda: peripheral.refuse(name)
     return lambda: peripheral.values[name]
 
 
@@ -119,13 +142,11 @@ def _writer(peripheral: Peripheral, name: str) -> Write:
     method: Write | None = getattr(peripheral, f"write_{method_name(name)}", None)
     if method is not None:
         return method
-    field = peripheral.SHARED.get(name)
+    if isinstance(peripheral, NativePeripheral) and name in peripheral.NATIVE:
+        return lambda _value: peripheral.refuse(name)
 
     def store(value: int) -> None:
-        if field is not None:
-            setattr(peripheral.state, field, value)
-        else:
-            peripheral.values[name] = value
+        peripheral.values[name] = value
 
     return store
 

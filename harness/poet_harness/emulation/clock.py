@@ -34,3 +34,7 @@ class Clock:
     def cycles(self, seconds: float) -> int:
         """A duration in cycles, at least one."""
         return max(1, round(seconds * self.hz))
+
+    def pass_by(self, seconds: float) -> None:
+        """Skip ahead by a duration."""
+        self.advance_to(self.now + self.cycles(seconds))

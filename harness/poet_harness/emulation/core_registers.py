@@ -3,22 +3,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import ClassVar
 
-from .bus import EmulationError, Peripheral, Register, clear
+from .bus import EmulationError, NativePeripheral, Register
+from .machine_state import NvicState
 
 SYSRESETREQ = 0x05FA0004
 
 
-class NvicState(ctypes.Structure):
-    """``struct nvic`` of native/machine.h."""
-
-    _fields_ = [("enabled", ctypes.c_uint32), ("icpr0", ctypes.c_uint32), ("icpr1", ctypes.c_uint32)]
-
-
-class SystemControlSpace(Peripheral):
+class SystemControlSpace(NativePeripheral):
     """NVIC and SCB (Armv6-M and Armv7-M Architecture Reference Manuals, B3.2 and B3.4).
 
     Interrupts and faults are taken by `poet_harness.emulation.machine.Machine`.
@@ -36,7 +30,9 @@ class SystemControlSpace(Peripheral):
         "SCB_CPACR": Register(0xD88),
     }
 
-    SHARED: ClassVar[dict[str, str]] = {"NVIC_ISER0": "enabled", "NVIC_ICPR0": "icpr0", "NVIC_ICPR1": "icpr1"}
+    FUNCTIONS = "nvic"
+    state: NvicState
+    NATIVE = frozenset({"NVIC_ISER0", "NVIC_ICER0"})
 
     def __init__(self, on_reset: Callable[[], None]) -> None:
         self.state = NvicState()
@@ -45,17 +41,7 @@ class SystemControlSpace(Peripheral):
 
     def power_on(self) -> None:
         super().power_on()
-        clear(self.state)
-
-    def is_enabled(self, interrupt: int) -> bool:
-        """Whether an interrupt may wake the CPU."""
-        return bool(self.state.enabled >> interrupt & 1)
-
-    def write_nvic_iser0(self, value: int) -> None:
-        self.state.enabled |= value
-
-    def write_nvic_icer0(self, value: int) -> None:
-        self.state.enabled &= ~value
+        self.state.enabled = 0
 
     def write_scb_aircr(self, value: int) -> None:
         if value & 0xFFFF0004 != SYSRESETREQ:

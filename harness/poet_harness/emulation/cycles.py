@@ -4,7 +4,7 @@
 Sources
 -------
 Cortex-M4: "Cortex-M4 Technical Reference Manual" r0p1 (Arm DDI 0439B), section 3.3.1 (instruction set summary),
-"Load/store timings" behind it and section 7.2.3 (FPU instruction set). Cortex-M0+: "Cortex-M0+ Technical
+"Load/store timings" after it and section 7.2.3 (FPU instruction set). Cortex-M0+: "Cortex-M0+ Technical
 Reference Manual" r0p1 (Arm DDI 0484C), section 3.3, with the single-cycle multiplier.
 
 The table is static: no bus contention between CPU and DMA, no early exit of a division. A taken branch costs a pipeline
@@ -90,7 +90,7 @@ def _address_registers(instruction: Instruction) -> list[str]:
 def _overlap(instruction: Instruction, before: Instruction | None) -> int:
     """Cycles that a load or store gains or loses by what stands before it (DDI 0439B, "Load/store timings").
 
-    A load overlaps with the load or store behind it, unless it fetches that one's address. An address that the
+    A load overlaps with the load or store after it, unless it fetches that one's address. An address that the
     instruction before has computed costs a cycle more: it is not forwarded.
     """
     if before is None:
@@ -219,6 +219,6 @@ def prefix_sums(core: Core, code: Iterable[tuple[int, bytes]], begin: int, end: 
         for index, (place, instruction) in enumerate(listing):
             before = listing[index - 1][1] if index else None
             after = listing[index + 1][1] if index + 1 < len(listing) else None
-            # Charged behind the instruction's first halfword: a sum up to its end then holds all of it.
+            # Charged after the instruction's first halfword: a sum up to its end then holds all of it.
             costs[(place - begin) // 2 + 1] = core.cost(instruction, before, after)
     return np.cumsum(costs, dtype=np.uint32)

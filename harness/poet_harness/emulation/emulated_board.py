@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,15 +15,16 @@ from poet_profiles.stopping import undisturbed
 
 from . import nrf52840, samd21, stm32f411
 from .bus import EmulationError
+from .chip import Chip
 from .image import load_image
 from .machine import Machine, Memory
+from .parts import Parts
 from .power import Power, Trace
 from .sdcard import KIND, CardTiming, SdCard
 from .serial_line import Faults, SerialLine, Starvation
 from .variation import Variation
 
-Chips = nrf52840.Nrf52840 | samd21.Samd21 | stm32f411.Stm32f411
-CHIPS: dict[str, tuple[Memory, type[Chips]]] = {
+CHIPS: dict[str, tuple[Memory, Callable[[Parts], Chip]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
     "samd21": (samd21.MEMORY, samd21.Samd21),
     "stm32f411": (stm32f411.MEMORY, stm32f411.Stm32f411),
@@ -102,7 +104,6 @@ class EmulatedBoard:
         card: Path,
         faults: Faults | None,
         kind: KIND,
-        native: bool,
         variation: Variation,
         timing: CardTiming | None,
     ) -> None:
@@ -110,16 +111,17 @@ class EmulatedBoard:
         memory, chip = CHIPS[board.chip]
         memory = replace(memory, vectors=board.image.flash_begin)  # where a bootloader jumps to
         seed = 1
-        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, native, variation)
+        self._machine = Machine(board.core, memory, load_image(image), board.clock_hz, seed, variation)
         self._power = Power(board.rails_a, self._machine.clock)
         self._line = SerialLine(faults)
-        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing, native=native)
+        self.card = SdCard(card, self._machine.clock, self._power, self._machine.cut_power, kind, timing)
         self.card.on_failure = self._machine.fail
-        self._power.untold_sleeps = self._machine.take_sleeps
+        self._power.take_sleeps = self._machine.take_sleeps
         self.serial = EmulatedSerial(self._machine, self._line)
         starvation = Starvation(self.serial.starve)
-        self.chip: Chips = chip(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
-        self._machine.connect(self.chip, self._sleeps, self.chip.native)
+        parts = Parts(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
+        self.chip = chip(parts)
+        self._machine.connect(self.chip, self._sleeps)
 
     def _sleeps(self, begin: int, end: int) -> None:
         if self._machine.float_flags:
@@ -182,7 +184,6 @@ def open_emulated_board(
     card: Path,
     faults: Faults | None = None,
     kind: KIND = "sdhc",
-    native: bool = True,
     variation: Variation | None = None,
     timing: CardTiming | None = None,
 ) -> EmulatedBoard:
@@ -200,8 +201,6 @@ def open_emulated_board(
         What happens to bytes on the serial line.
     kind : {"sdhc", "sdsc", "sdsc1"}
         Kind of card.
-    native : bool
-        False: do everything in Python even where there is a C compiler.
     variation : Variation, optional
         What the board has of its own; a good one of today if not given.
     timing : CardTiming, optional
@@ -210,8 +209,8 @@ def open_emulated_board(
     Raises
     ------
     UserError
-        If the board cannot be emulated, or image or card are unusable.
+        If the board cannot be emulated, image or card are unusable, or there is no C compiler.
     """
     if board.chip not in CHIPS:
         raise UserError(f"board {board.name!r} cannot be emulated; those with a chip can: {', '.join(sorted(CHIPS))}")
-    return EmulatedBoard(board, image, card, faults, kind, native, variation or Variation(), timing)
+    return EmulatedBoard(board, image, card, faults, kind, variation or Variation(), timing)

@@ -1,22 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled half of the emulation, `native/`.
-
-Whatever it does, the Python beside it does too: it is there for speed alone, and for machines with a compiler.
-"""
+"""The half of the emulation that is C, `native/`: what happens for every block of code, and for every byte."""
 
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from pathlib import Path
 
+from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.native import NativeError, shared_library
 
 SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 
 
-def compiled() -> ctypes.CDLL | None:
-    """The compiled half as a shared library, or None where there is no C compiler."""
+@cache
+def compiled() -> ctypes.CDLL:
+    """It as a shared library, built where there is none of these sources yet.
+
+    Raises
+    ------
+    UserError
+        If it cannot be built, or lies where nothing may be run.
+    """
     try:
-        return ctypes.CDLL(str(shared_library("emulation", SOURCES)))
-    except (NativeError, OSError):  # no compiler, or the folder lies where nothing may be run
-        return None
+        library = ctypes.CDLL(str(shared_library("emulation", SOURCES)))
+    except (NativeError, OSError) as error:
+        raise UserError(f"the emulator is compiled at first use, and here it cannot be: {error}", NO_DEVICE) from None
+    library.machine_next_interrupt.restype = ctypes.c_bool
+    library.spi_poll.restype = ctypes.c_uint64
+    return library
+
+
+def address_of(function: str) -> int:
+    """Where one of its functions lies."""
+    return ctypes.cast(getattr(compiled(), function), ctypes.c_void_p).value or 0

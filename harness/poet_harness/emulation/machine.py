@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +19,11 @@ from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc, UcContext, UcError
 
 from . import cycles
-from .bus import Bus, EmulationError
+from .bus import Bus, EmulationError, NativePeripheral
 from .clock import Clock
 from .counter import attach, empty_cache, make_counter
 from .image import Image
-from .library import compiled
+from .library import address_of, compiled
 from .machine_state import (
     FAULT,
     LOAD,
@@ -31,7 +31,8 @@ from .machine_state import (
     SLEEPS,
     STORE,
     VECTOR,
-    NativeChip,
+    Interrupt,
+    NvicState,
     PageState,
     machine_state,
     map_page,
@@ -54,7 +55,6 @@ FAULT_STATUS = {
     unicorn_const.UC_ERR_FETCH_UNMAPPED: FETCH_ERROR,
     unicorn_const.UC_ERR_FETCH_PROT: FETCH_ERROR,
 }
-IF_THEN = 0x0600FC00  # the part of xPSR that says how far an IT block has come
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
     "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
@@ -81,14 +81,11 @@ class Chip(Protocol):
     """What the machine asks of the peripherals around it."""
 
     bus: Bus
+    nvic: NvicState
+    interrupts: Sequence[Interrupt]
 
-    @property
-    def debug_locked(self) -> bool:
-        """Whether a debug probe is refused."""
-        ...
-
-    def next_interrupt(self) -> tuple[int, int] | None:
-        """When the next enabled interrupt is or will be pending, in cycles, and its number; or None."""
+    def attend(self) -> None:
+        """Called before each run: what the host has changed counts from here on."""
         ...
 
     def reset(self, cause: Cause) -> None:
@@ -111,15 +108,13 @@ class Machine:
         CPU clock.
     seed : int
         RAM wakes up with noise made from this number.
-    native : bool
-        False: do everything in Python even where there is a compiler.
     variation : Variation
         Whether faults are taken.
 
     Raises
     ------
     UserError
-        If the image is linked for another board.
+        If the image is linked for another board, or there is no C compiler.
     ValueError
         If a core with IT blocks is to wait for its flash.
     """
@@ -131,7 +126,6 @@ class Machine:
         image: Image,
         hz: int,
         seed: int = 0,
-        native: bool = True,
         variation: Variation | None = None,
     ) -> None:
         self._has_fpu = core == "cortex-m4f"
@@ -147,8 +141,7 @@ class Machine:
         self._reset_cause: Cause = "power"
         if memory.flash_wait and core != "cortex-m0plus":
             raise ValueError(f"{core}: has IT blocks, in which the engine loses instructions if reads are watched")
-        self._library = compiled() if native else None
-        self._native: NativeChip | None = None
+        self._library = compiled()
         self._pages: list[PageState] = []  # the engine holds their addresses
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
@@ -157,8 +150,7 @@ class Machine:
         begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
         self._prefix = _prefix_sums(self._core, image, begin, end)
         self._counter = make_counter(self._prefix, begin, end, self._core.refill, memory.flash_wait)
-        flash = memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1
-        attach(self._engine, self._counter, self._prefix, flash, self._library)
+        self._count_cycles()
         self.clock = Clock(self._counter, hz)
         self._before_handler = UcContext(self._engine._uch, self._engine._arch, self._engine._mode)
         self.state = machine_state(self._engine, self._counter, self._before_handler)
@@ -174,27 +166,28 @@ class Machine:
         """Name and version of the cycle table."""
         return self._core.version
 
-    def connect(self, chip: Chip, sleeps: Callable[[int, int], None], native: NativeChip | None = None) -> None:
+    def _count_cycles(self) -> None:
+        memory = self._memory
+        attach(self._engine, self._counter, (memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1))
+
+    def connect(self, chip: Chip, sleeps: Callable[[int, int], None]) -> None:
         """Put the peripherals on the bus.
 
         Parameters
         ----------
         sleeps : callable
-            Told from when to when the CPU sleeps.
-        native : NativeChip, optional
-            The chip's share in the compiled half. Where there is one, most sleeps are kept for `take_sleeps`.
+            Called with begin and end of a sleep of the CPU that is not kept for `take_sleeps`.
         """
         self._chip = chip
         self._sleeps = sleeps
-        if native is not None and self._library is not None:
-            self._native = native
-            self.state.chip = ctypes.addressof(native.state)
-            self.state.next_interrupt = _address(self._library, f"{native.name}_next_interrupt")
+        self.state.nvic = ctypes.pointer(chip.nvic)
+        self.state.interrupts[: len(chip.interrupts)] = chip.interrupts
+        self.state.interrupt_count = len(chip.interrupts)
         for page in chip.bus.pages:
             self._map(chip.bus, page)
 
     def take_sleeps(self) -> list[tuple[int, int]]:
-        """Begin and end of the sleeps since the last call, in order, that have not been told."""
+        """Begin and end of the sleeps since the last call, in order."""
         count, self.state.sleep_count = self.state.sleep_count, 0
         times = np.frombuffer(self.state.sleeps, np.uint64, 2 * count).tolist()
         return list(zip(times[::2], times[1::2], strict=True))
@@ -246,33 +239,20 @@ class Machine:
         """
         until = self.clock.now + at_most_cycles
         self.state.pause_wanted = False
-        if self._native is not None:
-            self._native.attend()
-        turn = self._turn if self._native is None else self._turn_natively
+        assert self._chip is not None
+        self._chip.attend()
         done = False
         while not done:
             if self.state.reset_wanted:
                 self._reset(self._reset_cause)
-            done = turn(until)
+            done = self._turn(until)
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 self.state.failed = False
                 raise failure
 
     def _turn(self, until: int) -> bool:
-        """Run the engine once. Whether all is done."""
-        self._arm(until)
-        asleep = self._step_engine()
-        if self._failure is not None:
-            return True
-        if asleep:
-            self._sleep()
-            return False
-        return bool(self.state.pause_wanted) or self.clock.now >= until
-
-    def _turn_natively(self, until: int) -> bool:
-        """The same, again and again, until something is to be done here."""
-        assert self._library is not None
+        """Run the engine until something is to be done here. Whether all is done."""
         outcome = self._library.machine_run(ctypes.byref(self.state), ctypes.c_uint64(until))
         if self._failure is not None:
             return True
@@ -283,67 +263,25 @@ class Machine:
         if outcome == SLEEPS:
             self._sleep()
         elif outcome == VECTOR:
-            self._arm(until)
+            self._refuse_vector()
         return bool(outcome == RAN)
 
-    def _arm(self, until: int) -> None:
-        """Take an interrupt that is due, and say when to look again."""
-        assert self._chip is not None
-        self._counter.limit = until
-        pending = self._chip.next_interrupt()
-        if pending is None or self.state.in_handler:
-            return
-        when, number = pending
-        if when > self.clock.now:
-            self._counter.limit = min(until, when)
-        elif self._masked():
-            self._counter.limit = self.clock.now + 1  # block by block, until the CPU lets it in
-        else:
-            self._enter_handler(number)
+    def _next_interrupt(self) -> tuple[int, int] | None:
+        """When the next interrupt that is enabled is or will be pending, in cycles, and its number; or None."""
+        when, number = ctypes.c_uint64(), ctypes.c_uint32()
+        found = self._library.machine_next_interrupt(ctypes.byref(self.state), ctypes.byref(when), ctypes.byref(number))
+        return (when.value, number.value) if found else None
 
-    def _masked(self) -> bool:
-        return bool(self._engine.reg_read(arm_const.UC_ARM_REG_PRIMASK))
+    def _vector(self, number: int) -> int:
+        """The address of an exception's handler."""
+        return int.from_bytes(self.read_memory(self._image.entry_table + 4 * number, 4), "little")
 
-    def _enter_handler(self, number: int) -> None:
-        """Exception entry (Armv7-M Architecture Reference Manual, B1.5.6). What the frame holds is kept aside."""
-        engine = self._engine
-        handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * (16 + number), 4), "little")
-        if not handler & 1:
-            raise EmulationError(f"interrupt {number} is enabled, and its vector is 0x{handler:08X}")
-        engine.context_update(self._before_handler)
-        self.state.in_handler = True
-        stack = engine.reg_read(arm_const.UC_ARM_REG_SP) - self._core.frame_bytes & ~7
-        status = engine.reg_read(arm_const.UC_ARM_REG_XPSR)
-        engine.reg_write(arm_const.UC_ARM_REG_XPSR, status & ~IF_THEN)  # or its first instructions are conditional
-        engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
-        engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
-        engine.reg_write(arm_const.UC_ARM_REG_PC, handler & ~1)
-        self.clock.advance_to(self.clock.now + self._core.entry)
-        self._counter.expected = handler & ~1
-
-    def _leave_handler(self) -> None:
-        """Exception return (B1.5.8)."""
-        self._engine.context_restore(self._before_handler)
-        self.state.in_handler = False
-        self.clock.advance_to(self.clock.now + self._core.exit)
-        self._counter.expected = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
-
-    def _step_engine(self) -> bool:
-        """Run to the counter's limit. True if the CPU went to sleep instead."""
-        counter = self._counter
-        counter.stopped = counter.strayed = 0
-        begin = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
-        try:
-            self._engine.emu_start(begin | 1, FOREVER)
-        except UcError as error:
-            place = self._engine.reg_read(arm_const.UC_ARM_REG_PC)
-            if self.state.in_handler and place == EXCEPTION_RETURN & ~1:
-                self._leave_handler()
-            elif self._failure is None:
-                self._handle_fault(error)
-            return False
-        self._check_strayed()
-        return not counter.stopped and self._failure is None
+    def _refuse_vector(self) -> None:
+        pending = self._next_interrupt()
+        assert pending is not None
+        raise EmulationError(
+            f"interrupt {pending[1]} is enabled, and its vector is 0x{self._vector(16 + pending[1]):08X}"
+        )
 
     def _check_strayed(self) -> None:
         if self._counter.strayed:
@@ -378,7 +316,7 @@ class Machine:
             assert self._chip is not None
             self._chip.bus.write(FAULT_STATUS_REGISTER, 4, status)
         self.state.in_handler = False
-        handler = int.from_bytes(self.read_memory(self._image.entry_table + 4 * HARD_FAULT, 4), "little")
+        handler = self._vector(HARD_FAULT)
         engine.reg_write(arm_const.UC_ARM_REG_SP, stack)
         engine.reg_write(arm_const.UC_ARM_REG_LR, EXCEPTION_RETURN)
         engine.reg_write(arm_const.UC_ARM_REG_PC, handler & ~1)
@@ -386,8 +324,7 @@ class Machine:
 
     def _sleep(self) -> None:
         """The engine has stopped at a wfi."""
-        assert self._chip is not None
-        pending = self._chip.next_interrupt()
+        pending = self._next_interrupt()
         if pending is None:
             raise EmulationError("the CPU sleeps and no interrupt that is enabled could ever wake it")
         wake, _ = pending
@@ -440,26 +377,12 @@ class Machine:
             except BaseException as error:
                 self.fail(error)
 
-        if self._native is None:
-            self._engine.mmio_map(
-                page,
-                Bus.PAGE,
-                lambda _engine, offset, width, _data: load(page + offset, width),
-                None,
-                lambda _engine, offset, width, value, _data: store(page + offset, width, value),
-                None,
-            )
-            return
-        assert self._library is not None
-        name = self._native.name
-        place = PageState(
-            page,
-            self.state.chip,
-            _address(self._library, f"{name}_load"),
-            _address(self._library, f"{name}_store"),
-            LOAD(load),
-            STORE(store),
-        )
+        place = PageState(machine=ctypes.pointer(self.state), base=page)
+        place.load_in_python, place.store_in_python = LOAD(load), STORE(store)
+        for peripheral in bus.peripherals:
+            if isinstance(peripheral, NativePeripheral) and peripheral.base // Bus.PAGE * Bus.PAGE == page:
+                place.peripheral, place.peripheral_base = ctypes.addressof(peripheral.state), peripheral.base
+                place.load, place.store = (address_of(f"{peripheral.FUNCTIONS}_{way}") for way in ("load", "store"))
         self._pages.append(place)
         map_page(self._engine, page, Bus.PAGE, self._library.page_load, self._library.page_store, place)
 
@@ -473,10 +396,6 @@ class Machine:
         self.state.failed = True
         self._engine.emu_stop()
         self._counter.limit = 0
-
-
-def _address(library: ctypes.CDLL, name: str) -> int | None:
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
 
 
 def _prefix_sums(core: cycles.Core, image: Image, begin: int, end: int) -> NDArray[np.uint32]:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `machine.py` and the chips share with the compiled half: the structures of native/machine.h."""
+"""What `machine.py` and the peripherals share with the C: the structures of native/machine.h."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from unicorn import arm_const, unicorn_const
@@ -15,6 +13,7 @@ from unicorn.unicorn_py3.unicorn import UcContext
 from .counter import Counter
 
 SLEEPS_KEPT = 4096
+INTERRUPTS = 4
 
 
 class EngineState(ctypes.Structure):
@@ -37,6 +36,21 @@ class Sleep(ctypes.Structure):
     _fields_ = [("begin", ctypes.c_uint64), ("end", ctypes.c_uint64)]
 
 
+PENDING_AT = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64))
+
+
+class Interrupt(ctypes.Structure):
+    """``struct interrupt``."""
+
+    _fields_ = [("peripheral", ctypes.c_void_p), ("pending_at", PENDING_AT), ("number", ctypes.c_uint32)]
+
+
+class NvicState(ctypes.Structure):
+    """``struct nvic``."""
+
+    _fields_ = [("enabled", ctypes.c_uint32)]
+
+
 class MachineState(ctypes.Structure):
     """``struct machine`` of native/machine.h."""
 
@@ -45,8 +59,9 @@ class MachineState(ctypes.Structure):
         ("registers", RegisterNumbers),
         ("counter", ctypes.POINTER(Counter)),
         ("before_handler", ctypes.c_void_p),
-        ("next_interrupt", ctypes.c_void_p),
-        ("chip", ctypes.c_void_p),
+        ("nvic", ctypes.POINTER(NvicState)),
+        ("interrupts", Interrupt * INTERRUPTS),
+        ("interrupt_count", ctypes.c_uint32),
         ("ram_begin", ctypes.c_uint32),
         ("ram_end", ctypes.c_uint32),
         ("entry_table", ctypes.c_uint32),
@@ -57,6 +72,7 @@ class MachineState(ctypes.Structure):
         ("reset_wanted", ctypes.c_uint8),
         ("pause_wanted", ctypes.c_uint8),
         ("failed", ctypes.c_uint8),
+        ("spi_checked", ctypes.c_uint8),
         ("fault", ctypes.c_uint32),
         ("sleep_count", ctypes.c_uint32),
         ("sleeps", Sleep * SLEEPS_KEPT),
@@ -71,8 +87,10 @@ class PageState(ctypes.Structure):
     """``struct page``."""
 
     _fields_ = [
+        ("machine", ctypes.POINTER(MachineState)),
         ("base", ctypes.c_uint32),
-        ("chip", ctypes.c_void_p),
+        ("peripheral_base", ctypes.c_uint32),
+        ("peripheral", ctypes.c_void_p),
         ("load", ctypes.c_void_p),
         ("store", ctypes.c_void_p),
         ("load_in_python", LOAD),
@@ -81,25 +99,6 @@ class PageState(ctypes.Structure):
 
 
 RAN, WANTED, FAULT, SLEEPS, VECTOR = range(5)  # enum machine_outcome
-
-
-@dataclass(frozen=True)
-class NativeChip:
-    """A chip's share in the compiled half.
-
-    Attributes
-    ----------
-    name : str
-        Of its functions: ``NAME_load``, ``NAME_store``, ``NAME_next_interrupt``.
-    state : ctypes.Structure
-        What they work on.
-    attend : callable
-        To be called before each run.
-    """
-
-    name: str
-    state: ctypes.Structure
-    attend: Callable[[], None]
 
 
 def machine_state(engine: Any, counter: Counter, before_handler: UcContext) -> MachineState:
@@ -114,7 +113,7 @@ def machine_state(engine: Any, counter: Counter, before_handler: UcContext) -> M
 
 
 def map_page(engine: Any, begin: int, size: int, load: Any, store: Any, page: PageState) -> None:
-    """Map a page of registers that the compiled half looks at first. Keeps no reference to `page`."""
+    """Map a page of registers that C looks at first. Keeps no reference to `page`."""
     where = ctypes.c_void_p(ctypes.addressof(page))
     status = engine_binding.uclib.uc_mmio_map(
         engine._uch,

@@ -46,7 +46,7 @@ class _Track:
             self.changes.append((when, value))
 
     def dip(self, spans: Iterable[tuple[int, int]], low: float, high: float) -> None:
-        """The value is `low` from the begin of each span to its end, and `high` behind it. Spans are in order."""
+        """The value is `low` from the begin of each span to its end, and `high` after it. Spans are in order."""
         changes = self.changes
         for begin, end in spans:
             last, value = changes[-1]
@@ -57,7 +57,7 @@ class _Track:
                 self.set(end, high)
 
     def drain(self, until: int) -> list[tuple[int, float]]:
-        """Changes before `until`; what comes later stays, behind the value that holds at `until`."""
+        """Changes before `until`; what comes later stays, after the value that holds at `until`."""
         past = [change for change in self.changes if change[0] < until] or self.changes[:1]
         self.changes = [(until, past[-1][1])] + [change for change in self.changes if change[0] >= until]
         return past
@@ -68,12 +68,12 @@ class Power:
 
     Attributes
     ----------
-    untold_sleeps : callable
-        Begin and end of each sleep of the CPU that was not told by `cpu_sleeps`, since the last call.
+    take_sleeps : callable
+        Begin and end of each sleep of the CPU since the last call, but for those that `cpu_sleeps` was called with.
     """
 
     def __init__(self, rails: Rails, clock: Clock) -> None:
-        self.untold_sleeps: Callable[[], list[tuple[int, int]]] = list
+        self.take_sleeps: Callable[[], list[tuple[int, int]]] = list
         self._rails = rails
         self._clock = clock
         self._begin = 0
@@ -91,7 +91,7 @@ class Power:
         self._cpu.dip(spans, self._cpu_ratio * self._rails.cpu_idle, self._cpu_ratio * self._rails.cpu_active)
 
     def _catch_up(self) -> None:
-        self._sleep(self.untold_sleeps())
+        self._sleep(self.take_sleeps())
 
     def cpu_draws(self, ratio: float) -> None:
         """From now on the CPU draws so many times what the board file says."""

@@ -38,8 +38,6 @@ R2_ERROR = 0x04
 R2_WRITE_PROTECTED = 0x20
 R2_OUT_OF_RANGE = 0x80
 START_BLOCK = 0xFE
-START_MULTIPLE = 0xFC
-STOP_MULTIPLE = 0xFD
 OUT_OF_RANGE_TOKEN = 0x09
 ACCEPTED, CRC_REJECTED, WRITE_REJECTED = 0xE5, 0xEB, 0xED
 LEGAL_WHILE_IDLE = {0, 8, 55, 58, 59}
@@ -57,7 +55,7 @@ class CardTiming:
     Attributes
     ----------
     pause_seed : int or None
-        With a seed, the card tidies up now and then behind a block that it writes. None: it never does.
+        With a seed, the card tidies up now and then after a block that it writes. None: it never does.
     pause_blocks : (int, int)
         Fewest and most blocks from one pause to the next.
     pause_s : (float, float)
@@ -93,7 +91,7 @@ class CardFaults:
     floats : {"high", "low", "noise"}
         What the line shows while no card drives it and no pin of the board pulls it up.
     deaf_s : float
-        Time from the first clock in which the card hears no command.
+        Time from the first clock in which the card takes no command.
     shifted_bits : int
         How far the card's responses are out of step with the bytes, 0 to 7.
     crc_command : {"obeyed", "illegal", "always on"}
@@ -136,7 +134,7 @@ def _crc7_of(byte: int) -> int:
 
 
 CRC7 = tuple(_crc7_of(byte) for byte in range(256))
-HEARD = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+AT_TIME = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 
 
 class CardState(ctypes.Structure):
@@ -156,10 +154,10 @@ class CardState(ctypes.Structure):
         ("driven", ctypes.c_uint8),
         ("writing", ctypes.c_uint8),
         ("multiple", ctypes.c_uint8),
-        ("command", HEARD),
-        ("given", HEARD),
-        ("programme", HEARD),
-        ("stop", HEARD),
+        ("command", AT_TIME),
+        ("given", AT_TIME),
+        ("programme", AT_TIME),
+        ("stop", AT_TIME),
     ]
 
 
@@ -186,7 +184,7 @@ class SdCard:
     state : CardState
         What it shares with the compiled half.
     on_failure : callable
-        Told of an exception that cannot cross the compiled half.
+        Called with an exception that cannot cross the C.
 
     Parameters
     ----------
@@ -196,8 +194,6 @@ class SdCard:
         Time, and where the card's current goes.
     on_power_cut : callable
         Called when `CardFaults.cut_after_writes` runs out.
-    native : bool
-        False: move its bytes in Python even where there is a compiler.
 
     Raises
     ------
@@ -214,7 +210,6 @@ class SdCard:
         kind: KIND = "sdhc",
         timing: CardTiming | None = None,
         new_bytes: int = 64 * 1024 * 1024,
-        native: bool = True,
     ) -> None:
         self.faults = CardFaults()
         self.timing = timing or CardTiming()
@@ -228,7 +223,6 @@ class SdCard:
             stop=self._guarded(lambda now: self._end_write(now, self.timing.write_stop_s)),
         )
         self._failure: BaseException | None = None
-        self._library = compiled() if native else None
         self._kind = kind
         self._clock = clock
         self._power = power
@@ -269,16 +263,6 @@ class SdCard:
         """Let the compiled half move its bytes, or not: to be called where `faults` may have changed."""
         self.state.driven = self._selected and self._spi_mode and not self.faults.removed
 
-    def pending_until(self, now: int) -> int | None:
-        """When the card will have something new to say to one who polls, or None."""
-        if not self._selected or self.faults.removed:
-            return None
-        if now < self.state.busy_until:
-            return int(self.state.busy_until)
-        if self._out and self._out[0][0] > now:
-            return self._out[0][0]
-        return None
-
     def exchange(self, sent: bytes, begin: int, byte_cycles: int) -> bytes:
         """Clock bytes through the card.
 
@@ -298,26 +282,29 @@ class SdCard:
             self._supplied_at = begin
         if not self._selected:
             return self._undriven(len(sent))
-        if self._spi_mode and self._library is not None:
-            return self._exchange_natively(sent, begin, byte_cycles)
         received = bytearray()
-        silent = sent.count(0xFF) == len(sent)
-        while len(received) < len(sent):
-            place = len(received)
-            now = begin + place * byte_cycles
-            if self.state.missing:
-                received += self._take_data(sent[place:], now, byte_cycles)
-            elif silent and self._speaks(now):
-                received += self._give(len(sent) - place, now, byte_cycles)
-            else:
-                received += self._byte(sent[place], now)
+        while not self._spi_mode and len(received) < len(sent):
+            received += self._take_in_sd_mode(sent[len(received)], begin + len(received) * byte_cycles)
         self.attend()
+        place = len(received)
+        if place < len(sent):
+            received += self._exchange_natively(sent[place:], begin + place * byte_cycles, byte_cycles)
         return bytes(received)
 
+    def _take_in_sd_mode(self, sent: int, now: int) -> bytes:
+        """A byte in SD mode: the card waits for CMD0 and drives no line."""
+        received, state = self._undriven(1), self.state
+        if state.frame_bytes or sent & 0xC0 == 0x40:
+            state.frame[state.frame_bytes] = sent
+            state.frame_bytes += 1
+        if state.frame_bytes == FRAME_BYTES:
+            state.frame_bytes = 0
+            self._command(bytes(state.frame[:FRAME_BYTES]), now)
+        return received
+
     def _exchange_natively(self, sent: bytes, begin: int, byte_cycles: int) -> bytes:
-        assert self._library is not None
         received = ctypes.create_string_buffer(len(sent))
-        self._library.card_exchange(
+        compiled().card_exchange(
             ctypes.byref(self.state),
             sent,
             received,
@@ -325,10 +312,14 @@ class SdCard:
             ctypes.c_uint64(begin),
             ctypes.c_uint64(byte_cycles),
         )
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self.raise_failure()
         return received.raw
+
+    def raise_failure(self) -> None:
+        """What went wrong while C called back; on a board `on_failure` is another's."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _guarded(self, handle: Callable[[int], None]) -> Callable[[int], None]:
         def guarded(when: int) -> None:
@@ -337,7 +328,7 @@ class SdCard:
             except BaseException as error:
                 self.on_failure(error)
 
-        return HEARD(guarded)
+        return AT_TIME(guarded)
 
     def _keep_failure(self, error: BaseException) -> None:
         self._failure = self._failure or error
@@ -348,11 +339,6 @@ class SdCard:
         if self.faults.floats == "high" or self.pulled_up():
             return b"\xff" * count
         return self._noise.randbytes(count) if self.faults.floats == "noise" else b"\x00" * count
-
-    def _speaks(self, now: int) -> bool:
-        """Whether the next byte is simply the next one of an answer or of a block."""
-        state = self.state
-        return bool(self._out) and self._out[0][0] <= now and now >= state.busy_until and not state.response_bytes
 
     def _forget_transfer(self) -> None:
         self._out: deque[tuple[int, bytes]] = deque()
@@ -367,7 +353,7 @@ class SdCard:
         self.state.writing, self.state.multiple = block is not None, multiple
 
     def _say(self, when: int, chunk: bytes) -> None:
-        """From `when` on, and behind everything else."""
+        """From `when` on, and after everything else."""
         self._out.append((when, chunk))
         if len(self._out) == 1:
             self._say_next()
@@ -377,44 +363,6 @@ class SdCard:
         when, chunk = self._out[0] if self._out else (0, b"")
         self.state.out_when, self.state.out_left = when, len(chunk)
         self.state.out = ctypes.cast(ctypes.c_char_p(chunk), ctypes.c_void_p) if self._out else None
-
-    def _byte(self, sent: int, now: int) -> bytes:
-        state = self.state
-        if not self._spi_mode:
-            answer = self._undriven(1)
-        elif state.response_bytes:
-            response = bytes(state.response[: state.response_bytes])
-            answer = response[:1]
-            self._respond(response[1:])
-        elif now < state.busy_until:
-            answer = b"\x00"
-        elif self._out and self._out[0][0] <= now:
-            answer = self._give(1, now, 0)
-        else:
-            answer = b"\xff"
-        if state.frame_bytes or (self._writing_to is None and sent & 0xC0 == 0x40):
-            self._take_frame_byte(sent, now)
-        elif self._writing_to is not None:
-            self._write_token(sent, now)
-        return answer
-
-    def _take_frame_byte(self, sent: int, now: int) -> None:
-        state = self.state
-        state.frame[state.frame_bytes] = sent
-        state.frame_bytes += 1
-        if state.frame_bytes == FRAME_BYTES:
-            state.frame_bytes = 0
-            self._command(bytes(state.frame[:FRAME_BYTES]), now)
-
-    def _give(self, count: int, now: int, byte_cycles: int) -> bytes:
-        state = self.state
-        _, chunk = self._out[0]
-        given = chunk[len(chunk) - state.out_left :][:count]
-        state.out_left -= len(given)
-        state.out += len(given)
-        if not state.out_left:
-            self._given(now + len(given) * byte_cycles)
-        return given
 
     def _given(self, end: int) -> None:
         """All that came first has been said."""
@@ -429,12 +377,12 @@ class SdCard:
         self._say(now, b"\xff" + self._shifted(response) + block)
 
     def _respond(self, response: bytes) -> None:
-        """The data response to a block, behind its last byte."""
+        """The data response to a block, after its last byte."""
         self.state.response_bytes = len(response)
         self.state.response[: len(response)] = response
 
     def _shifted(self, response: bytes) -> bytes:
-        """A response behind some more ones; ones again to the end of its last byte."""
+        """A response after some more ones; ones again to the end of its last byte."""
         bits = self.faults.shifted_bits
         if not bits:
             return response
@@ -445,7 +393,7 @@ class SdCard:
 
     def _command(self, frame: bytes, now: int) -> None:
         index, argument = frame[0] & 0x3F, int.from_bytes(frame[1:5])
-        if not self._hears(index, now):
+        if not self._takes(index, now):
             return
         application, self._application = self._application, False
         if (self._crc_on or index in (0, 8)) and frame[5] != crc7(frame[:5]) << 1 | 1:
@@ -461,13 +409,13 @@ class SdCard:
             return
         handler(argument, now)
 
-    def _hears(self, index: int, now: int) -> bool:
+    def _takes(self, index: int, now: int) -> bool:
         assert self._supplied_at is not None
         if now < self.state.busy_until or now - self._supplied_at < self.faults.deaf_s * self._clock.hz:
             return False
         if not self._spi_mode:
             return index == 0
-        # A card that sends blocks hears nothing but their end, and one that sends its last, nothing at all.
+        # A card that sends blocks takes nothing but their end, and one that sends its last, nothing at all.
         sends_blocks = self._reading and bool(self._out)
         return not sends_blocks or (index == 12 and self._streaming_from is not None)
 
@@ -493,7 +441,7 @@ class SdCard:
         self._answer(bytes([self._r1()]), now, b"\xff" + bytes([START_BLOCK]) + csd + sum_.to_bytes(2))
 
     def _cmd12(self, _argument: int, now: int) -> None:
-        # Behind its last block a card has looked further already.
+        # After its last block a card has looked further already.
         beyond = self._streaming_from is not None and self._streaming_from * BLOCK >= len(self._image)
         self._error_status |= R2_OUT_OF_RANGE if beyond else 0
         self._forget_transfer()
@@ -597,23 +545,6 @@ class SdCard:
         self._power.storage_writes(now)
         self._write_to(block, multiple)
 
-    def _write_token(self, token: int, now: int) -> None:
-        if token == (START_MULTIPLE if self.state.multiple else START_BLOCK):
-            self.state.missing = DATA_BYTES
-        elif token == STOP_MULTIPLE and self.state.multiple:
-            self._end_write(now, self.timing.write_stop_s)
-        elif token & 0xC0 == 0x40:
-            self._take_frame_byte(token, now)
-
-    def _take_data(self, sent: bytes, now: int, byte_cycles: int) -> bytes:
-        taken = sent[: self.state.missing]
-        begin = DATA_BYTES - self.state.missing
-        self.state.data[begin : begin + len(taken)] = taken
-        self.state.missing -= len(taken)
-        if not self.state.missing:
-            self._programme(now + len(taken) * byte_cycles)
-        return b"\xff" * len(taken)
-
     def _programme(self, now: int) -> None:
         block = self._writing_to
         assert block is not None
@@ -635,7 +566,7 @@ class SdCard:
         return self._pauses.randint(*self.timing.pause_blocks)
 
     def _pause_s(self) -> float:
-        """How long the card tidies up behind this block, besides writing it."""
+        """How long the card tidies up after this block, besides writing it."""
         if self.timing.pause_seed is None:
             return 0.0
         self._blocks_to_pause -= 1

@@ -7,6 +7,7 @@ import ctypes
 
 from .clock import Clock
 from .counter import Counter
+from .library import compiled
 from .sdcard import CardState, SdCard
 
 
@@ -23,22 +24,16 @@ class SpiBusState(ctypes.Structure):
 class SpiBus:
     """Clocks bytes through the card at the rate the controller is set to.
 
-    A controller that polls the card byte by byte for something that takes long would cost the host far more time than
-    the board. After a few fruitless polls the clock skips to where the card has news; the polling CPU stays active
-    all the while, as on the board.
-
     Parameters
     ----------
-    state : SpiBusState, optional
-        What it shares with the compiled half, if there is one for the controller.
+    state : SpiBusState
+        What it shares with the C of the controller.
     """
 
-    POLLS = 8
-
-    def __init__(self, card: SdCard, clock: Clock, state: SpiBusState | None = None) -> None:
+    def __init__(self, card: SdCard, clock: Clock, state: SpiBusState) -> None:
         self._card = card
         self._clock = clock
-        self._state = state or SpiBusState()
+        self._state = state
         self._state.card = ctypes.pointer(card.state)
         self._state.counter = ctypes.pointer(clock.counter)
 
@@ -59,11 +54,21 @@ class SpiBus:
         bytes, int
             What the card sent, and when the last bit has moved, in cycles.
         """
-        if sent == b"\xff":
-            begin = self._skip_waiting(begin)
-        else:
+        self._card.attend()
+        if not self._card.state.driven:
             self._state.polls = 0
-        return self.move(sent, begin, hz), begin + self.duration(len(sent), hz)
+            return self.move(sent, begin, hz), begin + self.duration(len(sent), hz)
+        received = ctypes.create_string_buffer(len(sent))
+        end = compiled().spi_poll(
+            ctypes.byref(self._state),
+            sent,
+            received,
+            ctypes.c_uint32(len(sent)),
+            ctypes.c_uint64(begin),
+            ctypes.c_uint64(self.duration(1, hz)),
+        )
+        self._card.raise_failure()
+        return received.raw, int(end)
 
     def move(self, sent: bytes, begin: int, hz: float) -> bytes:
         """What the card sends for bytes that began to move at some time."""
@@ -72,12 +77,3 @@ class SpiBus:
     def duration(self, count: int, hz: float) -> int:
         """Cycles that bytes take on the bus."""
         return count * self._clock.cycles(8 / hz)
-
-    def _skip_waiting(self, begin: int) -> int:
-        pending = self._card.pending_until(begin)
-        self._state.polls = self._state.polls + 1 if pending is not None else 0
-        if pending is None or self._state.polls <= self.POLLS:
-            return begin
-        self._state.polls = 0
-        self._clock.advance_to(pending)
-        return pending

@@ -21,7 +21,7 @@ class Variation:
     faults : {"stop", "taken"}
         Whether a fault of the CPU ends the emulation with a word about it, or is taken as silicon takes it.
     revision_code : int
-        nRF52840: FICR's word behind the build code; 5 is F0, the first one whose debug port locks at every reset.
+        nRF52840: FICR's word after the build code; 5 is F0, the first one whose debug port locks at every reset.
     uicr_approtect : int
         nRF52840: UICR.APPROTECT. 0x5A as tools leave it, 0xFF after an erase.
     """

@@ -6,25 +6,31 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from poet_harness.emulation.bus import Bus
+import pytest
+from poet_harness.emulation.bus import Bus, EmulationError
 from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine, Memory
+from poet_harness.emulation.machine_state import Interrupt, NvicState
 
+from tests.support.emulation.python_machine import PythonMachine
+
+MACHINES = (Machine, PythonMachine)
 FLASH_BYTES = 0x10000
 RAM_BEGIN, RAM_BYTES = 0x20000000, 0x2000
 
 
 class Bare:
-    """A chip without peripherals; an interrupt wakes the CPU a thousand cycles later."""
+    """A chip without peripherals: nothing wakes the CPU."""
+
+    interrupts: tuple[Interrupt, ...] = ()
 
     def __init__(self) -> None:
         self.bus = Bus(())
-        self.machine: Machine | None = None
+        self.nvic = NvicState(enabled=1)
         self.resets = 0
 
-    def next_interrupt(self) -> tuple[int, int] | None:
-        assert self.machine is not None
-        return self.machine.clock.now + 1000, 0
+    def attend(self) -> None:
+        """No card."""
 
     def reset(self, _cause: str) -> None:
         self.resets += 1
@@ -40,18 +46,12 @@ def link(core: str, text: str, folder: Path) -> Path:
     return elf
 
 
-def run_until_it_sleeps(core: str, elf: Path, native: bool, flash_wait: int = 0) -> int:
+def run_until_it_sleeps(core: str, elf: Path, machine_of: type[Machine], flash_wait: int = 0) -> int:
     """Cycles of a program that `link` made."""
     memory = Memory(0, 0, FLASH_BYTES, RAM_BEGIN, RAM_BYTES, flash_wait)
-    machine = Machine(core, memory, load_image(elf), 1_000_000, native=native)
-    chip, slept = Bare(), []
-    chip.machine = machine
-
-    def sleeps(begin: int, _end: int) -> None:
-        slept.append(begin)
-        machine.pause()
-
-    machine.connect(chip, sleeps)
-    machine.run(10_000_000)
+    machine, chip = machine_of(core, memory, load_image(elf), 1_000_000), Bare()
+    machine.connect(chip, lambda begin, end: None)
+    with pytest.raises(EmulationError, match="no interrupt that is enabled could ever wake it"):
+        machine.run(10_000_000)
     assert chip.resets == 1
-    return slept[0]
+    return machine.clock.now

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The card's end of the SPI bus, byte by byte. What a command or a whole block means is decided in sdcard.py, which
- * holds these few lines too for machines without a compiler. */
+/* The card's end of the SPI bus, byte by byte. What a command or a whole block means is decided in sdcard.py. */
 #ifndef EMULATION_CARD_H
 #define EMULATION_CARD_H
 

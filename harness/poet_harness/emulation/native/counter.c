@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts cycles: the engine calls on_block at the start of every translated block, and on_read for every read of the
- * flash where the flash has wait states. counter.py holds the same few lines in Python for machines without a
- * compiler.
+ * flash where the flash has wait states.
  *
  * A block is entered whole: what it costs is the difference of two prefix sums over the image. A jump, that is a block
  * which does not begin where the last one ended, also costs the refill of the pipeline. A line of flash that is fetched

@@ -54,6 +54,26 @@ static void leave_handler(struct machine *machine)
     machine->counter->expected = read_register(machine, machine->registers.pc);
 }
 
+bool machine_next_interrupt(const struct machine *machine, uint64_t *when, uint32_t *number)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < machine->interrupt_count; i++) {
+        const struct interrupt *interrupt = &machine->interrupts[i];
+        uint64_t at;
+        if ((machine->nvic->enabled >> interrupt->number & 1u) == 0 ||
+            !interrupt->pending_at(interrupt->peripheral, machine->counter->cycles, &at)) {
+            continue;
+        }
+        if (!found || at < *when || (at == *when && interrupt->number < *number)) {
+            *when = at;
+            *number = interrupt->number;
+        }
+        found = true;
+    }
+    return found;
+}
+
 /* Takes an interrupt that is due, and says when to look again. False if it has no handler. */
 static bool arm(struct machine *machine, uint64_t until)
 {
@@ -62,7 +82,7 @@ static bool arm(struct machine *machine, uint64_t until)
     uint32_t number;
 
     counter->limit = until;
-    if (machine->in_handler || !machine->next_interrupt(machine->chip, &when, &number)) {
+    if (machine->in_handler || !machine_next_interrupt(machine, &when, &number)) {
         return true;
     }
     if (when > counter->cycles) {
@@ -82,7 +102,7 @@ static bool sleep(struct machine *machine)
     uint64_t wake;
     uint32_t number;
 
-    if (!machine->next_interrupt(machine->chip, &wake, &number)) {
+    if (!machine_next_interrupt(machine, &wake, &number)) {
         return false;
     }
     if (wake <= counter->cycles) {
@@ -130,20 +150,33 @@ enum machine_outcome machine_run(struct machine *machine, uint64_t until)
     return MACHINE_WANTED;
 }
 
-bool nvic_store(struct nvic *nvic, uint32_t address, uint32_t value)
+bool nvic_load(void *peripheral, uint32_t offset, uint32_t width, uint32_t *value)
 {
-    switch (address - NVIC_PAGE) {
+    const struct nvic *nvic = peripheral;
+
+    if (width != 4 || (offset != NVIC_ISER0 && offset != NVIC_ICER0)) {
+        return false;
+    }
+    *value = nvic->enabled;
+    return true;
+}
+
+bool nvic_store(void *peripheral, uint32_t offset, uint32_t width, uint32_t value)
+{
+    struct nvic *nvic = peripheral;
+
+    if (width != 4) {
+        return false;
+    }
+    switch (offset) {
     case NVIC_ISER0:
         nvic->enabled |= value;
         return true;
     case NVIC_ICER0:
         nvic->enabled &= ~value;
         return true;
-    case NVIC_ICPR0:
-        nvic->icpr0 = value;
-        return true;
+    case NVIC_ICPR0: /* what is pending is seen at the peripheral itself */
     case NVIC_ICPR1:
-        nvic->icpr1 = value;
         return true;
     default:
         return false;
@@ -157,7 +190,10 @@ uint64_t page_load(void *engine, uint64_t offset, unsigned width, void *where)
     uint32_t value;
 
     (void)engine;
-    return page->load(page->chip, address, width, &value) ? value : page->load_in_python(address, width);
+    if (page->load != NULL && page->load(page->peripheral, address - page->peripheral_base, width, &value)) {
+        return value;
+    }
+    return page->load_in_python(address, width);
 }
 
 void page_store(void *engine, uint64_t offset, unsigned width, uint64_t value, void *where)
@@ -166,7 +202,9 @@ void page_store(void *engine, uint64_t offset, unsigned width, uint64_t value, v
     const uint32_t address = page->base + (uint32_t)offset;
 
     (void)engine;
-    if (!page->store(page->chip, address, width, (uint32_t)value)) {
+    if (page->store == NULL ||
+        !page->store(page->peripheral, address - page->peripheral_base, width, (uint32_t)value)) {
+        page->machine->spi_checked = 0;
         page->store_in_python(address, width, (uint32_t)value);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU's loop: runs the engine, takes interrupts, sleeps. machine.py holds the same in Python for machines without a
- * compiler, and does alone what happens rarely: resets, faults, everything that ends an emulation. */
+/* The CPU's loop: runs the engine, takes interrupts, sleeps. What happens rarely is done in machine.py: resets, faults,
+ * everything that ends an emulation. */
 #ifndef EMULATION_MACHINE_H
 #define EMULATION_MACHINE_H
 
@@ -11,6 +11,7 @@
 #include "counter.h"
 
 #define SLEEPS_KEPT 4096u
+#define INTERRUPTS 4u /* at most, of a chip */
 
 /* Unicorn's functions. */
 struct engine {
@@ -33,22 +34,36 @@ struct sleep {
     uint64_t begin, end;
 };
 
+/* An interrupt that a peripheral may raise. */
+struct interrupt {
+    const void *peripheral;
+    /* When it is or will be pending; false if never. */
+    bool (*pending_at)(const void *peripheral, uint64_t now, uint64_t *when);
+    uint32_t number;
+};
+
+/* The interrupt controller's registers; core_registers.py. */
+struct nvic {
+    uint32_t enabled;
+};
+
 struct machine {
     struct engine engine;
     struct registers registers;
     struct counter *counter;
     void *before_handler; /* the engine's context */
-    /* When the next interrupt is or will be pending, and its number; false if none ever. */
-    bool (*next_interrupt)(void *chip, uint64_t *when, uint32_t *number);
-    void *chip;
+    const struct nvic *nvic;
+    struct interrupt interrupts[INTERRUPTS];
+    uint32_t interrupt_count;
     uint32_t ram_begin, ram_end;
     uint32_t entry_table;
     uint32_t frame_bytes, entry_cycles, exit_cycles;
     uint8_t in_handler;
     uint8_t reset_wanted, pause_wanted, failed;
-    uint32_t fault; /* Unicorn's error, where MACHINE_FAULT is returned */
+    uint8_t spi_checked; /* Python has looked at every register that a transfer to the card depends on */
+    uint32_t fault;      /* Unicorn's error, where MACHINE_FAULT is returned */
     uint32_t sleep_count;
-    struct sleep sleeps[SLEEPS_KEPT]; /* those that Python has not been told of */
+    struct sleep sleeps[SLEEPS_KEPT]; /* those that Python has not taken yet */
 };
 
 enum machine_outcome {
@@ -61,22 +76,24 @@ enum machine_outcome {
 
 enum machine_outcome machine_run(struct machine *machine, uint64_t until);
 
-/* The registers of it that are touched at every sleep; core_registers.py. */
-struct nvic {
-    uint32_t enabled;
-    uint32_t icpr0, icpr1;
-};
+/* When the next interrupt that is enabled is or will be pending, and its number; false if none ever. */
+bool machine_next_interrupt(const struct machine *machine, uint64_t *when, uint32_t *number);
 
-#define NVIC_PAGE 0xE000E000u
+/* False where Python has to do it, or to say why it cannot be done. */
+typedef bool load_function(void *peripheral, uint32_t offset, uint32_t width, uint32_t *value);
+typedef bool store_function(void *peripheral, uint32_t offset, uint32_t width, uint32_t value);
 
-bool nvic_store(struct nvic *nvic, uint32_t address, uint32_t value);
+load_function nvic_load;
+store_function nvic_store;
 
 /* A page of registers. Those that are touched all the time are handled here, all others in Python. */
 struct page {
+    struct machine *machine;
     uint32_t base;
-    void *chip;
-    bool (*load)(void *chip, uint32_t address, uint32_t width, uint32_t *value);
-    bool (*store)(void *chip, uint32_t address, uint32_t width, uint32_t value);
+    uint32_t peripheral_base;
+    void *peripheral;
+    load_function *load; /* NULL where a page has no such registers, and `store` too */
+    store_function *store;
     uint32_t (*load_in_python)(uint32_t address, uint32_t width);
     void (*store_in_python)(uint32_t address, uint32_t width, uint32_t value);
 };
