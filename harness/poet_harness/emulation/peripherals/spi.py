@@ -126,9 +126,12 @@ class NordicSpi(NativePeripheral):
     def read_events_end(self) -> int:
         """The end of a transfer that no card answers, or that is very long."""
         state = self.state
+        interrupts = bool(state.interrupts & self.END_INTERRUPT)
+        if not state.is_busy or (interrupts and self._clock.now < state.end):
+            return int(state.events_end)
         sent = self._machine.read_memory(state.send, state.send_bytes) if state.send_bytes else b""
         sent += bytes([state.over_read] * (state.receive_bytes - state.send_bytes))
-        if state.interrupts & self.END_INTERRUPT:
+        if interrupts:
             received = self._bus.move(sent, state.begin, self._hz)
         else:
             received, end = self._bus.poll(sent, state.begin, self._hz)
