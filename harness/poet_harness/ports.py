@@ -54,7 +54,7 @@ def ports() -> list[ListPortInfo]:
 def devices(seen: Iterable[ListPortInfo]) -> list[list[ListPortInfo]]:
     """Ports grouped by the USB device that offers them, each device's by interface, or by number where that is unknown.
 
-    What tells neither a serial number nor its place on the bus is a device of its own.
+    What gives neither a serial number nor its place on the bus is a device of its own.
     """
     groups: dict[tuple[str, ...], list[ListPortInfo]] = {}
     for port in sorted(seen, key=lambda port: by_number(str(port.device))):

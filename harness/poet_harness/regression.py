@@ -34,6 +34,11 @@ class Verdict(StrEnum):
     CHEAPER = "cheaper"
     SAME = "same"
 
+    @property
+    def words(self) -> str:
+        """As people read it."""
+        return self.name.lower().replace("_", " ")
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -86,7 +91,7 @@ class Compared:
     kind : str
         ``profile`` or ``run``.
     only_first, only_second : tuple of str
-        Rows that the other file lacks.
+        Rows that the other file does not have.
     left_out : mapping of str to str
         Rows that both have and that are not alike, and why.
     notes : tuple of str

@@ -271,7 +271,7 @@ def _nrfutil() -> tuple[str | None, str]:
     old = re.search(r"nrfutil version (\S+)", _run([str(path), "version"]).stdout)
     if old:
         return str(path), f"it is pip's nrfutil {old[1]}, which knows no J-Link: get nRF Util from nordicsemi.com"
-    return str(path), "it lacks its command: nrfutil install device"
+    return str(path), "its command is missing: nrfutil install device"
 
 
 def _bossac() -> tuple[str | None, str]:

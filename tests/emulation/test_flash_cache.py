@@ -20,7 +20,7 @@ EIGHT = "movs r0, #1; lsls r1, r0, #3; lsrs r2, r1, #1; adds r1, r1, r2; muls r1
 
 
 def accesses(elf: Path) -> list[int]:
-    """Lines of flash that a program fetches, block by block, and reads, as the engine tells them: 16 bytes, 2 lines."""
+    """Lines of flash that a program fetches, block by block, and reads, as the engine says: 16 bytes, 2 lines."""
     image, lines = load_image(elf), []
     engine = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
     engine.ctl_set_cpu_model(arm_const.UC_CPU_ARM_CORTEX_M0)
@@ -83,7 +83,7 @@ def test_a_loop_that_fits_the_cache_waits_once(machine: type[Machine], tmp_path:
         )
         return run_until_it_sleeps(CORE, elf, machine, flash_wait=1) - run_until_it_sleeps(CORE, elf, machine)
 
-    assert waits(30) == 1 + 8 + 1  # 64 bytes, and a line before and behind them
+    assert waits(30) == 1 + 8 + 1  # 64 bytes, and a line before and after them
     assert waits(31) == 1 + 8 + 1 + 2 * 99 + 1  # one more line collides with the first, in every round
 
 

@@ -18,7 +18,7 @@ from tests.support.emulation.bare_program import MACHINES, Bare
 
 RAM = 0x20000000
 
-# Behind the vectors a program that stores 5 if what it computes is right, whether an IT block's condition holds or not.
+# After the vectors a program that stores 5 if what it computes is right, whether an IT block's condition holds or not.
 # The block lies across 0x400, where the engine begins a new translation and can be interrupted in its middle.
 PROGRAM = f"""
 .syntax unified

@@ -77,15 +77,15 @@ def test_the_emulated_registers_are_the_vendors(open_nucleo: Opener) -> None:
 
 def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
     line = open_nucleo()
-    told = line.values("hello")
+    said = line.values("hello")
     board = load_board(NAME)
-    assert told["board"] == NAME and told["start"] == "power"
-    assert board.usable_ram_bytes - 1024 < int(told["ram_bytes"]) < board.ram_bytes
+    assert said["board"] == NAME and said["start"] == "power"
+    assert board.usable_ram_bytes - 1024 < int(said["ram_bytes"]) < board.ram_bytes
     for cause in ("pin", "request"):
         line.emulated._machine.request_reset(cause)
-        before, told = told, line.values("hello")
-        assert told["start"] == cause
-        assert told["boot"] != before["boot"]
+        before, said = said, line.values("hello")
+        assert said["start"] == cause
+        assert said["boot"] != before["boot"]
 
 
 def test_a_paged_step_is_right_and_has_the_bits_of_the_other_cortex_m4(

@@ -134,12 +134,12 @@ def test_nrf_uart_and_timer_drivers_run_on_qemus_microbit(tmp_path: Path) -> Non
     machine = QemuMachine("microbit", None, image, "-icount", "shift=6,sleep=off")
     try:
         machine.write(b"abc\n")
-        heard = b""
-        while heard.count(b"\n") < 3:
+        received = b""
+        while received.count(b"\n") < 3:
             more = machine.read(100)
-            assert more, heard
-            heard += more
-        echo, busy, asleep = heard.split(b"\n")[:3]
+            assert more, received
+            received += more
+        echo, busy, asleep = received.split(b"\n")[:3]
         assert echo == b"abc"
         # Both waits are of 16,000 ticks at 16 MHz, by a loop over the counter and by a sleep to its compare event.
         assert 16_000 <= int(busy, 16) < 17_000

@@ -592,11 +592,11 @@ def test_a_command_or_an_answer_lost_while_the_card_starts_is_made_good(
             lost += 1
             mute = 12 if loss == "answer" else 0
             sent = sent if loss == "answer" else sent[:5] + bytes([sent[5] ^ 4])
-        heard, end = poll(sent, begin, hz)
+        received, end = poll(sent, begin, hz)
         if len(sent) == 1 and mute:
             mute -= 1
-            heard = b"\xff"
-        return heard, end
+            received = b"\xff"
+        return received, end
 
     monkeypatch.setattr(bench.bus, "poll", noisy)
     assert bench.init() == OK

@@ -63,13 +63,13 @@ def test_hello_tells_power_button_and_nothing_else(open_line: Opener, name: str)
 def test_a_fault_is_told_from_a_power_loss(open_line: Opener, images: dict[str, Path], name: str) -> None:
     line = open_line(name, variation=TAKEN)
     place = patch(line.emulated, images[name], "poet_board_stack_peak", UNDEFINED)
-    told = ask_in_vain(line, "stack")
-    assert told["start"] == "fault" and told["failures"] == "1"
-    assert int(told["pc"], 16) == place
-    assert ("status" in told) == (name == "nrf52840")
+    said = ask_in_vain(line, "stack")
+    assert said["start"] == "fault" and said["failures"] == "1"
+    assert int(said["pc"], 16) == place
+    assert ("status" in said) == (name == "nrf52840")
     line.emulated.reset()
-    told = line.values("hello")
-    assert (told["start"], told["failures"]) == ("pin", "1"), "the fault belongs to the start behind it alone"
+    said = line.values("hello")
+    assert (said["start"], said["failures"]) == ("pin", "1"), "the fault belongs to the start after it alone"
     ask_in_vain_again = ask_in_vain(line, "stack")
     assert ask_in_vain_again["failures"] == "2"
     line.emulated.cut_power()
@@ -85,9 +85,9 @@ def test_a_cortex_m4s_fault_names_its_kind(open_line: Opener, images: dict[str, 
 def test_a_stack_that_leaves_ram_restarts_a_cortex_m4(open_line: Opener, images: dict[str, Path]) -> None:
     line = open_line("nrf52840", variation=TAKEN)
     patch(line.emulated, images["nrf52840"], "poet_board_stack_peak", RECURSES)
-    told = ask_in_vain(line, "stack")
-    assert told["start"] == "stack"
-    assert int(told["status"], 16) & 1 << 12, "STKERR"
+    said = ask_in_vain(line, "stack")
+    assert said["start"] == "stack"
+    assert int(said["status"], 16) & 1 << 12, "STKERR"
 
 
 def test_a_stack_that_leaves_ram_locks_a_cortex_m0plus(open_line: Opener, images: dict[str, Path]) -> None:
@@ -135,8 +135,8 @@ def test_a_wait_that_failed_is_told_by_the_next_life(open_line: Opener, name: st
     for peripheral in line.emulated.chip.bus.peripherals:
         if hasattr(peripheral, "_crystal_starts"):
             peripheral._crystal_starts = True
-    told = line.values("hello")
-    assert (told["start"], told["waited_for"], told["failures"]) == ("stall", "1", "1")
+    said = line.values("hello")
+    assert (said["start"], said["waited_for"], said["failures"]) == ("stall", "1", "1")
 
 
 @pytest.mark.parametrize("request_", ["format", "page out 4096 1 sequential"])
@@ -154,8 +154,8 @@ def test_a_bus_that_stands_still_is_told_by_the_next_life(
     assert len(pulses(line.emulated.power_trace())) >= 3 * 5, "number 5, three times"
     monkeypatch.undo()
     line.rest = b""
-    told = line.values("hello")
-    assert (told["start"], told["waited_for"]) == ("stall", "5")
+    said = line.values("hello")
+    assert (said["start"], said["waited_for"]) == ("stall", "5")
 
 
 def test_the_debug_port_stays_open_where_uicr_allows_it(open_line: Opener) -> None:
@@ -204,7 +204,7 @@ def test_spim_needs_the_input_buffer_of_its_clock(open_line: Opener) -> None:
 
 
 def test_the_mkr1000_knows_an_empty_slot_by_a_pull_up_that_works(open_line: Opener) -> None:
-    """Behind the multiplexer the pin has no pull-up: the first question is asked by hand."""
+    """While it is a peripheral's the pin has no pull-up: the first question is asked by hand."""
     line = open_line("mkr1000")
     line.emulated.card.faults.removed = True
     before_s = line.emulated.time_s
@@ -224,8 +224,8 @@ def test_the_mkr1000_goes_to_its_bootloader_when_asked(open_line: Opener) -> Non
     line = open_line("mkr1000")
     boot = line.values("hello")["boot"]
     assert line.ask("bootloader") == "ok"
-    told = line.values("hello")
-    assert told["boot"] != boot and told["start"] == "request"
+    said = line.values("hello")
+    assert said["boot"] != boot and said["start"] == "request"
     assert line.emulated.memory(0x20007FFC, 4) == (0x07738135).to_bytes(4, "little"), "what the bootloader looks for"
 
 

@@ -125,7 +125,7 @@ def train_until_the_lights_go_out(line: Line) -> bool:
 
 def test_a_transfer_overlaps_compute_where_the_bus_works_alone(open_step: Opener) -> None:
     # Emulated time, the same in every run. Traced, a step is serial; untraced, the nRF52840's page-out runs beside the
-    # operator behind it.
+    # operator after it.
     saved = {}
     for name in BOARDS:
         line = open_step(name)

@@ -153,7 +153,7 @@ def test_a_reset_is_noticed_and_greeted() -> None:
     [
         (" start=pin reset=00000001", "the board was reset: its reset button or line was used"),
         (" start=power reset=00000000", "its supply came up anew"),
-        ("", "it does not tell why .look at its supply"),
+        ("", "it does not say why .look at its supply"),
         (" start=stall reset=4 failures=1 waited_for=1", "it waited in vain for the crystal to start"),
         (" start=stack reset=4 failures=1", "its stack grew too far"),
     ],

@@ -93,7 +93,7 @@ def refuse_in_use(place: CardPlace) -> None:
     if not place.is_device:
         return
     if not MOUNTS.exists():
-        raise UserError(f"{place.path}: only Linux tells whether a device is in use; write an image, and copy that")
+        raise UserError(f"{place.path}: only Linux says whether a device is in use; write an image, and copy that")
     device = place.path.resolve()
     for line in _lines(MOUNTS):
         source, _, rest = line.partition(" ")

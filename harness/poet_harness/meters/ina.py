@@ -73,7 +73,7 @@ class Sensor:
     shunt_ohm : float
         What the driver reckons with; 0 if it does not say.
     averaging : str
-        Over what the driver averages, as far as it tells.
+        Over what the driver averages, as far as it says.
     """
 
     address: str

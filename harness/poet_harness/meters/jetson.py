@@ -48,7 +48,7 @@ RAILS = (1, 2, 3)
 class Rail:
     """A rail by its name, with readers of its power in watt and its voltage in volt.
 
-    ``averaging`` says over what the driver averages, as far as it tells, ``step_a`` how finely it shows the current.
+    ``averaging`` says over what the driver averages, as far as it says, ``step_a`` how finely it shows the current.
     """
 
     name: str

@@ -3,7 +3,7 @@
 
 The board's window line goes to D7, whose falling edge the instrument reports in the stream. A window ends there and
 is as long as the board says. A sample is a mantissa of four digits and a decimal exponent (``6409-07`` is 640.9 uA);
-time stamps in the stream tell how many samples there should have been.
+time stamps in the stream say how many samples there should have been.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Lpm01aMeter(StreamingMeter):
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
         transcript = self._transcript
-        # Only the next stamp tells whether samples before the last event are missing.
+        # Only the next stamp says whether samples before the last event are missing.
         self._finish(
             lambda: (
                 bool(transcript.trouble)

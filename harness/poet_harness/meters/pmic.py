@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Raspberry Pi 5's power management chip, by ``vcgencmd pmic_read_adc``: twelve rails, volts and amperes.
 
-It measures behind its own converters: what USB devices and HATs draw, and what the conversion loses, is not in the sum.
+It measures after its own converters: what USB devices and HATs draw, and what the conversion loses, is not in the sum.
 So its power is never that of the board's input, and the identity says ``rails only``. The input's voltage (EXT5V) has
 no current beside it.
 
@@ -54,7 +54,7 @@ def power_w(rails: Readings) -> float:
     Raises
     ------
     OSError
-        If there is none, or one lacks its voltage.
+        If there is none, or one has no voltage.
     """
     metered = {name: rail for name, rail in rails.items() if "A" in rail}
     missing = [name for name, rail in metered.items() if "V" not in rail]

@@ -3,7 +3,7 @@
 
 The instrument streams one little-endian 32-bit word a sample: bits 0 to 13 the converter's value divided by four,
 14 to 16 the measuring range, 18 to 23 a counter, 24 to 31 the digital inputs D0 to D7. Its metadata text carries the
-constants of each range. The counter tells which samples never arrived.
+constants of each range. The counter says which samples never arrived.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Recording:
         return int(self.missing[first:last].sum())
 
     def gap_s(self, start_s: float, end_s: float) -> float:
-        """For how long no sample tells what was drawn in a window."""
+        """For how long no sample shows what was drawn in a window."""
         first, last = self._steps(start_s, end_s)
         edges_s = np.clip(self.times_s[first : last + 1], start_s, end_s)
         return float(np.diff(edges_s)[self.missing[first:last] > 0].sum())

@@ -124,7 +124,7 @@ def supply_meter(name: str | None, board: Board) -> Meter | None:
 
 
 def checked(name: str) -> str:
-    """``NAME`` or ``NAME:ADDRESS`` as it is given, as far as one can tell without touching an instrument.
+    """``NAME`` or ``NAME:ADDRESS`` as it is given, as far as one can see without touching an instrument.
 
     Raises
     ------

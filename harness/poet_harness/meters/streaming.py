@@ -35,7 +35,7 @@ def open_instrument(url: str, baud: int = 9600) -> serial.SerialBase:
 
 
 class StreamingMeter(Meter):
-    """Starts and stops the stream, and tells in one line when the instrument is gone.
+    """Starts and stops the stream, and says in one line when the instrument is gone.
 
     A driver says what the commands are and takes the bytes in.
     """

@@ -163,7 +163,7 @@ def read_plan(folder: Path) -> Plan:
     Raises
     ------
     UserError
-        If one is missing, is of another format, or lacks what a board needs.
+        If one is missing, is of another format, or does not have what a board needs.
     """
     graph_path, schedule_path = (_there(folder / name) for name in ("graph.json", "schedule.json"))
     graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
@@ -178,7 +178,7 @@ def read_plan(folder: Path) -> Plan:
         optimizer = optimizer_of(_operations(graph), names)
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
     except IndexError:
-        raise UserError(f"{graph_path}: an operator lacks an operand; plan again") from None
+        raise UserError(f"{graph_path}: an operand of an operator is missing; plan again") from None
     return Plan(
         graph_hash=schedule.graph_hash,
         schedule_hash=schedule_hash(schedule),
@@ -299,7 +299,7 @@ def check_headers(folder: Path, plan: Plan) -> None:
                 f"{wanted}; plan again with poet-plan --out {folder}"
             )
     if plan.inference is not None and f"UINT64_C(0x{plan.inference.schedule_hash})" not in text:
-        raise UserError(f"{path}: lacks the inference in {folder}; plan again with poet-plan --out {folder}")
+        raise UserError(f"{path}: the inference in {folder} is missing; plan again with poet-plan --out {folder}")
 
 
 def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a device last started, as its ``hello`` tells: a fault of the firmware is no loss of power."""
+"""Why a device last started, as its ``hello`` says: a fault of the firmware is no loss of power."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Start:
     Attributes
     ----------
     cause : str
-        A word of docs/SPEC.md, section 6; empty where the device cannot tell.
+        A word of docs/SPEC.md, section 6; empty where the device cannot say.
     failures : int
         Faults, overflows and stalls since the power came.
     pc, lr, status : int
@@ -64,7 +64,7 @@ class Start:
             return "its stack grew too far; docs/boards.md, Faults"
         if self.cause == "stall":
             return f"it waited in vain for {WAITED_FOR.get(self.waited_for, f'something numbered {self.waited_for}')}"
-        return CAUSES.get(self.cause, "it does not tell why (look at its supply)")
+        return CAUSES.get(self.cause, "it does not say why (look at its supply)")
 
 
 def read_start(values: Values) -> Start:

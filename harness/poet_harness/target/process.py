@@ -94,7 +94,7 @@ class ProcessStream:
 def ssh_command(url: str) -> list[str]:
     """Command for ``ssh://user@host:port/remote command``.
 
-    User and host go to ssh as they are written: its configuration tells capitals apart. So does the remote command, to
+    User and host go to ssh as they are written: its configuration heeds capitals. So does the remote command, to
     the shell there; where a word has ``%20`` and the like, what they mean is quoted. Without a command the far end's
     ``poet-agent`` is started. Authentication is ssh's own: it never asks for a password here, since its input carries
     the protocol.

@@ -45,7 +45,7 @@ def copy_image(image: Path, drive: Path) -> None:
     """Copy a UF2 file.
 
     The board restarts as soon as it has the last block. The drive may then be gone before the computer has closed the
-    file; whether the upload took, the firmware itself tells.
+    file; whether the upload took, the firmware itself says.
 
     Raises
     ------

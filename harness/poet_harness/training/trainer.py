@@ -96,7 +96,7 @@ class Trainer:
     steps_done : int or None
         How many steps made the weights that the board has in RAM; None while it works on them, or has lost them.
     unseen : list of int
-        Steps that count, though the board was reset before it could tell their loss.
+        Steps that count, though the board was reset before it could say their loss.
     is_finite : bool
         Whether training has come to no loss and no weight that is infinite or no number.
 

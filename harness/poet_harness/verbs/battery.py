@@ -71,7 +71,7 @@ def command(
     data: Annotated[Path | None, typer.Option(help="Or the training set itself, .npz (poet-plan data).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell for how many training steps, epochs and hours a battery lasts.
+    """Print for how many training steps, epochs and hours a battery lasts.
 
     A step draws the energy of the plan, and the idle power for as long as it takes. Between two steps the board sleeps
     and draws the idle power. The command prints every number that the answer rests on, and where it is from: a data
@@ -220,13 +220,13 @@ def _listed(assumptions: Sequence[Assumption]) -> list[str]:
 def _warnings(cell: Cell, step: StepCost, lasts: Life) -> list[str]:
     told = []
     if cell.rated_current_a is not None and lasts.cell_current_a > cell.rated_current_a:
-        told.append(
+        lines.append(
             f"expect less: {cell.title} has its capacity at {cell.rated_current_a * 1e3:.3g} mA, and gives "
             f"{lasts.cell_current_a * 1e3:.3g} mA here"
         )
     if step.life_steps is not None and step.life_steps < lasts.steps:
-        told.append(f"the card is worn out before, after {_rounded(step.life_steps)} steps")
-    return told
+        lines.append(f"the card is worn out before, after {_rounded(step.life_steps)} steps")
+    return lines
 
 
 def _rounded(number: float) -> str:

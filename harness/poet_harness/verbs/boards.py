@@ -58,5 +58,5 @@ def _is_console(port: ListPortInfo, board: Board) -> bool:
 
 
 def _named(port: ListPortInfo) -> str:
-    """A console's port, with the serial number that tells two alike boards apart."""
+    """A console's port, with the serial number by which two alike boards differ."""
     return f"{port.device} ({port.serial_number})" if port.serial_number else str(port.device)

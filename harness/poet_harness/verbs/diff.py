@@ -79,7 +79,7 @@ def _table(changes: list[Change], title: str) -> Table:
         relative = "" if change.relative is None else f"{change.relative:+.2%}"
         spread = f"±{change.spread / change.first.value:.2%}" if change.first.value else f"±{change.spread * scale:.4g}"
         figures = (f"{reading.value * scale:.5g}" for reading in (change.first, change.second))
-        table.add_row(change.row, unit, *figures, relative, spread, change.verdict.value)
+        table.add_row(change.row, unit, *figures, relative, spread, change.verdict.words)
     return table
 
 

@@ -21,7 +21,7 @@ def command(
     voltage: Annotated[float | None, typer.Option(help="Supply voltage in volt, for a trace of current_a.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell the energy of time windows of a recorded trace, such as another meter's.
+    """Print the energy of time windows of a recorded trace, such as another meter's.
 
     Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them. Where
     samples are missing that is a guess: each row says how many, and for how long.

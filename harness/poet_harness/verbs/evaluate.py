@@ -200,12 +200,12 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     from rich.table import Table
 
     assert plan.inference is not None
-    told = plan.inference
+    predicted = plan.inference
     table = Table("", "predicted", "observed", title=f"Inference, one sample of {found.count} ({source})")
     right = "no classes" if found.correct is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
     table.add_row("right", "", right)
-    table.add_row("time, ms", f"{told.time_s * 1e3:.4f}", f"{found.time_s * 1e3:.4f}")
+    table.add_row("time, ms", f"{predicted.time_s * 1e3:.4f}", f"{found.time_s * 1e3:.4f}")
     seen = "" if found.energy_j is None else f"{found.energy_j * 1e3:.4f}"
-    table.add_row("energy, mJ", f"{told.energy_j * 1e3:.4f}", seen)
-    table.add_row("peak RAM", f"{told.peak_bytes:,}", f"{found.peak_bytes:,}")
+    table.add_row("energy, mJ", f"{predicted.energy_j * 1e3:.4f}", seen)
+    table.add_row("peak RAM", f"{predicted.peak_bytes:,}", f"{found.peak_bytes:,}")
     return table

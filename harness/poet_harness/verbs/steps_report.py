@@ -56,7 +56,7 @@ def _cure(asked: Session) -> str:
 def _difference(plan: Plan, step: ObservedStep) -> float:
     """How far a step's time or energy, whichever is worse, is off what was predicted."""
     pairs = ((step.report.work_s, plan.time_s), (step.energy_j, plan.energy_j))
-    return max((abs(seen / told - 1) for seen, told in pairs if seen is not None and told), default=0.0)
+    return max((abs(seen / given - 1) for seen, given in pairs if seen is not None and given), default=0.0)
 
 
 def document(trained: Trained, epochs: Sequence[EpochRow] = ()) -> dict[str, object]:

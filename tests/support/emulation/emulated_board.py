@@ -59,10 +59,10 @@ class Line:
 
     def line(self) -> str:
         while b"\n" not in self.rest:
-            heard = self.emulated.serial.read(256)
-            if not heard:
+            received = self.emulated.serial.read(256)
+            if not received:
                 raise TimeoutError("the board says nothing")
-            self.rest += heard
+            self.rest += received
         line, self.rest = self.rest.split(b"\n", 1)
         text, check = line.decode().rsplit("*", 1)
         assert int(check, 16) == binascii.crc_hqx(text.encode(), 0xFFFF)
@@ -79,7 +79,7 @@ class Line:
         raise TimeoutError("the board never answered hello")
 
     def ask(self, request: str, patience_s: float = 60.0) -> str:
-        """The answer's words behind ``ok`` or ``err``, with that word. A board that starts anew never answers."""
+        """The answer's words after ``ok`` or ``err``, with that word. A board that starts anew never answers."""
         self.emulated.serial.timeout = patience_s
         body = f">{self.sequence:04x} {request}"
         self.emulated.serial.write(f"{body}*{binascii.crc_hqx(body.encode(), 0xFFFF):04x}\n".encode())

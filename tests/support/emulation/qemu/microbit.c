@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nRF52840's UART and timer drivers on the nRF51 of QEMU's micro:bit: echoes a line, then tells how many ticks
+/* The nRF52840's UART and timer drivers on the nRF51 of QEMU's micro:bit: echoes a line, then says how many ticks
  * two waits of 16,000 ticks took, one spent asking the counter, one spent asleep.
  */
 #include "poet/board.h"
