@@ -35,7 +35,7 @@ class Chip:
         self._reset_cause = reset_cause
 
     def attend(self) -> None:
-        """See `poet_harness.emulation.machine.Chip`."""
+        """See `poet_harness.emulation.machine.Surroundings`."""
         self._parts.card.attend()
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The half of the emulation that is C, `native/`: what happens for every block of code, and for every byte."""
+"""The part of the emulation that is C, `native/`: what happens for every block of code, and for every byte."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ class Memory:
     flash_wait: int = 0
 
 
-class Chip(Protocol):
-    """What the machine asks of the peripherals around it."""
+class Surroundings(Protocol):
+    """What the CPU asks of the chip around it."""
 
     bus: Bus
     nvic: NvicState
@@ -133,7 +133,7 @@ class Machine:
         self._core = cycles.CORES[core]
         self._memory = memory
         self._image = image
-        self._chip: Chip | None = None
+        self._chip: Surroundings | None = None
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
         self._failure: BaseException | None = None
         self._noise = random.Random(seed)
@@ -170,7 +170,7 @@ class Machine:
         memory = self._memory
         attach(self._engine, self._counter, (memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1))
 
-    def connect(self, chip: Chip, sleeps: Callable[[int, int], None]) -> None:
+    def connect(self, chip: Surroundings, sleeps: Callable[[int, int], None]) -> None:
         """Put the peripherals on the bus.
 
         Parameters

@@ -182,7 +182,7 @@ class SdCard:
     pulled_up : callable
         Whether the board pulls the line up now that the card answers on.
     state : CardState
-        What it shares with the compiled half.
+        What it shares with C.
     on_failure : callable
         Called with an exception that cannot cross the C.
 
@@ -260,7 +260,7 @@ class SdCard:
         self.attend()
 
     def attend(self) -> None:
-        """Let the compiled half move its bytes, or not: to be called where `faults` may have changed."""
+        """Let C move its bytes, or not: to be called where `faults` may have changed."""
         self.state.driven = self._selected and self._spi_mode and not self.faults.removed
 
     def exchange(self, sent: bytes, begin: int, byte_cycles: int) -> bytes:
@@ -359,7 +359,7 @@ class SdCard:
             self._say_next()
 
     def _say_next(self) -> None:
-        """Show the compiled half what comes first now."""
+        """Show C what comes first now."""
         when, chunk = self._out[0] if self._out else (0, b"")
         self.state.out_when, self.state.out_left = when, len(chunk)
         self.state.out = ctypes.cast(ctypes.c_char_p(chunk), ctypes.c_void_p) if self._out else None
