@@ -218,7 +218,7 @@ def _listed(assumptions: Sequence[Assumption]) -> list[str]:
 
 
 def _warnings(cell: Cell, step: StepCost, lasts: Life) -> list[str]:
-    told = []
+    lines = []
     if cell.rated_current_a is not None and lasts.cell_current_a > cell.rated_current_a:
         lines.append(
             f"expect less: {cell.title} has its capacity at {cell.rated_current_a * 1e3:.3g} mA, and gives "
