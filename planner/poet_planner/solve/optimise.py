@@ -18,11 +18,11 @@ from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, cl
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
     fastest_schedule,
-    no_schedule,
     passes_necessary_conditions,
     store_all,
     with_possible_deadline,
 )
+from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
 from poet_planner.solve.instance import Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.objective import at_one_watt, by_time
@@ -170,7 +170,8 @@ class _Run:
         NoScheduleError
             Unless a schedule within the RAM turns up.
         """
-        self._tell("looking for the smallest RAM that would do")
+        certain = certain_refusal(self._graph, self._problem)
+        self._tell(f"{certain}; looking for what would do" if certain else "looking for what would do")
         problem, budget = with_possible_deadline(self._problem), self._limit.noting(self._tell)
         with self._context.timed(Component.FEASIBILITY):
             context = self._context.within(Component.FEASIBILITY)

@@ -24,10 +24,10 @@ from poet_planner.solve import OptimiseOptions, Progress
 from poet_planner.solve.feasibility.minimum_ram import (
     bracket_minimum_ram,
     fastest_schedule,
-    no_schedule,
     passes_necessary_conditions,
     with_possible_deadline,
 )
+from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
 from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.optimise import schedule_of
@@ -242,7 +242,7 @@ def schedule(
     # Until the schedule must be given offsets.
     budget = limit.keeping(lambda: placing_s).noting(tell)
     if not passes_necessary_conditions(problem):
-        tell("looking for the smallest RAM that would do")
+        tell(f"{certain_refusal(graph, problem)}; looking for what would do")
         bracket = bracket_minimum_ram(with_possible_deadline(problem), 0, options.seed, solver, budget)
         raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
     ram_left = problem.budget

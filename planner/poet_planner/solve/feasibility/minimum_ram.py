@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
-from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 
 from poet_planner.solve.feasibility.deadline import deadline_feasibility, quick_feasibility, with_time_as_energy
 from poet_planner.solve.instance import WORD, Problem, busy_s, working_set_bytes
 from poet_planner.solve.milp.solvers import Solver
-from poet_planner.solve.options import NoScheduleError
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.orders import frugal_order
@@ -142,48 +140,6 @@ def passes_necessary_conditions(problem: Problem) -> bool:
 def with_possible_deadline(problem: Problem) -> Problem:
     """``problem``; without its deadline if no schedule can meet it."""
     return problem if busy_s(problem) <= problem.deadline else replace(problem, deadline=np.inf)
-
-
-def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incumbent | None) -> NoScheduleError:
-    """The error that names the smallest RAM and the shortest time that are enough, as far as they are known.
-
-    Parameters
-    ----------
-    bracket : Bracket
-        Of the RAM of `with_possible_deadline`.
-    fastest : Incumbent or None
-        `fastest_schedule`.
-    """
-    shortest_s = np.inf if fastest is None else fastest.time
-    ram = graph.resident_bytes + problem.budget
-    feasible = graph.resident_bytes + bracket.feasible_bytes
-    infeasible = graph.resident_bytes + bracket.infeasible_bytes
-    proven = problem.budget <= bracket.infeasible_bytes or not passes_necessary_conditions(problem)
-    none = "no schedule fits" if proven else "none was found in"
-    deadline = "no deadline" if np.isinf(problem.deadline) else f"a deadline of {problem.deadline:.6g} s"
-    within = "" if np.isinf(with_possible_deadline(problem).deadline) else " within the deadline"
-    smallest = f"the smallest RAM that does{within} is {feasible} bytes"
-    if not bracket.is_close:
-        between = "what lies between is not known (raise --time-limit)"
-        smallest = f"{feasible} bytes do{within}, {infeasible} do not, {between}"
-    shortest = f"; within {ram} bytes the shortest time is {shortest_s:.6g} s" if np.isfinite(shortest_s) else ""
-    makes = _largest(graph, problem)
-    return NoScheduleError(
-        f"{none} {ram} bytes of RAM with {deadline}: {smallest} ({makes}){shortest}",
-        feasible,
-        shortest_s,
-        infeasible,
-    )
-
-
-def _largest(graph: Graph, problem: Problem) -> str:
-    """What the smallest RAM comes from: the node with the largest working set, in words."""
-    sizes = working_set_bytes(problem)
-    node = graph.nodes[int(sizes.argmax())]
-    # A node that computes nothing stands for an end that values live to see.
-    is_end = node.operation is None and node.workspace_bytes == sum(value.bytes for value in node.values) == 0
-    what = "gradients and all else that lives until the end take" if is_end else f"{node.id} alone takes"
-    return f"{what} {graph.resident_bytes + int(sizes.max())} bytes with what is resident"
 
 
 def fastest_schedule(problem: Problem, seed: int, budget: TimeBudget) -> Incumbent | None:
