@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from poet_profiles.cells import cell_names, load_cell
 from poet_profiles.errors import UserError
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import SHIPPED, profile_names, shipped_profile
+
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize("name", board_names())
@@ -106,3 +110,32 @@ def test_a_bad_description_is_one_line(tmp_path: Path, before: str, after: str, 
     with pytest.raises(UserError, match=message) as caught:
         load_board(str(path))
     assert "\n" not in str(caught.value)
+
+
+WIRES = {
+    "window line, to the meter": "window",
+    "card chip select": "card_cs",
+    "card data in (MOSI)": "card_mosi",
+    "card data out (MISO)": "card_miso",
+    "card clock": "card_sck",
+}
+
+
+@pytest.mark.parametrize(
+    ("heading", "name"),
+    [
+        ("nRF52840-DK", "nrf52840"),
+        ("bare nRF52840", "nrf52840"),
+        ("MKR1000", "mkr1000"),
+        ("Nucleo-F411RE", "nucleo-f411re"),
+    ],
+)
+def test_the_wiring_of_the_page_is_that_of_the_boards_file(heading: str, name: str) -> None:
+    page = (ROOT / "docs" / "boards.md").read_text(encoding="utf-8").split("## Wiring")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    column = rows[0].index(heading)
+    wired = {row[0]: re.search(r"P[0-9A-F]\.?\d+", row[column]) for row in rows if row[0] in WIRES}
+    pins = tomllib.loads((ROOT / "profiles" / "boards" / f"{name}.toml").read_text(encoding="utf-8"))["pins"]
+    for row, key in WIRES.items():
+        pin = wired[row]
+        assert pin and re.sub(r"^(P[A-F])(\d)$", r"\g<1>0\2", pin[0]) == pins[key], row

@@ -2,8 +2,9 @@
 """From a traced graph to one that a board can run: operators of the vocabulary, sizes, residents with their places.
 
 For a microcontroller every operator becomes one of the firmware's, with the firmware's sizes (pooling indices are
-bytes, labels 32-bit integers), and a plain SGD step stands after all gradients. For a Linux board, where PyTorch runs
-the traced operators themselves, sizes are PyTorch's and an operator outside of the vocabulary is named ``aten.NAME``.
+bytes, labels 32-bit integers), and the optimizer's step stands after all gradients. For a Linux board, where PyTorch
+runs the traced operators themselves, sizes are PyTorch's and an operator outside of the vocabulary is named
+``aten.NAME``.
 """
 
 from poet_planner.lowering.card import with_parameters_on_the_card

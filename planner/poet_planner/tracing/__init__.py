@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From any PyTorch module to its joint forward and backward graph, and that graph executed under a schedule.
 
-capture (make_fx) → fold (views, aliases, versions) → split → prune → naming; each is a file, and ``ir`` is what they
-make.
+capture (make_fx) → fold (views, aliases, versions) → split → prune → naming; each is a file. They make a
+`poet_runtime.traced_graph.TracedGraph`.
 """
 
 from __future__ import annotations
