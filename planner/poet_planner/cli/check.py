@@ -22,7 +22,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train for three steps in PyTorch under SCHEDULE, paging to a file: every bit must be eager training's."""
+    """Run SCHEDULE with the model's own code, three steps, paging to a file: every bit has to be eager PyTorch's."""
     import json
     from dataclasses import asdict
 

@@ -25,7 +25,7 @@ def execute(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch; default is PyTorch's own.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the program of PLAN under its schedule, without the model's code, and say what it took.
+    """Run PLAN of a Linux board on your data, without the model's code; write loss and gradients, say what it took.
 
     Loss and gradients are what `poet-plan reference` writes for the same data, bit for bit.
     """

@@ -24,7 +24,10 @@ def reference(
     weights: Weights = None,
     as_json: Json = False,
 ) -> None:
-    """Write loss and every gradient of each step: `loss`, and `PARAMETER.grad` with a leading axis of steps."""
+    """Train on the same data by PyTorch alone, without a plan; write loss and gradients, to hold a board's against.
+
+    The arrays are `loss`, and `PARAMETER.grad` with a leading axis of steps.
+    """
     import json
 
     from poet_planner.torch_reference.training_data import reference_run, write_arrays

@@ -17,7 +17,7 @@ def verify(
     schedule: Annotated[Path, typer.Argument(help="Schedule, poet-schedule/1.")],
     as_json: Json = False,
 ) -> None:
-    """Replay SCHEDULE on GRAPH and check all it claims: order, RAM, offsets, energy, time, deadline."""
+    """Check what SCHEDULE claims, and compute nothing: order, RAM, offsets, energy, time, deadline."""
     import json
     from dataclasses import asdict
 
