@@ -25,7 +25,7 @@ WARM_UP = Instance("prototypes", "vgg16_cifar.m4", "55%", "1.5x", True)
 MOMENTS_S = (2.0, 10.0, 60.0)
 ALL_PARTS = Parts()
 CLOCKS = {"wall": time.monotonic, "cpu": time.process_time}
-METHODS = {"best": "optimal", "paper": "poet_ilp"}
+METHODS = {"best": "optimal", "paper": "poet_ilp"}  # by what the column `formulation` says
 
 
 @dataclass(frozen=True)

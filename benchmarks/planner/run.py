@@ -24,7 +24,7 @@ from benchmarks.planner.measuring import COLUMNS, METHODS, Run, measure
 
 HERE = Path(__file__).parent
 Suite = StrEnum("Suite", {name: name for name in SUITES})
-Formulation = StrEnum("Formulation", {name: name for name in METHODS})
+Method = StrEnum("Method", {name: name for name in METHODS.values()})
 Results = Annotated[Path, typer.Option(help="CSV file of measurements; rows are appended as they come.")]
 Subset = Annotated[int, typer.Option(min=0, help="Only so many instances, drawn evenly; 0: all.")]
 Only = Annotated[str, typer.Option(help="Only instances whose line holds this text.")]
@@ -34,9 +34,7 @@ def measure_suites(
     suites: Annotated[list[Suite], typer.Argument(help="What to plan.")],
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of one instance.")] = 60.0,
     clock: Annotated[str, typer.Option(help="wall, or cpu for the planner's own processor time.")] = "wall",
-    formulation: Annotated[
-        Formulation, typer.Option(help="best, or paper for Algorithm 1 as printed.")
-    ] = Formulation.best,
+    method: Annotated[Method, typer.Option(help="optimal, or poet_ilp for Algorithm 1 as printed.")] = Method.optimal,
     solver: Annotated[str, typer.Option(help="MILP solver (see `poet-plan solvers`).")] = "highs",
     seed: Annotated[int, typer.Option(help="Of the planner.")] = 0,
     subset: Subset = 0,
@@ -46,7 +44,8 @@ def measure_suites(
     results: Results = HERE / "results.csv",
 ) -> None:
     """Plan every instance of the suites that the results do not hold yet; stop and go on at will."""
-    run = Run(seconds, clock, formulation.value, solver, seed)
+    formulation = next(name for name, planner in METHODS.items() if planner == method)
+    run = Run(seconds, clock, formulation, solver, seed)
     wanted = chosen([name.value for name in suites], only, subset)
     ours = ram_of_ours(results) if formulation == "paper" else {}
     wanted = wanted if again else missing(wanted, run, results, ours)
