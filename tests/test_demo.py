@@ -96,7 +96,7 @@ def test_the_rest_is_shown_only_when_asked_for(
     assert [command for command in commands if unknown_options(command)] == []
     verbs = [command[1] for command in commands if command[0] == "poet-harness"]
     assert verbs[:4] == ["flash", "run", "flash", "run"]
-    assert ("profile" in verbs) == any("paper" in command for command in commands) == full
+    assert ("profile" in verbs) == any("poet_ilp" in command for command in commands) == full
 
 
 def test_a_loss_that_does_not_fall_stops_it(demo: ModuleType, tmp_path: Path) -> None:
