@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import poet_planner as poet
-from poet_profiles.errors import UserError
 
 KEPT = Path(__file__).with_name("record.json")
 BIN = Path(sys.executable).parent
@@ -78,7 +77,7 @@ def digest(content: bytes) -> str:
 
 
 def plans() -> Iterator[tuple[str, Any]]:
-    """Of every plan: the hashes of its files, or what its refusal says."""
+    """Of every plan: the hashes of its files, or the RAM that its refusal names."""
     for network in NETWORKS:
         given = network.given.items()
         for ram, seed, objective in product(network.rams, network.seeds, network.objectives):
@@ -93,8 +92,8 @@ def planned(network: Network, ram: int | str | None, seed: int, objective: str) 
         made = poet.plan(
             network.model, profile=network.profile, ram=ram, objective=objective, options=options, **network.given
         )
-    except UserError as error:
-        return str(error)
+    except poet.NoScheduleError as error:
+        return {"smallest_ram_bytes": error.smallest_ram_bytes}
     with tempfile.TemporaryDirectory() as folder:
         made.write_files(folder)
         files = {name: Path(folder, name) for name in FILES}
