@@ -27,7 +27,8 @@ Arrays = Mapping[str, "NDArray[Any]"]
 class TrainingSession:
     """Requests for ``steps`` steps, every other one traced, and for all tensors after them.
 
-    On a model's own data, or on given ones: parameters by id, and a batch a step in ``input`` and ``target``.
+    On a model's own data, or on given ones: parameters by id, and a batch a step in ``input``, ``target`` and their
+    like. Of a graph in micro-batches each is cut along its first axis.
     """
 
     def __init__(
@@ -42,9 +43,13 @@ class TrainingSession:
                 first = data[resident.id].tobytes() if resident.id in data else bytes(resident.bytes)  # a velocity
                 self._put(resident.id, first)
         for step in range(steps):
-            self._put("input", data["input"][step].tobytes())
-            self._put("target", data["target"][step].tobytes())
-            self.requests.append(f"step {f32_bits(rate)} {step % 2}")
+            for part in range(graph.micro_batches):
+                for resident in graph.residents:
+                    if resident.kind in ("input", "target"):
+                        first = part * resident.bytes
+                        self._put(resident.id, data[resident.id][step].tobytes()[first : first + resident.bytes])
+                of_part = f" {part}" if graph.micro_batches > 1 else ""
+                self.requests.append(f"step {f32_bits(rate)} {step % 2}{of_part}")
         self._gets = [
             (resident, offset, min(CHUNK, resident.bytes - offset))
             for resident in self._seen()
