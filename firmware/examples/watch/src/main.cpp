@@ -13,7 +13,8 @@
 #include "sensor.h"
 #include "window.hpp"
 
-static constexpr uint32_t epochs = 30, steps_an_epoch = Diary::entries / WATCH_NET_BATCH;
+static constexpr uint32_t batch = WATCH_NET_MICRO_BATCHES * WATCH_NET_BATCH;
+static constexpr uint32_t epochs = 30, steps_an_epoch = Diary::entries / batch;
 static constexpr float rate = 0.01f;
 
 static poet learner;
@@ -71,11 +72,13 @@ static int listen(Diary &diary)
     return status;
 }
 
+// A batch, or the next micro-batch of it.
 static int take_batch(Diary &diary)
 {
     int status = POET_OK;
+    const uint32_t first = poet_steps(&learner) * batch + poet_gathered(&learner) * WATCH_NET_BATCH;
     for (uint32_t i = 0; status == POET_OK && i < WATCH_NET_BATCH; i++) {
-        status = diary.read(drawn(poet_steps(&learner) * WATCH_NET_BATCH + i + 1));
+        status = diary.read(drawn(first + i + 1));
         diary.window().numbers(poet_input(&learner, i));
         const uint32_t exercise = diary.exercise();
         memcpy(poet_target(&learner, i), &exercise, WATCH_NET_TARGET_BYTES);
@@ -87,7 +90,7 @@ static int take_batch(Diary &diary)
 static int learn(Diary &diary)
 {
     int status = POET_OK;
-    while (status == POET_OK && poet_steps(&learner) < epochs * steps_an_epoch) {
+    while (status >= POET_OK && poet_steps(&learner) < epochs * steps_an_epoch) {
         status = take_batch(diary);
         if (status == POET_OK) {
             status = poet_train_begin(&learner, rate);
