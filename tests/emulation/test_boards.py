@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.emulation import open_emulated_board, open_twin
+from poet_harness.emulation import open_emulated_board
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
@@ -97,7 +97,7 @@ def test_a_board_that_has_no_emulator_is_refused_in_one_line(images: dict[str, P
 
 
 def test_the_old_name_still_opens_a_board(images: dict[str, Path], tmp_path: Path) -> None:
-    with open_twin(load_board("nrf52840"), images["nrf52840"], tmp_path / "card.img") as emulated:
+    with open_emulated_board(load_board("nrf52840"), images["nrf52840"], tmp_path / "card.img") as emulated:
         assert emulated.time_s == 0
 
 

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.planning.training_graph import TrainingStep
-from poet_planner.reference.training_data import training_data
 from poet_planner.schedule.c_library import write_library
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT

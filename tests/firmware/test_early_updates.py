@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.baselines.store_all import store_all_schedule
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import write_headers
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import micro_batch
 from poet_profiles.boards import load_board

@@ -21,9 +21,9 @@ from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import TrainingStep
-from poet_planner.reference.training_data import training_data, write_arrays
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.inference import Inference
+from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
 from poet_profiles.graph.file import write_graph
 from poet_profiles.schedule.file import write_schedule
