@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from poet_planner.planning.choose import BudgetedStep
+from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.pipeline import prepare, schedule_of, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.summary import Summary

@@ -123,9 +123,9 @@ def _traced(model: str, profile: str) -> tuple[Graph, int]:
     from poet_planner.planning.pipeline import prepare
     from poet_planner.planning.request import Request
 
-    prepared = prepare(Request(model, profile, parameters="resident"))
+    prepared = prepare(Request(model, profile, parameters="resident", micro_batches=1))
     if prepared.graph.resident_bytes > prepared.budget_bytes:
-        prepared = prepare(Request(model, profile, parameters="excluded"))
+        prepared = prepare(Request(model, profile, parameters="excluded", micro_batches=1))
     assert prepared.step.board is not None
     return prepared.graph, prepared.step.board.usable_ram_bytes
 
@@ -135,7 +135,7 @@ def _step(model: str, batch: int, profile: str) -> Graph:
     from poet_planner.planning.pipeline import prepare
     from poet_planner.planning.request import Request
 
-    return prepare(Request(model, profile, batch=batch)).graph
+    return prepare(Request(model, profile, batch=batch, micro_batches=1)).graph
 
 
 def _paper() -> Iterator[Instance]:

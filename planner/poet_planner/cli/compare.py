@@ -23,6 +23,7 @@ from poet_planner.cli.option_groups import (
     TrainingOptions,
     output_option,
     request_of,
+    whole_batch,
 )
 
 if TYPE_CHECKING:
@@ -62,9 +63,12 @@ def compare(
     solver_named(search.solver)
     check_writable(out / "compare.csv")
     alone_in(context, out)
-    prepared = prepare(request_of(network, board, limits, memory, training))
-    subject = subject_of(prepared.step, network.model, network.batch)
-    setting = Setting(subject, prepared.budget_bytes, prepared.deadline_s)
+    request = request_of(network, board, limits, whole_batch(memory), training)
+    prepared = prepare(request)
+    # Methods that page are given a graph that may be paged.
+    forms = (prepared, *prepared.rivals)
+    step = next((one.step for one in forms if not one.step.layout.early_updates), prepared.step)
+    setting = Setting(subject_of(step, network.model, network.batch), prepared.budget_bytes, prepared.deadline_s)
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = by_energy(_compared(setting, wanted, options))
     write_points(points, out / "compare.csv")

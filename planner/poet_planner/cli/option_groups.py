@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -149,10 +149,18 @@ class MemoryOptions:
     gradients: Annotated[
         Gradients,
         memory_option(
-            help="Keep all gradients in RAM for the whole step, or page them like activations; auto: what fits, or "
-            "costs less."
+            help="Keep all gradients in RAM for the whole step, page them like activations, or change each parameter "
+            "as soon as its gradient is done (early); auto: what costs least."
         ),
     ] = Gradients.AUTO
+    micro_batches: Annotated[
+        str,
+        memory_option(
+            metavar="K",
+            help="On a microcontroller: equal parts in which a batch goes through the network; gradients add up. auto: "
+            "one, unless that does not fit and parts are cheaper.",
+        ),
+    ] = "auto"
     paging: Annotated[bool, expert_option(help="Whether values may be paged to storage.")] = True
     card_above: Annotated[
         str | None,
@@ -260,6 +268,11 @@ def request_of(
         **asdict(limits),
         **asdict(memory),
     )
+
+
+def whole_batch(memory: MemoryOptions) -> MemoryOptions:
+    """The same for verbs that plan one graph by many methods: a batch is in one part unless another number is given."""
+    return replace(memory, micro_batches="1") if memory.micro_batches == "auto" else memory
 
 
 def _pair(betas: str) -> tuple[float, float]:

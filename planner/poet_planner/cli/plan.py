@@ -29,9 +29,10 @@ from poet_planner.cli.progress import progress
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
 
-    from poet_planner.planning.choose import BudgetedStep
+    from poet_planner.planning.budgeted_step import BudgetedStep
     from poet_planner.planning.method import Method
     from poet_planner.planning.plan import Plan
+    from poet_planner.planning.request import Request
     from poet_planner.report.summary import MoreRam
     from poet_planner.solve import OptimiseOptions
 
@@ -83,7 +84,8 @@ def plan(
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    prepared = prepare(request_of(network, board, limits, memory, training))
+    request = request_of(network, board, limits, memory, training)
+    prepared = prepare(request)
     if prepared.note:
         typer.echo(f"poet-plan: {prepared.note}", err=True)
     if output.library is not None:
@@ -98,7 +100,7 @@ def plan(
         objective=optimiser.objective,
         statistics=Statistics(),
     )
-    schedule, interrupted = _schedule(prepared, method, options)
+    prepared, schedule, interrupted = _schedule(request, prepared, method, options)
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
@@ -135,15 +137,16 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
     typer.echo(f"poet-plan: wrote {out / name}/, a PlatformIO library; it begins with {begin}", err=True)
 
 
-def _schedule(prepared: BudgetedStep, method: Method, options: OptimiseOptions) -> tuple[Schedule, bool]:
-    """The schedule, with its progress shown; whether a signal ended the search."""
-    from poet_planner.planning.pipeline import schedule_of
+def _schedule(
+    request: Request, prepared: BudgetedStep, method: Method, options: OptimiseOptions
+) -> tuple[BudgetedStep, Schedule, bool]:
+    """The cheapest form with its schedule, progress shown; whether a signal ended the search."""
+    from poet_planner.planning.pipeline import planned
 
     with progress(options.objective) as show:
         try:
-            with interrupting() as heard:
-                schedule = schedule_of(prepared, method, replace(options, progress=show))
-                return schedule, heard()
+            with interrupting() as stopped:
+                return *planned(request, prepared, method, replace(options, progress=show), stopped), stopped()
         except KeyboardInterrupt:
             raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
 

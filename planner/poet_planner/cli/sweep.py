@@ -25,6 +25,7 @@ from poet_planner.cli.option_groups import (
     TrainingOptions,
     optimiser_option,
     output_option,
+    whole_batch,
 )
 from poet_planner.planning.request import Parameters
 
@@ -81,7 +82,7 @@ def sweep(
     alone_in(context, out)
     if path.exists() and not resume:
         raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
-    subjects = _subjects(networks, boards, memory, training)
+    subjects = _subjects(networks, boards, whole_batch(memory), training)
     rams, deadlines = limits.ram or RAMS, limits.deadline or ("none",)
     settings = [setting for one in subjects for setting in settings_of(one, rams, deadlines)]
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)

@@ -51,7 +51,8 @@ def refuse_too_large(request: Request) -> None:
     model, board = request.network, request.target_board
     if not isinstance(model, str) or ":" in model or board is None or board.kind != "microcontroller":
         return
-    least_bytes = least_ram_bytes(model, request.batch)
+    # In micro-batches a part may be one sample.
+    least_bytes = least_ram_bytes(model, request.batch if request.parts == 1 else 1)
     if least_bytes > board.usable_ram_bytes:
         raise UserError(
             f"{model}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "

@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.planning.budget import ram_budget_bytes
+from poet_planner.planning.budgeted_step import BudgetedStep, on_its_own
 from poet_planner.planning.costed_step import CostedStep, costed_step
 from poet_planner.planning.flash import has_room_in_flash
+from poet_planner.planning.forms_in_ram import cheapest_in_ram
 from poet_planner.planning.layouts import (
-    GRADIENTS_PAGED,
     GRADIENTS_RESIDENT,
     PARAMETERS_EXCLUDED,
     MemoryLayout,
@@ -30,66 +29,19 @@ from poet_planner.planning.layouts import (
     why_not_on_card,
 )
 from poet_planner.planning.request import Gradients, Parameters, Request
-from poet_planner.planning.short_search import found_j
 from poet_planner.report.quantities import bytes_text
-from poet_planner.schedule.store_all import store_all_schedule
 
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
 
-@dataclass(frozen=True)
-class BudgetedStep:
-    """A costed step, and what it may take.
-
-    Attributes
-    ----------
-    step : CostedStep
-    budget_bytes : int
-        RAM budget, resident tensors included.
-    note : str
-        What the user should hear about the choice of its layout; empty where there was none.
-    deadline_s : float or None
-        None: no deadline.
-    """
-
-    step: CostedStep
-    budget_bytes: int
-    note: str = ""
-    deadline_s: float | None = None
-
-    @property
-    def graph(self) -> Graph:
-        return self.step.graph
-
-    @property
-    def store_all(self) -> Schedule:
-        """The store-all schedule."""
-        return store_all_schedule(self.graph)
-
-    @property
-    def is_short_of_ram(self) -> bool:
-        """Whether the store-all schedule does not fit."""
-        return self.store_all.peak_bytes > self.budget_bytes
-
-    @property
-    def filled(self) -> float:
-        """Which part of the budget the largest node fills."""
-        return smallest_ram_bytes(self.graph) / max(1, self.budget_bytes)
-
-    @cached_property
-    def found_j(self) -> float:
-        """Energy of the schedule that a short search finds, in joules; infinite if it finds none."""
-        return found_j(self.graph, self.budget_bytes)
-
-
 def choose_layout(request: Request) -> BudgetedStep:
     """Choose where parameters and gradients lie.
 
-    Where gradients leave no room for the largest node, they become values; also where they leave too little for the
-    store-all schedule, and a short search finds a cheaper one with gradients as values. Where that is not enough, or
-    flash has no room for what is frozen, larger parameters go to the card. What still does not fit is left in the
-    layout that needs the least RAM.
+    Where gradients leave too little room for the store-all schedule, that form of the step is taken in which a short
+    search finds the cheapest schedule: gradients as values, early updates, or a batch in micro-batches. Where none
+    fits, or flash has no room for what is frozen, larger parameters go to the card. What still does not fit is left in
+    the layout that needs the least RAM.
 
     Raises
     ------
@@ -123,11 +75,7 @@ def in_layout(request: Request, layout: MemoryLayout, known: Sequence[BudgetedSt
     """
     step = costed_step(request, layout)
     alike = next((one.graph for one in known if one.graph == step.graph), step.graph)
-    return _on_its_own(request, replace(step, graph=alike))
-
-
-def _on_its_own(request: Request, step: CostedStep) -> BudgetedStep:
-    return BudgetedStep(step, ram_budget_bytes(request, step, step))
+    return on_its_own(request, replace(step, graph=alike))
 
 
 def with_room_on_card(request: Request) -> list[BudgetedStep]:
@@ -178,29 +126,23 @@ def _cheapest(best: BudgetedStep, others: Iterable[BudgetedStep]) -> BudgetedSte
 
 
 def _fitting(request: Request) -> BudgetedStep:
-    """The first layout that fits, with gradients as values if a step is cheaper so; or what needs the least RAM."""
-    usual = _on_its_own(request, usual_step(request))
+    """The usual layout if it fits, else the cheapest form in RAM, else one on the card; or what needs the least RAM."""
+    usual = on_its_own(request, usual_step(request))
     graph, budget_bytes = usual.graph, usual.budget_bytes
     automatic = request.gradients == Gradients.AUTO
-    in_ram = least = smallest_ram_bytes(graph)
+    in_ram = smallest_ram_bytes(graph)
     in_flash = has_room_in_flash(graph, usual.step.board)
-    if in_flash and (usual.store_all.peak_bytes if automatic else in_ram) <= budget_bytes:
+    asked = not automatic or usual.step.layout.micro_batches > 1
+    if in_flash and (in_ram if asked else usual.store_all.peak_bytes) <= budget_bytes:
         return usual
-    if in_flash and automatic and request.training_step is not None and usual.step.layout != GRADIENTS_PAGED:
-        paged = costed_step(request, GRADIENTS_PAGED)
-        least = smallest_ram_bytes(paged.graph)
-        smaller = least <= budget_bytes and paged.graph.resident_bytes < graph.resident_bytes
-        if smaller and _is_cheaper(paged.graph, usual):
-            note = "gradients have no places of their own in RAM (--gradients resident gives them)"
-            return _instead(request, usual, paged, note)
-    if in_flash and in_ram <= budget_bytes:
-        return usual
-    if automatic and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
+    if in_flash and not asked and (cheapest := cheapest_in_ram(request, usual)) is not None:
+        return cheapest
+    if not asked and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
         on_card = _cheapest_on_card(request).step
         if not in_flash:
             return _instead(request, usual, on_card, _flash_note(on_card.graph), _slices_note(on_card.graph))
-        if smallest_ram_bytes(on_card.graph) < min(in_ram, least):
-            note = _card_note(on_card.graph, min(in_ram, least), budget_bytes)
+        if smallest_ram_bytes(on_card.graph) < in_ram:
+            note = _card_note(on_card.graph, in_ram, budget_bytes)
             return _instead(request, usual, on_card, note, _slices_note(on_card.graph))
     return usual
 
@@ -208,13 +150,6 @@ def _fitting(request: Request) -> BudgetedStep:
 def _instead(request: Request, usual: BudgetedStep, chosen: CostedStep, *notes: str) -> BudgetedStep:
     """What is chosen in the place of the usual layout, and why."""
     return BudgetedStep(chosen, ram_budget_bytes(request, usual.step, chosen), "; ".join(filter(None, notes)))
-
-
-def _is_cheaper(graph: Graph, usual: BudgetedStep) -> bool:
-    """Whether short searches find it so; without a search where it cannot be, or the usual one does not fit."""
-    if smallest_ram_bytes(usual.graph) > usual.budget_bytes:
-        return True
-    return once_j(graph) < usual.found_j and found_j(graph, usual.budget_bytes) < usual.found_j
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

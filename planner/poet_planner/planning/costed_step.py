@@ -112,10 +112,18 @@ def _of_graph(request: Request, layout: MemoryLayout) -> CostedStep:
 def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
     step, board, costs = request.training_step, request.target_board, request.cost_model()
     assert step is not None and board is not None
-    graph = step.graph(board, layout.resident_gradients, request.optimizer, layout.card_above_bytes, layout.streaming)
+    step = step.in_micro_batches(layout.micro_batches)
+    graph = step.graph(
+        board,
+        layout.resident_gradients,
+        request.optimizer,
+        layout.card_above_bytes,
+        layout.streaming,
+        layout.early_updates,
+    )
     costed = None if costs is None else costs.apply(graph)
     if costed is not None:
-        if board.storage == "none":
+        if board.storage == "none" or layout.early_updates:
             costed = replace(costed, graph=without_paging(costed.graph))
         graph = costed.graph
     program = step.program(graph) if board.kind == "linux" else None

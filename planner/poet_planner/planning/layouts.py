@@ -33,21 +33,41 @@ class MemoryLayout:
         Which of them are read tile by tile, and which activations are in slices.
     counts_parameters : bool
         Whether parameters, gradients and optimiser state count in RAM.
+    early_updates : bool
+        Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
+    micro_batches : int
+        In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     """
 
     resident_gradients: bool = True
     card_above_bytes: int | None = None
     streaming: Streaming = FETCHED_WHOLE
     counts_parameters: bool = True
+    early_updates: bool = False
+    micro_batches: int = 1
+
+    @property
+    def gradients(self) -> str:
+        """What gradients are, in a word."""
+        if self.micro_batches > 1:
+            return "sums"
+        if self.early_updates:
+            return Gradients.EARLY.value
+        return (Gradients.RESIDENT if self.resident_gradients else Gradients.PAGED).value
 
 
 GRADIENTS_RESIDENT = MemoryLayout()
 GRADIENTS_PAGED = MemoryLayout(resident_gradients=False)
+GRADIENTS_EARLY = MemoryLayout(resident_gradients=False, early_updates=True)
 PARAMETERS_EXCLUDED = MemoryLayout(counts_parameters=False)
 
 
 def usual_layout(request: Request) -> MemoryLayout:
     """With gradients as asked for; else resident, but where a board's PyTorch allocates all of them one by one."""
+    if request.parts is not None and request.parts > 1:
+        return MemoryLayout(micro_batches=request.parts)
+    if request.gradients == Gradients.EARLY:
+        return GRADIENTS_EARLY
     if request.gradients == Gradients.AUTO and request.training_step is not None:
         board = request.target_board
         return GRADIENTS_PAGED if board is not None and board.kind == "linux" else GRADIENTS_RESIDENT

@@ -7,6 +7,8 @@ traces, costs and sets the limits; `schedule_of` optimises; `verified` replays a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +18,26 @@ from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.budget import refuse_too_large
-from poet_planner.planning.choose import BudgetedStep, choose_layout
+from poet_planner.planning.budgeted_step import BudgetedStep
+from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.flash import refuse_beyond_flash
+from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Profiles, Request, named
 from poet_planner.report.quantities import deadline_s
-from poet_planner.report.summary import MoreRam, summarise
+from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
+from poet_planner.solve.options import NoScheduleError
 
 if TYPE_CHECKING:
     from poet_planner.models import Model
     from poet_planner.planning.method import Method
     from poet_planner.solve import OptimiseOptions, Statistics
+
+RIVALS_SHARE = 0.4  # of the time, for all other forms of the step together
+RIVALS_GAP = 1e-3  # what is no more open than this need not be closed
 
 
 def plan(
@@ -42,6 +50,7 @@ def plan(
     deadline: float | str | None = None,
     parameters: str = "auto",
     gradients: str = "auto",
+    micro_batches: int | str = "auto",
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
@@ -79,8 +88,12 @@ def plan(
         they do not count, as in the POET paper.
     gradients : str
         ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations; on a
-        Linux board they live until the step ends. ``"auto"``: they are values on a Linux board, and have places on
-        others, unless they would not fit or a step is cheaper without.
+        Linux board they live until the step ends. ``"early"``: on a microcontroller, a parameter changes as soon as its
+        gradient is done. ``"auto"``: they are values on a Linux board, and have places on others, unless they would not
+        fit or a step is cheaper without.
+    micro_batches : int or str
+        In how many equal parts, one after the other, a batch goes through the network on a microcontroller; gradients
+        are added up. ``"auto"``: in one, unless that does not fit and parts are cheaper, or all that fits.
     card_above : int or str, optional
         The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``. Default is what
         makes the step cheaper: 2 KB or 256 bytes.
@@ -129,6 +142,7 @@ def plan(
         deadline=deadline,
         parameters=parameters,
         gradients=gradients,
+        micro_batches=micro_batches,
         card_above=card_above,
         stream_above=stream_above,
         optimizer=optimizer,
@@ -141,7 +155,7 @@ def plan(
         options = replace(options, objective=named(Objective, objective, "--objective"))
     if options.statistics is None:
         options = replace(options, statistics=Statistics())
-    return verified(prepared, schedule_of(prepared, method, options), options.statistics)
+    return verified(*planned(request, prepared, method, options), options.statistics)
 
 
 def prepare(request: Request) -> BudgetedStep:
@@ -159,7 +173,7 @@ def prepare(request: Request) -> BudgetedStep:
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
     if request.deadline is None:
         return chosen
-    return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.store_all.time_s))
+    return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.plain_store_all.time_s))
 
 
 def schedule_of(prepared: BudgetedStep, method: str | Method, options: OptimiseOptions) -> Schedule:
@@ -169,6 +183,67 @@ def schedule_of(prepared: BudgetedStep, method: str | Method, options: OptimiseO
     return (method_named(method) if isinstance(method, str) else method).schedule(
         prepared.graph, prepared.budget_bytes, prepared.deadline_s, options
     )
+
+
+def planned(
+    request: Request,
+    prepared: BudgetedStep,
+    method: str | Method,
+    options: OptimiseOptions,
+    stopped: Callable[[], bool] = lambda: False,
+) -> tuple[BudgetedStep, Schedule]:
+    """The form of the step that turns out to be the cheapest, with its schedule: see `schedule_of`.
+
+    The optimiser plans the rivals, too, in a part of the time, unless it was ``stopped``; their bounds are part of the
+    answer.
+    """
+    from poet_planner.planning.method import OPTIMAL, method_named
+
+    method = method_named(method) if isinstance(method, str) else method
+    try:
+        if method is not OPTIMAL or not prepared.rivals or options.objective is not Objective.ENERGY:
+            return prepared, schedule_of(prepared, method, options)
+        return _cheapest_form(prepared, options, stopped)
+    except NoScheduleError as lack:
+        count = least_fitting_parts(request, prepared.budget_bytes)
+        if count is None:
+            raise
+        raise NoScheduleError(
+            f"{lack}; --micro-batches {count} fits",
+            lack.smallest_ram_bytes,
+            lack.shortest_time_s,
+            lack.infeasible_ram_bytes,
+        ) from None
+
+
+def _cheapest_form(
+    prepared: BudgetedStep, options: OptimiseOptions, stopped: Callable[[], bool]
+) -> tuple[BudgetedStep, Schedule]:
+    """The chosen form takes most of the time; what cannot be cheaper than a schedule that is known takes none."""
+    from poet_planner.planning.method import OPTIMAL
+
+    rivals_s = RIVALS_SHARE * options.time_limit_s / len(prepared.rivals)
+    best = prepared
+    schedule = schedule_of(prepared, OPTIMAL, replace(options, time_limit_s=(1 - RIVALS_SHARE) * options.time_limit_s))
+    forms = [_form(prepared, schedule)]
+    for rival in prepared.rivals:
+        found: Schedule | None = None
+        if rival.least_cost_j < schedule.energy_j + best.runner_j and not stopped():
+            quick = replace(options, time_limit_s=rivals_s, statistics=None, gap=RIVALS_GAP)
+            with suppress(NoScheduleError):  # the bound of its computes remains
+                found = schedule_of(replace(rival, deadline_s=prepared.deadline_s), OPTIMAL, quick)
+        forms.append(_form(rival, found))
+        if found is not None and found.energy_j + rival.runner_j < schedule.energy_j + best.runner_j:
+            best, schedule = replace(rival, deadline_s=prepared.deadline_s, note=prepared.note), found
+    forms.sort(key=lambda form: form != _form(best, schedule))
+    return replace(best, forms=tuple(forms)), schedule
+
+
+def _form(form: BudgetedStep, schedule: Schedule | None) -> BatchForm:
+    layout = form.step.layout
+    if schedule is None:
+        return BatchForm(layout.micro_batches, layout.gradients, None, form.once_j, form.runner_j)
+    return BatchForm(layout.micro_batches, layout.gradients, schedule.energy_j, schedule.bound_j, form.runner_j)
 
 
 def verified(
@@ -204,7 +279,7 @@ def verified(
     summary = summarise(
         graph,
         schedule,
-        prepared.store_all,
+        prepared.plain_store_all,
         costed=step.costed,
         excluded_bytes=step.excluded_bytes,
         statistics=statistics,
@@ -217,7 +292,7 @@ def verified(
         graph=graph,
         schedule=schedule,
         store_all=prepared.store_all,
-        summary=summary,
+        summary=with_forms(summary, prepared.forms),
         residency=prepared,
         why_no_headers=why_no_headers(graph, step.constants),
         constants=step.constants,

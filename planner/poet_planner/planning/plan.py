@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.planning.choose import BudgetedStep
+from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.report.summary import Summary
 from poet_planner.schedule.inference import Inference
 

@@ -40,11 +40,15 @@ class Parameters(StrEnum):
 
 
 class Gradients(StrEnum):
-    """Whether gradients have places of their own, or are values that come, are paged and go."""
+    """Whether gradients have places of their own, are values that come, are paged and go, or end in early updates."""
 
     AUTO = "auto"
     RESIDENT = "resident"
     PAGED = "paged"
+    EARLY = "early"
+
+
+AUTO_PARTS = "auto"
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Request:
     deadline: float | str | None = None
     parameters: str = Parameters.AUTO
     gradients: str = Gradients.AUTO
+    micro_batches: int | str = AUTO_PARTS
     card_above: int | str | None = None
     stream_above: int | str | None = None
     optimizer: Optimizer = PLAIN
@@ -85,10 +90,38 @@ class Request:
             excluded = self.parameters == Parameters.EXCLUDED
             why = "they are not in RAM" if excluded else "most are part of an update"
             raise UserError(f"--gradients {self.gradients}: with --parameters {self.parameters} {why}; leave it out")
+        self._refuse_parts()
         if self.card_above is not None:
             size_bytes(self.card_above, "--card-above", "2KB")
         if self.stream_above is not None:
             size_bytes(self.stream_above, "--stream-above", "64KB")
+
+    def _refuse_parts(self) -> None:
+        """Refuse micro-batches that are no number, or cannot be beside what else is asked for."""
+        option = f"--micro-batches {self.micro_batches}"
+        if self.micro_batches != AUTO_PARTS and not str(self.micro_batches).isdecimal():
+            raise UserError(f"{option}: give a whole number, at least 1, or {AUTO_PARTS}")
+        if self.parts == 0:
+            raise UserError(f"{option}: a batch is at least one part; give 1 or more")
+        if (self.parts or 1) == 1:
+            return
+        if isinstance(self.network, Graph | Path):
+            raise UserError(f"{option}: --graph already says in how many parts a batch goes through it; leave it out")
+        if self.parameters == Parameters.CARD:
+            raise UserError(
+                f"{option}: with parameters on the card gradients are part of an update; leave it out, or give "
+                "--parameters resident"
+            )
+        if self.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+            raise UserError(
+                f"{option}: gradients are sums that outlive a part, so --gradients {self.gradients} frees nothing; "
+                "leave one of both out"
+            )
+
+    @property
+    def parts(self) -> int | None:
+        """In how many micro-batches a batch is to go through the network; None: in as many as are best."""
+        return None if self.micro_batches == AUTO_PARTS else int(self.micro_batches)
 
     def refuse_without_costs(self) -> None:
         """Refuse a model without a profile."""

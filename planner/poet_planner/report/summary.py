@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,21 @@ class InferenceReport:
     page_ins: int
 
 
+@dataclass(frozen=True)
+class BatchForm:
+    """A form of the step beside the plan's: in so many micro-batches, and what gradients are in it.
+
+    ``bound_j`` is a lower bound on the energy of its schedules within the RAM; ``energy_j`` that of one that was found,
+    None where none was. ``runner_j`` is what the firmware's runner adds to either, which the plan's energy leaves out.
+    """
+
+    micro_batches: int
+    gradients: str
+    energy_j: float | None
+    bound_j: float
+    runner_j: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Origin:
     """What was planned, and what its costs rest on.
@@ -102,7 +117,10 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Energy:
-    """``overhead`` is energy above the store-all schedule, relative to that schedule's."""
+    """``overhead`` is energy above the store-all schedule, relative to that schedule's.
+
+    Counts of recomputations and transfers are of one micro-batch, energies of all.
+    """
 
     energy_j: float
     energy_compute_j: float
@@ -162,6 +180,8 @@ class Card:
 class Proof:
     """How much less another plan might cost.
 
+    ``micro_batches`` is in how many parts a batch goes through the network. ``batch_forms`` are the forms of the step
+    that might cost less, the plan's first, and ``forms_gap`` is the gap over all of them, with what the runner adds.
     ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it, and where it is time, ``bound_s`` is the
     lower bound of ``busy_s``, and joules of ``optimiser`` are seconds. ``optimiser`` is None if the plan comes from
     another method.
@@ -174,6 +194,9 @@ class Proof:
     gap: float
     overhead_gap: float
     optimiser: OptimiserReport | None
+    micro_batches: int
+    batch_forms: tuple[BatchForm, ...]
+    forms_gap: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +294,9 @@ def summarise(
         bound_j=schedule.bound_j,
         gap=schedule.gap,
         overhead_gap=_overhead_gap(schedule, busy_s, store_all, plain_busy_s),
+        micro_batches=graph.micro_batches,
+        batch_forms=(),
+        forms_gap=schedule.gap,
         time_s=schedule.time_s,
         deadline_s=schedule.deadline_s,
         plain_time_s=store_all.time_s,
@@ -311,6 +337,15 @@ def _inference_report(inference: Inference) -> InferenceReport:
     return InferenceReport(
         schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, page_ins=transfers
     )
+
+
+def with_forms(summary: Summary, forms: tuple[BatchForm, ...]) -> Summary:
+    """The summary of a plan that is the first of some forms of its step."""
+    if not forms:
+        return summary
+    cost_j = summary.energy_j + forms[0].runner_j
+    gap = max(0.0, 1 - min(form.bound_j + form.runner_j for form in forms) / cost_j) if cost_j else 0.0
+    return replace(summary, batch_forms=forms, forms_gap=gap)
 
 
 def _overhead_gap(schedule: Schedule, busy_s: float, store_all: Schedule, plain_busy_s: float) -> float:
@@ -388,6 +423,7 @@ def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
         ("bound", energy_text(s.bound_j) if s.bound_s is None else time_text(s.bound_s), proven),
         *_placement_rows(s),
+        *_parts_rows(s),
     ]
 
 
@@ -406,6 +442,13 @@ def _overhead_remark(s: Summary) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _parts_rows(s: Summary) -> list[tuple[str, str, str]]:
+    """Counts in other rows are of one micro-batch."""
+    if s.micro_batches == 1:
+        return []
+    return [("micro-batches", str(s.micro_batches), "one after the other, their gradients added up; counts are of one")]
 
 
 def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import Model, OptimiseOptions, plan, verify
-from poet_planner.planning.choose import BudgetedStep
+from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which form of a step is planned where its store-all schedule does not fit, and what is refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from poet_planner.models import Model
+from poet_planner.planning.choose import choose_layout
+from poet_planner.planning.layouts import GRADIENTS_EARLY
+from poet_planner.planning.pipeline import plan
+from poet_planner.planning.request import Request
+from poet_planner.solve import NoScheduleError, OptimiseOptions
+from poet_profiles.errors import BAD_INPUT, UserError
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+BOARD = "nrf52840"
+QUICK = OptimiseOptions(time_limit_s=2.0)
+
+
+def normed() -> Model:
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+    return Model("normed", module, (torch.randn(4, 1, 8, 8),), (torch.randint(10, (4,)),), cross_entropy)
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "line"),
+    [
+        (normed(), {"micro_batches": 2}, "--micro-batches 2: 1 normalises by the statistics of the whole batch"),
+        (
+            "digits_cnn_small",
+            {"micro_batches": 3},
+            "--micro-batches 3: does not divide the batch of 4; it is one",
+        ),
+        ("digits_cnn_small", {"micro_batches": 0}, "--micro-batches 0: a batch is at least one part"),
+        ("digits_cnn_small", {"micro_batches": "two"}, "--micro-batches two: give a whole number, at least 1"),
+        (
+            "digits_cnn_small",
+            {"micro_batches": 2, "parameters": "card"},
+            "--micro-batches 2: with parameters on the card gradients are part of an update; leave it out, or give",
+        ),
+        (
+            "digits_cnn_small",
+            {"micro_batches": 2, "gradients": "early"},
+            "--micro-batches 2: gradients are sums that outlive a part, so --gradients early frees nothing",
+        ),
+        (
+            "digits_cnn_small",
+            {"micro_batches": 2, "profile": "a72"},
+            "--micro-batches 2: a Linux board adds up what you call it for: plan with --batch 2, and call",
+        ),
+        (
+            "digits_cnn_small",
+            {"gradients": "early", "profile": "a72"},
+            "--gradients early: a graph for rpi4b ends",
+        ),
+        (
+            "digits_cnn_small",
+            {"gradients": "early", "parameters": "card"},
+            "--gradients early: with --parameters card",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(network: str | Model, options: dict[str, object], line: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        plan(network, options=QUICK, **{"profile": BOARD, **options})  # type: ignore[arg-type]
+    assert str(refusal.value).startswith(line)
+    assert "\n" not in str(refusal.value)
+    assert refusal.value.exit_code == BAD_INPUT
+
+
+def test_a_refusal_for_ram_names_the_least_number_of_parts_that_fits() -> None:
+    with pytest.raises(NoScheduleError, match=r"; --micro-batches 2 fits$"):
+        plan("digits_cnn_small", profile=BOARD, ram="17KB", micro_batches=1, parameters="resident", options=QUICK)
+
+
+def test_micro_batches_are_taken_where_they_are_cheaper_and_it_is_said() -> None:
+    chosen = choose_layout(Request("digits_cnn_small", BOARD, ram="20KB"))
+    count = chosen.step.layout.micro_batches
+    assert count > 1
+    assert chosen.graph.micro_batches == count
+    assert chosen.note.startswith(f"{count} micro-batches of {4 // count}: ")
+    assert chosen.note.endswith("gradients are those of the batch but for rounding; --micro-batches 1 forbids it")
+
+
+def test_no_micro_batches_where_the_whole_fits_or_samples_are_coupled() -> None:
+    whole = choose_layout(Request("digits_cnn_small", BOARD))
+    assert (whole.graph.micro_batches, whole.note, whole.rivals) == (1, "", ())
+    coupled = choose_layout(Request(normed(), BOARD, ram="8KB"))
+    assert coupled.graph.micro_batches == 1
+    forbidden = choose_layout(Request("digits_cnn_small", BOARD, ram="20KB", micro_batches=1))
+    assert forbidden.graph.micro_batches == 1
+
+
+def test_weights_that_fill_the_ram_stay_there_with_early_updates() -> None:
+    """244 KB with early updates and nothing recomputed; with all gradients 315 KB at least."""
+    made = plan("cnn_40k", profile=BOARD, options=QUICK)
+    assert made.residency.step.layout == GRADIENTS_EARLY
+    assert made.summary.energy_j <= 0.31e-3
+    assert (made.summary.page_ins, made.summary.recomputes, made.summary.kept_bytes) == (0, 0, 0)
+    assert (made.why_no_headers, made.why_no_inference) == (None, None)
+
+
+def test_the_bound_is_that_of_all_forms() -> None:
+    """A plan in parts is held against the other forms; figures are compared with the whole batch in unlimited RAM."""
+    made = plan("digits_cnn_small", profile=BOARD, ram="20KB", options=QUICK)
+    summary = made.summary
+    first, *others = summary.batch_forms
+    assert (first.micro_batches, first.energy_j) == (summary.micro_batches, summary.energy_j)
+    assert others
+    assert all(form.bound_j <= (form.energy_j or form.bound_j) * (1 + 1e-9) for form in summary.batch_forms)
+    cost_j = summary.energy_j + first.runner_j
+    least_j = min(form.bound_j + form.runner_j for form in summary.batch_forms)
+    assert summary.forms_gap == pytest.approx(max(0.0, 1 - least_j / cost_j))
+    whole = plan("digits_cnn_small", profile=BOARD, micro_batches=1, ram="1MB", options=QUICK)
+    assert summary.plain_energy_j == pytest.approx(whole.summary.energy_j)
+    assert summary.overhead == pytest.approx(summary.energy_j / whole.summary.energy_j - 1)
