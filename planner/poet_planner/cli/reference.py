@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from poet_planner.cli.option_groups import Json, LearningRate, ModelName, TrainingOptions, Weights, output_option
+from poet_planner.cli.option_groups import (
+    Json,
+    LearningRate,
+    ModelName,
+    TrainingOptions,
+    Weights,
+    output_option,
+    training_option,
+)
 
 
 def reference(
@@ -22,6 +30,9 @@ def reference(
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
     ] = None,
     weights: Weights = None,
+    micro_batches: Annotated[
+        int, training_option(min=1, help="Parts in which each batch goes through the network, as it was planned.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Train on the same data by PyTorch alone, without a plan; write loss and gradients, to hold a board's against.
@@ -32,7 +43,7 @@ def reference(
 
     from poet_planner.torch_reference.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate, training.chosen, follow, weights)
+    arrays = reference_run(model, data, learning_rate, training.chosen, follow, weights, micro_batches)
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
 from poet_planner.costs.features import kind
 from poet_planner.graph.batch import nodes_of_batch
@@ -37,7 +37,8 @@ def cheapest_in_ram(request: Request, usual: BudgetedStep) -> BudgetedStep | Non
     """
     wholes = [usual, *(_in_form(request, usual, layout) for layout in _whole_layouts(request, usual))]
     whole = _cheapest([one for one in wholes if one.filled <= 1])
-    parts = [_in_form(request, usual, MemoryLayout(micro_batches=count)) for count in _counts(request)]
+    counts = _counts(request) if _lasting_bytes(usual) < usual.budget_bytes else []
+    parts = [_in_form(request, usual, MemoryLayout(micro_batches=count)) for count in counts]
     part = _cheapest([one for one in parts if one.filled <= 1])
     if part is not None and (whole is None or part.found_cost_j + _fit_error_j(part.step) < whole.found_cost_j):
         chosen = replace(part, note=_parts_note(request, part, whole, wholes))
@@ -77,6 +78,12 @@ def _whole_layouts(request: Request, usual: BudgetedStep) -> Iterator[MemoryLayo
         if request.paging and board.has_card:
             yield GRADIENTS_PAGED
         yield GRADIENTS_EARLY
+
+
+def _lasting_bytes(usual: BudgetedStep) -> int:
+    """What is as large in any number of parts: parameters, state and the sums of gradients."""
+    kinds = ("parameter", "state", "gradient")
+    return sum(aligned(resident.bytes) for resident in usual.graph.residents if resident.kind in kinds)
 
 
 def _counts(request: Request) -> list[int]:

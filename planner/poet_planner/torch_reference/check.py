@@ -7,7 +7,7 @@ import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from poet_planner.models import Model
 from poet_planner.tracing import trace
+from poet_planner.tracing.micro_batches import Batch, micro_batch, parts_of
 from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0
@@ -58,8 +59,9 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
     """Train for three steps twice, eagerly and under the plan, from the same state, and compare after each.
 
     Compared are the loss, parameters (a loss's own, too), buffers, gradients, the batch and the random generators.
-    Gradient descent with momentum follows each step; the third step adds its gradients to the second's. Nothing is
-    copied: the model, its loss and its batch are put back to what they were.
+    A batch in micro-batches is taken part by part. Gradient descent with momentum follows each step; the third step
+    adds its gradients to the second's. Nothing is copied: the model, its loss and its batch are put back to what they
+    were.
 
     Parameters
     ----------
@@ -77,7 +79,11 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
     if schedule.graph_hash != graph_hash(planned):
         raise UserError("the schedule was made for another graph; give the two that one run wrote")
     actions = Counter(step.do for step in schedule.steps)
+    parts = parts_of(model, planned.micro_batches)
     graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    if len(parts) > 1:
+        model = replace(micro_batch(model, graph, len(parts)), inputs=parts[0][0], targets=parts[0][1])
+        graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
     if actions[Action.PAGE_OUT]:
         # A page has the size that PyTorch gives a value, which may be more than it shows.
         graph = measured(graph, model.module, model.inputs, model.targets)
@@ -86,13 +92,16 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
         compiled = compile_steps(graph, planned_steps(graph, planned, schedule.steps), pager)
 
         def planned_step() -> Tensor:
-            residents = residents_of(graph, model.module, model.inputs, model.targets)
-            result = compiled.result(graph, residents)
-            leave(result, graph, model.module, residents)
-            return result.loss
+            losses = []
+            for part in parts:
+                residents = residents_of(graph, model.module, *part)
+                result = compiled.result(graph, residents)
+                leave(result, graph, model.module, residents)
+                losses.append(result.loss.clone())
+            return sum(losses[1:], losses[0])
 
         try:
-            expected = list(_training(model, graph, lambda: _eager_step(model)))
+            expected = list(_training(model, graph, lambda: _eager_step(model, parts)))
             before.restore()
             for step, found in enumerate(_training(model, graph, planned_step)):
                 different = _different(expected[step], found)
@@ -113,14 +122,16 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
     )
 
 
-def _eager_step(model: Model) -> Tensor:
+def _eager_step(model: Model, parts: list[Batch]) -> Tensor:
+    losses: list[Tensor] = []
     try:
-        loss: Tensor = model.loss(model.module(*model.inputs), *model.targets)
-        torch.autograd.backward(loss)
+        for inputs, targets in parts:
+            losses.append(model.loss(model.module(*inputs), *targets))
+            torch.autograd.backward(losses[-1])
     except Exception as error:
         first_line = str(error).partition("\n")[0]
         raise UserError(f"{model.name}: eager PyTorch cannot train it for {_STEPS} steps: {first_line}") from error
-    return loss.detach()
+    return sum((loss.detach() for loss in losses[1:]), losses[0].detach())
 
 
 def _training(model: Model, graph: TracedGraph, step: Callable[[], Tensor]) -> Iterator[State]:

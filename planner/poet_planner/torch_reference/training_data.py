@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from poet_planner.models.users_code import users_code
 from poet_planner.planning.training_graph import training_step
 from poet_planner.torch_reference.own_batches import own_batches
 from poet_planner.tracing import trace
+from poet_planner.tracing.micro_batches import micro_batch, parts_of
 from poet_planner.tracing.state_table import named_tensors, state_table
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def reference_run(
     optimizer: Optimizer = PLAIN,
     follow: Path | None = None,
     weights: Path | None = None,
+    micro_batches: int = 1,
 ) -> Arrays:
     """Loss and gradients of training by PyTorch, a step a batch.
 
@@ -135,6 +138,8 @@ def reference_run(
         What a board's run saved: weights are updated with its gradients instead of PyTorch's own.
     weights : Path, optional
         What the data were made with, for frozen layers: the others' are in the data.
+    micro_batches : int
+        In how many equal parts each batch goes through the network, one `backward()` a part.
 
     Returns
     -------
@@ -163,16 +168,22 @@ def reference_run(
     generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
     followed = read_arrays(follow, "poet-harness run --save") if follow else None
     updates = Updates(optimizer, learning_rate)
+    share = micro_batch(loaded, traced, micro_batches).loss
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step in range(min((len(arrays[id]) for id in (*inputs, *targets)), default=0)):
         for parameter in parameters.values():
             parameter.grad = None
-        with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, first_step + step):
-            output = loaded.module(*_batch(loaded.inputs, [arrays[id][step] for id in inputs]))
-            loss = loaded.loss(output, *_batch(loaded.targets, [arrays[id][step] for id in targets]))
-            updates.check_loss(loss, step)
-            loss.backward()  # type: ignore[no-untyped-call]
-        observed[LOSS].append(loss.detach().numpy())
+        given = _batch(loaded.inputs, [arrays[id][step] for id in inputs])
+        wanted = _batch(loaded.targets, [arrays[id][step] for id in targets])
+        losses = []
+        for number, part in enumerate(parts_of(replace(loaded, inputs=given, targets=wanted), micro_batches)):
+            run = first_step + step * micro_batches + number
+            with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, run):
+                loss = share(loaded.module(*part[0]), *part[1])
+                updates.check_loss(loss, step)
+                loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        observed[LOSS].append(sum(losses[1:], losses[0]).numpy())
         for name, parameter in parameters.items():
             if parameter.grad is None:
                 continue

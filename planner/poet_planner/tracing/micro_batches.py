@@ -31,12 +31,14 @@ Batch = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 def samples_of(model: Model) -> int:
     """How many samples its batch has: the first axis of its first input."""
-    first, *_ = tensors_in(model.inputs, f"{model.name}: inputs")
-    return first.shape[0] if first.dim() else 1
+    first = next(iter(tensors_in(model.inputs, f"{model.name}: inputs")), None)
+    return first.shape[0] if first is not None and first.dim() else 1
 
 
 def parts_of(model: Model, count: int) -> list[Batch]:
     """The model's batch in equal parts: what has the samples along its first axis is cut, all else they share."""
+    if count == 1:
+        return [(model.inputs, model.targets)]
     samples, batch = samples_of(model), (tuple(model.inputs), tuple(model.targets))
 
     def cut(tensor: Tensor) -> Sequence[Tensor]:
@@ -62,6 +64,8 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
         If the parts are not equal, or something couples the samples: a batch norm by its name, or whatever makes the
         gradients differ.
     """
+    if count == 1:
+        return model
     option, samples = f"--micro-batches {count}", samples_of(model)
     if samples % count:
         divisors = ", ".join(str(number) for number in range(1, samples + 1) if samples % number == 0)

@@ -11,10 +11,16 @@ import pytest
 import torch
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
+from poet_planner.planning.costed_step import costed_step
+from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.planning.request import Request
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.torch_reference import check
 from poet_planner.torch_reference.check import CheckReport, check_plan
 from poet_planner.tracing import trace
+from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_runtime.executor import StepResult
 from poet_runtime.traced_graph import TracedGraph
@@ -109,3 +115,34 @@ def test_a_model_that_eager_pytorch_cannot_train_for_three_steps_is_said_to_be_o
     model.module.weight.data.fill_(1.0)
     with pytest.raises(UserError, match="breaks: eager PyTorch cannot train it for 3 steps: too large"):
         checked(model)
+
+
+@pytest.mark.parametrize(("count", "share"), [(2, 0.8), (4, 1.0)])
+def test_a_plan_in_micro_batches_trains_as_pytorchs_loop(count: int, share: float) -> None:
+    """With something recomputed, and dropout, whose numbers each part draws for itself."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Dropout(0.5), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
+    module = nn.Sequential(*layers, nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+    model = Model("parts", module, (torch.randn(4, 1, 8, 8),), (torch.randint(10, (4,)),), cross_entropy)
+    graph = costed_step(Request(model, "nrf52840"), MemoryLayout(micro_batches=count)).graph
+    arena_bytes = store_all_schedule(graph).peak_bytes - graph.resident_bytes
+    budget = graph.resident_bytes + int(share * arena_bytes)
+    report = check_plan(model, graph, optimise(graph, budget, None, OptimiseOptions(time_limit_s=1, paging=False)))
+    assert report.different == ()
+    assert (report.recomputations > 0) == (share < 1)
+
+
+def test_a_part_that_is_left_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model("parts", nn.Linear(5, 3), (torch.randn(4, 5),), (torch.randint(3, (4,)),), cross_entropy)
+    graph = TrainingStep(model).in_micro_batches(2).graph(load_board("nrf52840"))
+    leave = check.leave
+    calls: list[int] = []
+
+    def every_other(*result: object) -> None:
+        calls.append(1)
+        if len(calls) % 2:
+            leave(*result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "leave", every_other)
+    report = check_plan(model, graph, store_all_schedule(graph))
+    assert report.different

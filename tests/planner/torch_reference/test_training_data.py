@@ -51,6 +51,26 @@ def test_losses_are_those_of_torchs_optimiser(data: Path, momentum: float) -> No
         assert losses[-1] != pytest.approx(by_torch(data, 0.0)[-1], rel=1e-3)
 
 
+def test_in_micro_batches_it_is_pytorchs_loop(data: Path) -> None:
+    """The same bits, loss and gradients, as the lines that people write."""
+    found = reference_run(MODEL, data, RATE, micro_batches=3)
+    arrays = dict(np.load(data))
+    loaded = models.load(MODEL)
+    loaded.module.load_state_dict({name: torch.from_numpy(arrays[name]) for name in loaded.module.state_dict()})
+    inputs, targets = torch.from_numpy(arrays["input"][0]), torch.from_numpy(arrays["target"][0].astype(np.int64))
+    losses = []
+    for x, y in zip(inputs.chunk(3), targets.chunk(3), strict=True):
+        losses.append(loaded.loss(loaded.module(x), y) / 3)
+        losses[-1].backward()  # type: ignore[no-untyped-call]
+    assert found["loss"][0] == pytest.approx(sum(loss.item() for loss in losses), rel=1e-6)
+    for name, parameter in loaded.module.named_parameters():
+        assert parameter.grad is not None
+        assert found[f"{name}.grad"][0].tobytes() == parameter.grad.numpy().tobytes(), name
+    whole = reference_run(MODEL, data, RATE)
+    assert np.allclose(found["loss"], whole["loss"], rtol=1e-4)
+    assert found["conv1.weight.grad"].tobytes() != whole["conv1.weight.grad"].tobytes()
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_to_follow_a_run_is_to_start_each_step_from_its_weights(data: Path, tmp_path: Path, momentum: float) -> None:
     run: dict[str, NDArray[Any]] = reference_run(MODEL, data, RATE, Optimizer(momentum=momentum))
