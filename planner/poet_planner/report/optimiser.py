@@ -47,12 +47,16 @@ class ImprovementReport:
 
 @dataclass(frozen=True)
 class OptimiserReport:
-    """What the optimiser did: its seconds in all, the part that found the plan, and each part's work."""
+    """What the optimiser did: its seconds in all, the part that found the plan, and each part's work.
+
+    ``failures`` is what solvers failed at, a line each: the bound may be lower for it.
+    """
 
     seconds: float
     source: str | None
     parts: tuple[PartReport, ...]
     improvements: tuple[ImprovementReport, ...]
+    failures: tuple[str, ...] = ()
 
 
 def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserReport:
@@ -84,7 +88,8 @@ def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserRepo
     found = tuple(
         ImprovementReport(one.seconds, one.energy_j, one.source and one.source.value) for one in statistics.improvements
     )
-    return OptimiserReport(statistics.seconds, statistics.source and statistics.source.value, tuple(parts), found)
+    source = statistics.source and statistics.source.value
+    return OptimiserReport(statistics.seconds, source, tuple(parts), found, tuple(statistics.failures))
 
 
 def parts_table(report: OptimiserReport) -> Table:

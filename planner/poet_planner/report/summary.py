@@ -422,9 +422,14 @@ def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
         ("bound", energy_text(s.bound_j) if s.bound_s is None else time_text(s.bound_s), proven),
+        *_failure_rows(s),
         *_placement_rows(s),
         *_parts_rows(s),
     ]
+
+
+def _failure_rows(s: Summary) -> list[tuple[str, str, str]]:
+    return [("  a solver", "failed", message) for message in (s.optimiser.failures if s.optimiser else ())]
 
 
 def _placement_rows(s: Summary) -> list[tuple[str, str, str]]:

@@ -13,13 +13,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, graph_size
-from poet_planner.solve.params import DownsetParams, RetainedSetParams, StateSpaceParams
+from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.relaxation.downsets import search_downsets
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
 from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
-from poet_planner.solve.statistics import Component
+from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
 
@@ -199,18 +199,18 @@ class Downsets:
     """
 
     problem: Problem
-    params: DownsetParams
+    context: Context
     part: Component = Component.DOWNSETS
 
     @property
     def share(self) -> float:
-        return self.params.share
+        return self.context.params.downsets.share
 
     def applies(self, known: Known) -> bool:
-        return graph_size(self.problem) > self.params.large
+        return graph_size(self.problem) > self.context.params.downsets.large
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        return Gain(search_downsets(self.problem, known.overhead_j, budget, self.params))
+        return Gain(search_downsets(self.problem, known.overhead_j, budget, self.context))
 
 
 def aggregated(problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool) -> Ints:

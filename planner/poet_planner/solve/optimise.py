@@ -265,6 +265,7 @@ class _Run:
         if incumbent is not None:
             self._context.statistics.found(self._seconds(), incumbent.energy, incumbent.source)
         if self._options.progress:
+            note = note or next(reversed(self._context.statistics.failures), "")
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
 
     def _placed(self, found: list[Incumbent]) -> Schedule:

@@ -23,6 +23,7 @@ from poet_planner.solve.bounding import (
     aggregated,
 )
 from poet_planner.solve.instance import Flags, Ints, Problem
+from poet_planner.solve.milp.failure import put_down
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
@@ -98,7 +99,7 @@ class Proof:
         budget = budget.until(lambda: self.complete)
         self._run_bounding_methods(budget)
         if self._context.has(Component.RELAXATION):
-            with self._context.timed(Component.RELAXATION):
+            with self._context.timed(Component.RELAXATION), put_down(self._context.statistics):
                 self._refine_relaxation(budget)
 
     def bound_large_graph(self, budget: TimeBudget) -> None:
@@ -107,10 +108,10 @@ class Proof:
         The search must have found a schedule.
         """
         budget = budget.until(lambda: self.complete)
-        params = self._context.params.downsets
-        downsets = Downsets(self._problem, params)
+        downsets = Downsets(self._problem, self._context)
         if self._is_open(downsets, budget):
-            with self._background_search(params.search_s_per_node * len(self._problem.node_time), budget):
+            per_node_s = self._context.params.downsets.search_s_per_node
+            with self._background_search(per_node_s * len(self._problem.node_time), budget):
                 self._run_method(downsets, budget)
 
     def _run_bounding_methods(self, budget: TimeBudget) -> None:
@@ -219,9 +220,11 @@ class Proof:
         """
         seconds = max(self._params.background_s, self._params.background_share * budget.left())
         with self._background_search(seconds, budget):
-            if step.share_beyond < self._context.params.relaxation.worth_proving:
-                step.prove(budget)
-            self._raise_by(step)
+            try:
+                if step.share_beyond < self._context.params.relaxation.worth_proving:
+                    step.prove(budget)
+            finally:
+                self._raise_by(step)
         if not self.complete:
             self._follow(step.events, Component.RELAXATION, budget)
 

@@ -188,6 +188,8 @@ class Statistics:
         The part that found the schedule that is the answer. None while there is none.
     unplaced : Unplaced or None
         The schedule that would have been the answer if it had offsets.
+    failures : list of str
+        What solvers failed at, a line each. The bound may be lower for it; the plan is as good.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -195,6 +197,7 @@ class Statistics:
         self.improvements: list[Improvement] = []
         self.source: Component | None = None
         self.unplaced: Unplaced | None = None
+        self.failures: list[str] = []
         self.seconds = 0.0
         self._records: dict[Component, PartRecord] = {}
         self._lock = threading.Lock()
@@ -237,6 +240,11 @@ class Statistics:
         self.improvements.append(Improvement(seconds, energy_j, source))
         if source is not None and best_j is not None:
             self._add(source, incumbent_improved_j=best_j - energy_j)
+
+    def failed(self, message: str) -> None:
+        """A solver has failed. What it says is kept, once."""
+        if message not in self.failures:
+            self.failures.append(message)
 
     def _frames(self) -> list[_Frame]:
         """The parts that this thread is in, the outermost first."""

@@ -37,7 +37,7 @@ TAKES_TIME = (
     "search.annealing.anneal",
     "search.annealing.reorder",
     "relaxation.refinement.build_relaxation",
-    "relaxation.cutting_planes.lp_of",
+    "relaxation.cutting_planes.Lp",
     "relaxation.cutting_planes.separate",
     "milp.solvers.Highs._solve",
     "placement.assign.place",
@@ -136,7 +136,7 @@ def test_what_takes_time_is_begun_before(monkeypatch: pytest.MonkeyPatch) -> Non
     watch = Watch(monkeypatch)
     INSTANCES["relaxation"].plan()
     searched = {"search.annealing.anneal", "placement.assign.place"}
-    solved = {"refinement.build_relaxation", "cutting_planes.lp_of", "cutting_planes.separate"}
+    solved = {"refinement.build_relaxation", "cutting_planes.Lp", "cutting_planes.separate"}
     assert set(watch.begun) >= searched | {f"relaxation.{name}" for name in solved}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from poet_planner.solve.instance import Floats
+from poet_planner.solve.milp.failure import told_as
 from poet_planner.solve.milp.linear_model import LinearModel
 from poet_planner.solve.milp.solvers import Solver, SolverStatus
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
@@ -30,6 +31,9 @@ class MilpResult:
     solutions: tuple[Floats, ...]
     bound: float
     status: SolverStatus
+
+
+NOTHING = MilpResult((), -np.inf, SolverStatus.FAILED)
 
 
 def seconds_to_state(entries: int) -> float:
@@ -56,8 +60,9 @@ def solve_milp(
         A solver that ``reports_progress`` calls it a few times a second with its bound and its best solution, in units
         of the model.
     """
-    import pyomo.environ as pyo
-    from pyomo.core.expr import LinearExpression
+    with told_as(solver.name):
+        import pyomo.environ as pyo
+        from pyomo.core.expr import LinearExpression
 
     free = np.nonzero(model.lower < model.upper)[0]
     fixed_value = np.where(model.lower < model.upper, 0.0, model.lower)

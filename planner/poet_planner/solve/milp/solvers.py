@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from poet_profiles.errors import UserError
 
+from poet_planner.solve.milp import highs
+from poet_planner.solve.milp.failure import SolverError, told_as
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 if TYPE_CHECKING:
@@ -89,11 +91,14 @@ class Solver(ABC):
     reports_progress : bool
         Whether it reports its bound while it works, counts that work, and can be interrupted. Others go by the wall's
         clock: what they come to in a time limit depends on what else the computer does.
+    comes_with_poet : bool
+        Whether it need not be installed. If it cannot be loaded all the same, that costs the bound and not the plan.
     """
 
     name: str
     note: str
     reports_progress: bool = False
+    comes_with_poet: bool = False
 
     @property
     @abstractmethod
@@ -121,17 +126,18 @@ class Solver(ABC):
 
         Raises
         ------
-        UserError
+        SolverError
             If the solver cannot work: its licence does not allow a model of this size, or memory is too small.
         """
         began_s = time.monotonic()
         try:
-            result = self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
+            with told_as(self.name):
+                result = self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
+                if result.status is SolverStatus.FAILED and not result.solutions and result.bound == -np.inf:
+                    raise RuntimeError("it ended with neither a solution nor a bound")
+        finally:
             if not self.reports_progress:
                 budget.spend(time.monotonic() - began_s)
-        except Exception as error:
-            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-            raise UserError(f"solver {self.name} failed: {reason}; `poet-plan solvers` lists others") from error
         if result.status is SolverStatus.OPTIMAL and result.bound >= cutoff:
             result.status = SolverStatus.CUT_OFF
         return result
@@ -224,51 +230,50 @@ class Highs(Solver):
 
     @property
     def available(self) -> bool:
+        try:
+            highs.load()
+        except SolverError:
+            return False
         return True
 
     def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
-        import highspy
         from pyomo.repn.plugins.lp_writer import LPWriter
 
-        highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        highs.setOptionValue("output_flag", False)
+        instance, statuses = highs.silent_highs(), highs.load().HighsModelStatus
         with tempfile.TemporaryDirectory(prefix="poet-") as folder:
             path = Path(folder) / "model.lp"
             with path.open("w") as stream:
                 written = LPWriter().write(model, stream)
-            highs.readModel(str(path))
+            highs.check(instance, instance.readModel(str(path)), "model")
         names = [
             written.symbol_map.bySymbol[symbol].name if symbol in written.symbol_map.bySymbol else symbol
-            for symbol in (highs.getColName(column)[1] for column in range(highs.getNumCol()))
+            for symbol in (instance.getColName(column)[1] for column in range(instance.getNumCol()))
         ]
-        highs.setOptionValue("threads", 1)
-        highs.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))
-        highs.setOptionValue("mip_rel_gap", 0.0)
-        highs.setOptionValue("mip_abs_gap", limits.absolute_gap)
-        highs.setOptionValue("objective_bound", limits.cutoff)
+        instance.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))
+        instance.setOptionValue("mip_rel_gap", 0.0)
+        instance.setOptionValue("mip_abs_gap", limits.absolute_gap)
+        instance.setOptionValue("objective_bound", limits.cutoff)
         result = SolverResult()
-        listener = _Listener(limits, names, result, LOOK_S + LOOK_S_PER_ENTRY * highs.getNumNz())
-        highs.cbMipInterrupt.subscribe(listener.interrupt)
-        highs.cbMipImprovingSolution.subscribe(listener.improved)
-        highs.run()
-        status = highs.getModelStatus()
-        info = highs.getInfo()
+        listener = _Listener(limits, names, result, LOOK_S + LOOK_S_PER_ENTRY * instance.getNumNz())
+        instance.cbMipInterrupt.subscribe(listener.interrupt)
+        instance.cbMipImprovingSolution.subscribe(listener.improved)
+        highs.run(instance, listener.stop)
+        status = instance.getModelStatus()
+        info = instance.getInfo()
         result.status = {
-            highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
+            statuses.kOptimal: SolverStatus.OPTIMAL,
             # HiGHS calls a model infeasible, too, if all its solutions are above the cutoff.
-            highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE
-            if limits.cutoff == np.inf
-            else SolverStatus.CUT_OFF,
-            highspy.HighsModelStatus.kObjectiveBound: SolverStatus.CUT_OFF,
-            highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
-            highspy.HighsModelStatus.kInterrupt: SolverStatus.TIME_LIMIT,
+            statuses.kInfeasible: SolverStatus.INFEASIBLE if limits.cutoff == np.inf else SolverStatus.CUT_OFF,
+            statuses.kObjectiveBound: SolverStatus.CUT_OFF,
+            statuses.kTimeLimit: SolverStatus.TIME_LIMIT,
+            statuses.kInterrupt: SolverStatus.TIME_LIMIT,
         }.get(status, SolverStatus.FAILED)
         if info.mip_node_count >= 0:
             result.bound = info.mip_dual_bound
-        elif status == highspy.HighsModelStatus.kOptimal:
+        elif status == statuses.kOptimal:
             result.bound = info.objective_function_value
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-            listener.keep(highs.getSolution().col_value)
+        if info.primal_solution_status == highs.load().SolutionStatus.kSolutionStatusFeasible:
+            listener.keep(instance.getSolution().col_value)
         return result
 
 
@@ -281,9 +286,16 @@ class _Listener:
         self._result = result
         self._look_s = look_s
         self._looks = 0
+        self._is_stopped = False
         self._looks_a_report = max(1, int(REPORT_EVERY_S / look_s))
 
+    def stop(self) -> None:
+        self._is_stopped = True
+
     def interrupt(self, event: Any) -> None:
+        if self._is_stopped:
+            event.interrupt()
+            return
         self._limits.budget.spend(self._look_s)
         self._looks += 1
         if self._looks % self._looks_a_report == 0:
@@ -299,7 +311,7 @@ class _Listener:
 
 
 _SOLVERS: tuple[Solver, ...] = (
-    Highs("highs", "comes with poet", reports_progress=True),
+    Highs(highs.NAME, "comes with poet", reports_progress=True, comes_with_poet=True),
     Direct("gurobi", "needs the Python package gurobipy and a licence", pyomo_name="gurobi_direct"),
     Cbc("cbc", "needs COIN-OR CBC's program `cbc` on the path"),
     Direct("scip", "needs the Python package pyscipopt", pyomo_name="scip_direct"),
@@ -321,7 +333,7 @@ def solver_named(name: str) -> Solver:
     """
     for solver in _SOLVERS:
         if solver.name == name:
-            if not solver.available:
+            if not solver.comes_with_poet and not solver.available:
                 raise UserError(f"solver {name} is not installed: it {solver.note}; `poet-plan solvers` lists them")
             return solver
     raise UserError(f"no solver {name!r}; known are {', '.join(solver.name for solver in _SOLVERS)}")

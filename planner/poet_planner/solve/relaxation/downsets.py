@@ -16,17 +16,16 @@ import math
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Problem, inputs_of, outside_working_set, working_set_bytes
+from poet_planner.solve.milp.failure import put_down
+from poet_planner.solve.milp.highs import Lp, LpStatus
 from poet_planner.solve.milp.linear_model import LP_SAFETY, SCALE, LinearModel, Rows
-from poet_planner.solve.params import DEFAULTS, DownsetParams
-from poet_planner.solve.relaxation.cutting_planes import lp_of, run_lp
 from poet_planner.solve.relaxation.model import about_entries, seconds_to_state_lp
+from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
 
 
-def search_downsets(
-    problem: Problem, overhead_j: float, budget: TimeBudget, params: DownsetParams = DEFAULTS.downsets
-) -> float:
+def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, context: Context | None = None) -> float:
     """A lower bound on the energy of every schedule, in joules: the best that any downset proves, up to a step.
 
     It begins with all nodes. The node that proves least as the last one is taken out, again and again. No order of
@@ -36,35 +35,39 @@ def search_downsets(
     ----------
     overhead_j : float
         Energy of the best schedule above E0, in joules. It takes no part in the proof.
+    context : Context or None
+        As in `Annealer`.
     """
     store_all_j = float(problem.node_energy.sum())
     stating_s = seconds_to_state_lp(about_entries(problem, event_points=1))
     if budget.left() < stating_s:
         return store_all_j
     budget.spend(stating_s)
-    moment = LastNode(problem)
-    step_j = params.step * overhead_j
-    downset = np.ones(len(problem.node_time), dtype=np.bool_)
-    # For each node that may be the last one: the energy that is restored at least. Where it is not up to date it was
-    # found for a larger downset, or not yet (infinite), and is too large if anything.
-    restored_j = {node: math.inf for node in range(len(downset)) if moment.is_last(node, downset)}
-    outdated = set(restored_j)
+    context = context or Context()
+    step_j = context.params.downsets.step * overhead_j
     proven_j = 0.0
-    while restored_j and proven_j + step_j <= overhead_j and not budget.expired:
-        least = min(restored_j, key=lambda node: restored_j[node])
-        if restored_j[least] <= proven_j + step_j:
-            del restored_j[least]
-            downset[least] = False
-            for node in producers(problem, least).tolist():
-                if moment.is_last(node, downset):
-                    restored_j[node] = math.inf
-            outdated = set(restored_j)
-        elif outdated:
-            node = min(outdated, key=lambda node: (restored_j[node] < math.inf, restored_j[node], node))
-            restored_j[node] = moment.restored_j(downset, node, budget)
-            outdated.remove(node)
-        else:
-            proven_j = restored_j[least]
+    with put_down(context.statistics):
+        moment = LastNode(problem)
+        downset = np.ones(len(problem.node_time), dtype=np.bool_)
+        # For each node that may be the last one: the energy that is restored at least. Where it is not up to date it
+        # was found for a larger downset, or not yet (infinite), and is too large if anything.
+        restored_j = {node: math.inf for node in range(len(downset)) if moment.is_last(node, downset)}
+        outdated = set(restored_j)
+        while restored_j and proven_j + step_j <= overhead_j and not budget.expired:
+            least = min(restored_j, key=lambda node: restored_j[node])
+            if restored_j[least] <= proven_j + step_j:
+                del restored_j[least]
+                downset[least] = False
+                for node in producers(problem, least).tolist():
+                    if moment.is_last(node, downset):
+                        restored_j[node] = math.inf
+                outdated = set(restored_j)
+            elif outdated:
+                node = min(outdated, key=lambda node: (restored_j[node] < math.inf, restored_j[node], node))
+                restored_j[node] = moment.restored_j(downset, node, budget)
+                outdated.remove(node)
+            else:
+                proven_j = restored_j[least]
     return store_all_j + proven_j
 
 
@@ -86,8 +89,7 @@ class LastNode:
         self._paged, self._kept = slice(2 * n, 2 * n + m), slice(2 * n + m, 2 * n + 2 * m)
         model, self._scale = self._model()
         self._upper = model.upper
-        self._highs = lp_of(model)
-        self._columns = np.arange(len(model.cost), dtype=np.int32)
+        self._lp = Lp(model)
         self._capacity_row = len(model.row_upper) - 1
 
     def is_last(self, node: int, downset: Flags) -> bool:
@@ -114,25 +116,23 @@ class LastNode:
         return int(problem.size[beside].sum()) <= problem.budget - int(self._need[node])
 
     def _least_j(self, earlier: Flags, node: int, budget: TimeBudget) -> float:
-        import highspy
-
         problem = self._problem
-        lower, upper = np.zeros(len(self._columns)), self._upper.copy()
+        lower, upper = np.zeros(len(self._upper)), self._upper.copy()
         lower[self._before][earlier] = 1.0
         lower[self._before][node] = 1.0
         upper[self._before][self._above[node]] = 0.0
         beside = outside_working_set(problem, node)
         lower[self._kept][~beside] = 1.0
         upper[self._kept][beside & (problem.size > problem.budget - self._need[node])] = 0.0
-        self._highs.changeColsBounds(len(self._columns), self._columns, lower, upper)
         room = (problem.budget - int(problem.workspace[node])) / self._unit_bytes
-        self._highs.changeRowBounds(self._capacity_row, -np.inf, room)
-        status = run_lp(self._highs, budget)
-        if status == highspy.HighsModelStatus.kInfeasible:
+        self._lp.set_bounds(lower, upper)
+        self._lp.set_row_bounds(self._capacity_row, -np.inf, room)
+        status = self._lp.solve(budget)
+        if status is LpStatus.INFEASIBLE:
             return math.inf
-        if status != highspy.HighsModelStatus.kOptimal:
+        if status is LpStatus.OPEN:
             return 0.0
-        return max(0.0, float(self._highs.getInfo().objective_function_value) - LP_SAFETY) / self._scale
+        return max(0.0, self._lp.optimum - LP_SAFETY) / self._scale
 
     def _model(self) -> tuple[LinearModel, float]:
         """The LP without what a case fixes, and how many units of its objective make a joule; the capacity row last."""

@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Ints, Problem
+from poet_planner.solve.milp.failure import put_down
 from poet_planner.solve.milp.linear_model import LP_SAFETY, LinearModel
-from poet_planner.solve.milp.pyomo_model import MilpResult, seconds_to_state, solve_milp
+from poet_planner.solve.milp.pyomo_model import NOTHING, MilpResult, seconds_to_state, solve_milp
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
 from poet_planner.solve.relaxation.event_points import most_overflowing
@@ -165,7 +166,9 @@ class RefinementStep:
             self._raise(bound, Component.MILP)
 
         budget.spend(seconds_to_state(entries))
-        answer = self._milp(model, budget, on_progress)
+        answer = NOTHING
+        with put_down(self._context.statistics):
+            answer = self._milp(model, budget, on_progress)
         for point in answer.solutions[-1:]:
             self._adopt(events_of(self._problem, lp.relaxation, point))
         self._raise(self._cutoff() if answer.status.has_no_solution else answer.bound, Component.MILP)

@@ -7,15 +7,17 @@ import csv
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Flags, Ints, Problem, build_problem, inputs_of
-from poet_planner.solve.params import DownsetParams
+from poet_planner.solve.params import DEFAULTS, DownsetParams
 from poet_planner.solve.relaxation.downsets import LastNode, search_downsets
 from poet_planner.solve.search.incumbent import evaluated
+from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 from benchmarks.planner import instances
@@ -25,7 +27,7 @@ from tests.support.graphs.relaxed_points import schedules
 from tests.support.graphs.solved_problems import solved, solved_problem, store_all_j
 from tests.support.graphs.taking_over import random_in_place_graph
 
-STEPLESS = DownsetParams(step=0.0)
+STEPLESS = Context(params=replace(DEFAULTS, downsets=DownsetParams(step=0.0)))
 RESULTS = Path(instances.__file__).with_name("results.csv")
 
 
