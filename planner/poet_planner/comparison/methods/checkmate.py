@@ -18,7 +18,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods import poet_ilp
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.comparison.methods.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1, refuse_too_many
+from poet_planner.comparison.methods.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1, load_pyomo, refuse_too_many
 from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Flags, Floats, Problem
@@ -44,6 +44,7 @@ def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, opt
         If none fits, or the LP is not solved in the time allowed.
     """
     refuse_too_many(graph, "Checkmate's LP")
+    load_pyomo()
     instance = Instance(graph, ram_bytes, deadline_s, replace(options, paging=False))
     return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance))
 
@@ -86,8 +87,8 @@ def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget
     import pyomo.environ as pyo
 
     without_paging = np.zeros_like(problem.pageable)
-    timed = replace(problem, node_energy=problem.node_time, pageable=without_paging)
-    model = algorithm_1(timed, budget, "Checkmate's LP", time_left)
+    timed = replace(problem, node_energy=problem.node_time, pageable=without_paging, budget=budget)
+    model = algorithm_1(timed, time_left)
     for variable in model.component_data_objects(pyo.Var):
         variable.domain = pyo.UnitInterval
     result = solver.solve(model, time_left, SCALE * RELATIVE_GAP)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithm 1 of the POET paper (ICML 2022) as printed, in Pyomo, for comparison.
+"""Algorithm 1 of the POET paper (ICML 2022) as printed but for its deadline, in Pyomo, for comparison.
 
 Its memory accounting U is that of Checkmate (Jain et al. 2020, equations 2 and 3), as the paper says. Its solution may
-exceed the budget where the paper is looser than the schedule semantics: benchmarks/evaluation/methods.md lists how.
+exceed the budget where the paper is looser than the schedule semantics: benchmarks/evaluation/methods.md lists how. The
+printed deadline leaves page transfers out, so that what is paged makes a schedule late; here they count.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -28,13 +29,13 @@ from poet_planner.solve.feasibility.minimum_ram import (
     with_possible_deadline,
 )
 from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
-from poet_planner.solve.instance import WORD, Ints, Problem, build_problem
-from poet_planner.solve.milp.solvers import solver_named
+from poet_planner.solve.instance import WORD, Flags, Floats, Ints, Problem, build_problem
+from poet_planner.solve.milp.solvers import SolverStatus, solver_named
 from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import place
-from poet_planner.solve.search.incumbent import Incumbent, evaluated
+from poet_planner.solve.search.incumbent import Incumbent, evaluated, keeps_limits
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 from poet_planner.solve.topology import producers
 
@@ -53,15 +54,20 @@ READING = 1.5
 # The time for all is foreseen once so much of the time is spent, or so many of the stages are stated.
 SURE_TIME = 0.1
 SURE_STAGES = 0.3
+# As often it is solved again with tighter limits, where what it finds breaks them.
+MOST_ROUNDS = 8
 VARIABLES = ("R", "S_ram", "S_aux", "M_in", "M_out", "U")  # by stage and node, as the paper names them
 
 
-def algorithm_1(
-    problem: Problem, budget: int, name: str = "Algorithm 1", time_left: TimeBudget = UNLIMITED
-) -> pyo.ConcreteModel:
+def load_pyomo() -> None:
+    """Import it before any time counts: the first time that takes a second."""
+    import pyomo.environ  # noqa: F401
+
+
+def algorithm_1(problem: Problem, time_left: TimeBudget = UNLIMITED) -> pyo.ConcreteModel:
     """The MILP over stages 0..n-1: R, S_RAM, S_AUX, M_in, M_out, FREE and U.
 
-    A node stands for all of its values: the paper knows one value a node. Its deadline leaves page transfers out.
+    A node stands for all of its values: the paper knows one value a node.
 
     Raises
     ------
@@ -70,8 +76,8 @@ def algorithm_1(
     """
     import pyomo.environ as pyo
 
-    stating = _Stating(name, len(problem.node_time), time_left)
-    n = len(problem.node_time)
+    stating = _Stating(len(problem.node_time), time_left)
+    n, budget = len(problem.node_time), problem.budget
     size, page = _node_sizes(problem), _node_pages(problem)
     inputs = [producers(problem, j).tolist() for j in range(n)]
     users = [[j for j in range(n) if i in inputs[j]] for i in range(n)]
@@ -126,8 +132,7 @@ def algorithm_1(
             freed = sum(float(size[i]) / budget * model.FREE[t, i, k] for i in (*inputs[k], k))
             add(model.U[t, k + 1] == model.U[t, k] - freed + float(size[k + 1]) / budget * model.R[t, k + 1])
         stating.has_stages(t + 1)
-    if np.isfinite(problem.deadline):
-        add(sum(float(problem.node_time[i]) * model.R[t, i] for t in stages for i in range(t + 1)) <= problem.deadline)
+    _add_deadline(problem, model)
     model.energy = pyo.Objective(
         expr=sum(
             float(problem.node_energy[i]) / unit * model.R[t, i]
@@ -140,11 +145,38 @@ def algorithm_1(
     return model
 
 
+def _add_deadline(problem: Problem, model: pyo.ConcreteModel) -> None:
+    """D, what each stage takes: all its times; with DMA its computes, or its transfers if they take longer."""
+    import pyomo.environ as pyo
+
+    if not np.isfinite(problem.deadline):
+        return
+    n = len(problem.node_time)
+    # In deadlines: solvers' tolerances are absolute.
+    node, fetch, store = (time / problem.deadline for time in (problem.node_time, *_transfer_times(problem)))
+
+    def computes(t: int, counted: Flags) -> pyo.Expression:
+        return pyo.quicksum(float(node[i]) * model.R[t, i] for i in range(t + 1) if counted[i])
+
+    def transfers(t: int) -> pyo.Expression:
+        return pyo.quicksum(
+            float(fetch[i]) * model.M_in[t, i] + float(store[i]) * model.M_out[t, i] for i in range(t + 1)
+        )
+
+    model.D = pyo.Var(range(n), bounds=(0, None))
+    for t in range(n):
+        if problem.dma:
+            model.rows.add(model.D[t] >= computes(t, problem.uses_cpu))
+            model.rows.add(model.D[t] >= computes(t, problem.uses_bus) + transfers(t))
+        else:
+            model.rows.add(model.D[t] >= computes(t, np.ones(n, dtype=np.bool_)) + transfers(t))
+    model.rows.add(pyo.quicksum(model.D[t] for t in range(n)) <= 1.0)
+
+
 class _Stating:
     """Foresees from what is stated how long the rest takes, and the solver's reading of it all."""
 
-    def __init__(self, name: str, stages: int, time_left: TimeBudget) -> None:
-        self._name = name
+    def __init__(self, stages: int, time_left: TimeBudget) -> None:
         self._stages = stages
         self._time_left = time_left
         self._allowed_s = time_left.left()
@@ -171,8 +203,8 @@ class _Stating:
         needed_s = (1 + READING) * stating_s
         if needed_s > self._allowed_s:
             raise UserError(
-                f"{self._name} of {self._stages} nodes takes {needed_s:.2g} s or more to state, and it has "
-                f"{max(0.0, self._allowed_s):.2g} s; raise --time-limit, or use another method",
+                f"Building the MILP for {self._stages} nodes takes {needed_s:.2g} s or more; "
+                f"{max(0.0, self._allowed_s):.2g} s are left: raise --time-limit, or use another method",
                 NO_SCHEDULE,
             )
 
@@ -201,7 +233,7 @@ def schedule(
     name: str = "Algorithm 1 as printed",
     by_time: bool = False,
 ) -> Schedule:
-    """A schedule from Algorithm 1: where what it finds breaks the budget, it is solved again in less.
+    """A schedule from Algorithm 1: where what it finds breaks a limit, it is solved again with a tighter one.
 
     Its bound is the energy of the store-all schedule: what the solver proves of Algorithm 1 says nothing about
     schedules that Algorithm 1 does not know.
@@ -222,15 +254,15 @@ def schedule(
     Raises
     ------
     NoScheduleError
-        If some node does not fit by itself, or the store-all schedule is late.
+        If some node does not fit by itself, the store-all schedule is late, or no schedule is known.
     UserError
-        If it finds none in the time, or there is no such solver.
+        If it has none or finds none in the time, the solver fails, or there is no such solver.
     """
     refuse_time(options)
     refuse_too_many(graph, name)
     problem, solver = build_problem(graph, ram_bytes, deadline_s, options.paging), solver_named(options.solver)
-    stated = replace(problem, node_energy=problem.node_time) if by_time else problem
     store_all_j = float(problem.node_energy.sum())
+    load_pyomo()
     started_s = options.clock()
     limit = TimeBudget(options.time_limit_s, options.clock)
     placing_s = min(MOST_PLACING_S, PLACING_SHARE * options.time_limit_s)
@@ -241,28 +273,61 @@ def schedule(
 
     # Until the schedule must be given offsets.
     budget = limit.keeping(lambda: placing_s).noting(tell)
-    if not passes_necessary_conditions(problem):
-        tell(f"{certain_refusal(graph, problem)}; looking for what would do")
+
+    def refuse() -> NoReturn:
+        certain = "" if passes_necessary_conditions(problem) else f"{certain_refusal(graph, problem)}; "
+        tell(f"{certain}looking for what would do")
         bracket = bracket_minimum_ram(with_possible_deadline(problem), 0, options.seed, solver, budget)
+        if passes_necessary_conditions(problem) and bracket.feasible_bytes <= problem.budget:
+            raise UserError(
+                f"{name} has no schedule within the limits; plan with --method optimal, which has", NO_SCHEDULE
+            )
         raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
-    ram_left = problem.budget
-    while ram_left > 0 and not budget.expired:
-        result = solver.solve(algorithm_1(stated, ram_left, name, budget), budget, SCALE * RELATIVE_GAP)
-        found = evaluated(problem, events_of_paper(problem, result.solutions[-1])) if result.solutions else None
+
+    if not passes_necessary_conditions(problem):
+        refuse()
+    asked, last = problem, ""
+    if by_time:
+        asked = replace(asked, node_energy=problem.node_time)
+    for _ in range(MOST_ROUNDS):
+        result = solver.solve(algorithm_1(asked, budget), budget, SCALE * RELATIVE_GAP)
+        if result.status.has_no_solution and not last:
+            refuse()
+        if not result.solutions:
+            break
+        found = evaluated(problem, events_of_paper(problem, result.solutions[-1]))
         if found is None:
+            last = "is none here"
             break
         needed = found.peak
-        if needed <= problem.budget and found.time <= problem.deadline:
+        if keeps_limits(problem, found):
             placed = _placed(graph, problem, found, limit.share(1.0, placing_s), options.seed)
             needed = placed.placement.arena_bytes
             if needed <= problem.budget:
                 return schedule_of(graph, ram_bytes, deadline_s, placed, store_all_j, options.gap)
-        ram_left -= max(WORD, needed - problem.budget)
+        last = f"needs {needed + graph.resident_bytes} bytes and {found.time:.6g} s"
+        asked = _tighter(asked, needed - problem.budget, found.time - problem.deadline, result.solutions[-1])
+        if asked.budget <= 0:
+            break
+    if not last or (result.status is SolverStatus.TIME_LIMIT and not result.solutions):
+        raise UserError(
+            f"{name}: {solver.name} found no schedule in {options.time_limit_s:g} s; raise --time-limit, or plan "
+            "with --method optimal",
+            NO_SCHEDULE,
+        )
     raise UserError(
-        f"{name} gives no schedule that keeps the budget and the deadline in the time allowed; "
-        "raise --time-limit, or plan with --method optimal",
+        f"{name} has no schedule within the limits: the last that it found {last}; plan with --method optimal",
         NO_SCHEDULE,
     )
+
+
+def _tighter(asked: Problem, lacking: int, late_s: float, solution: dict[str, float]) -> Problem:
+    """The next limits to ask for, which a schedule does not keep that takes so much more than there is."""
+    if lacking <= 0:
+        return replace(asked, deadline=asked.deadline - late_s) if late_s > 0 else asked
+    n = len(asked.node_time)
+    own = round(asked.budget * max(solution[f"U[{t},{k}]"] for t in range(n) for k in range(t + 1)))
+    return replace(asked, budget=min(asked.budget - lacking, (own - 1) // WORD * WORD))
 
 
 METHOD = Method(
@@ -314,6 +379,14 @@ def _node_sizes(problem: Problem) -> Ints:
     sizes = np.zeros(len(problem.node_time), dtype=np.int64)
     np.add.at(sizes, problem.producer, problem.size)
     return sizes
+
+
+def _transfer_times(problem: Problem) -> tuple[Floats, Floats]:
+    """Seconds of paging all of a node's values in, and out. (n,)"""
+    times = np.zeros((2, len(problem.node_time)))
+    for k, seconds in enumerate((problem.in_time, problem.out_time)):
+        np.add.at(times[k], problem.producer, seconds)
+    return times[0], times[1]
 
 
 def _node_pages(problem: Problem) -> list[tuple[float, float] | None]:
