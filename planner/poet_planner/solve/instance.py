@@ -150,6 +150,19 @@ def busy_s(problem: Problem) -> float:
     return float(max(problem.node_time[used].sum() for used in (problem.uses_cpu, problem.uses_bus)))
 
 
+def energy_unit_j(store_all_j: float, dearest_j: float) -> float:
+    """What to measure energies in: E0, but a thousandth of ``dearest_j`` if that is more.
+
+    So numbers stay small where computes cost nothing, or next to nothing beside pages.
+    """
+    return max(store_all_j, 1e-3 * dearest_j, 1e-300)
+
+
+def dearest_page_j(problem: Problem) -> float:
+    """The most energy that paging a value out and in takes."""
+    return float((problem.in_energy + problem.out_energy).max(initial=0.0))
+
+
 def inputs_of(problem: Problem, node: int) -> Ints:
     """The values that ``node`` needs."""
     return problem.input_value[problem.input_start[node] : problem.input_start[node + 1]]

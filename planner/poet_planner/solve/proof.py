@@ -28,7 +28,7 @@ from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
 from poet_planner.solve.relaxation.refinement import RefinementStep
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked
+from poet_planner.solve.search.incumbent import SAME, Incumbent, evaluated, ranked
 from poet_planner.solve.search.portfolio import SEEDS, BackgroundWorker, Portfolio
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
@@ -84,7 +84,7 @@ class Proof:
     def complete(self) -> bool:
         """Whether the gap asked for is reached."""
         incumbent = self._search.incumbent
-        return incumbent is not None and self.bound_j >= incumbent.energy * (1 - self._gap) - 1e-15
+        return incumbent is not None and self.bound_j >= incumbent.energy * (1 - max(self._gap, SAME))
 
     @property
     def closed_share(self) -> float:

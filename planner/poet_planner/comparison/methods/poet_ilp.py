@@ -29,7 +29,7 @@ from poet_planner.solve.feasibility.minimum_ram import (
     with_possible_deadline,
 )
 from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
-from poet_planner.solve.instance import WORD, Flags, Floats, Ints, Problem, build_problem
+from poet_planner.solve.instance import WORD, Flags, Floats, Ints, Problem, build_problem, dearest_page_j, energy_unit_j
 from poet_planner.solve.milp.solvers import SolverStatus, solver_named
 from poet_planner.solve.optimise import schedule_of
 from poet_planner.solve.placement.allocated import allocated
@@ -81,7 +81,7 @@ def algorithm_1(problem: Problem, time_left: TimeBudget = UNLIMITED) -> pyo.Conc
     size, page = _node_sizes(problem), _node_pages(problem)
     inputs = [producers(problem, j).tolist() for j in range(n)]
     users = [[j for j in range(n) if i in inputs[j]] for i in range(n)]
-    unit = max(float(problem.node_energy.sum()), 1e-300) / SCALE
+    unit = energy_unit_j(float(problem.node_energy.sum()), dearest_page_j(problem)) / SCALE
 
     model = pyo.ConcreteModel()
     stages = range(n)

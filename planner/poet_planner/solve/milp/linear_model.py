@@ -13,7 +13,8 @@ import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints
 
-SCALE = 1e4  # E0, the energy of computing every node once, in units of a model: solvers' tolerances are absolute
+SCALE = 1e4  # `instance.energy_unit_j`, which is E0 as a rule, in units of a model: solvers' tolerances are absolute
+DEAREST = 1e12  # no cost is stated as more, in units of a model: HiGHS takes 1e20 for infinite
 LP_SAFETY = 1e-3  # subtracted from each bound: units of a model
 
 

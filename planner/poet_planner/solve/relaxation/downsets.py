@@ -15,10 +15,17 @@ import math
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Problem, inputs_of, outside_working_set, working_set_bytes
+from poet_planner.solve.instance import (
+    Flags,
+    Problem,
+    energy_unit_j,
+    inputs_of,
+    outside_working_set,
+    working_set_bytes,
+)
 from poet_planner.solve.milp.failure import put_down
 from poet_planner.solve.milp.highs import Lp, LpStatus
-from poet_planner.solve.milp.linear_model import LP_SAFETY, SCALE, LinearModel, Rows
+from poet_planner.solve.milp.linear_model import DEAREST, LP_SAFETY, SCALE, LinearModel, Rows
 from poet_planner.solve.relaxation.model import about_entries, seconds_to_state_lp
 from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
@@ -47,7 +54,7 @@ def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, con
     step_j = context.params.downsets.step * overhead_j
     proven_j = 0.0
     with put_down(context.statistics):
-        moment = LastNode(problem)
+        moment = LastNode(problem, overhead_j)
         downset = np.ones(len(problem.node_time), dtype=np.bool_)
         # For each node that may be the last one: the energy that is restored at least. Where it is not up to date it
         # was found for a larger downset, or not yet (infinite), and is too large if anything.
@@ -74,11 +81,13 @@ def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, con
 class LastNode:
     """What must be restored if a node is the last one of a downset: an LP, of which each case fixes some variables.
 
+    Its unit is such that up to ``overhead_j`` above E0 the numbers are small.
+
     Its columns are, in this order: whether each node is computed before the moment or at it (n), whether after it (n),
     whether each value is paged in after it (m), and whether it is in RAM at the moment (m).
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, overhead_j: float) -> None:
         n, m = len(problem.node_time), len(problem.size)
         self._problem = problem
         self._above = ancestors(problem)
@@ -87,7 +96,9 @@ class LastNode:
         self._used = np.repeat(np.arange(m), np.diff(problem.use_start))
         self._before, self._after = slice(0, n), slice(n, 2 * n)
         self._paged, self._kept = slice(2 * n, 2 * n + m), slice(2 * n + m, 2 * n + 2 * m)
-        model, self._scale = self._model()
+        store_all_j = float(problem.node_energy.sum())
+        self._scale = SCALE / energy_unit_j(store_all_j, store_all_j + overhead_j)
+        model = self._model()
         self._upper = model.upper
         self._lp = Lp(model)
         self._capacity_row = len(model.row_upper) - 1
@@ -134,16 +145,16 @@ class LastNode:
             return 0.0
         return max(0.0, self._lp.optimum - LP_SAFETY) / self._scale
 
-    def _model(self) -> tuple[LinearModel, float]:
-        """The LP without what a case fixes, and how many units of its objective make a joule; the capacity row last."""
+    def _model(self) -> LinearModel:
+        """The LP without what a case fixes; the capacity row last."""
         problem = self._problem
         n, m = len(problem.node_time), len(problem.size)
         before, after = np.arange(n), np.arange(n, 2 * n)
         paged, kept = 2 * n + np.arange(m), 2 * n + m + np.arange(m)
         store_all_j = float(problem.node_energy.sum())
-        scale = SCALE / max(store_all_j, 1e-300)
         cost = np.concatenate([problem.node_energy, problem.node_energy, problem.in_energy + problem.out_energy])
-        cost = np.append(cost * scale, np.zeros(m))
+        # What costs less than it does proves less, and no more.
+        cost = np.append(np.minimum(cost * self._scale, DEAREST), np.zeros(m))
         upper = np.ones(len(cost))
         upper[paged[~problem.pageable]] = 0.0
         rows = Rows()
@@ -157,4 +168,4 @@ class LastNode:
             rows.add([before[problem.producer[v]], kept[v]], [1.0, -1.0], 0.0, np.inf)
         rows.add(kept.tolist(), (problem.size / self._unit_bytes).tolist(), -np.inf, 1.0)
         relaxed = np.zeros(len(cost), dtype=np.bool_)
-        return LinearModel.of(cost, -store_all_j * scale, np.zeros(len(cost)), upper, relaxed, rows), scale
+        return LinearModel.of(cost, -store_all_j * self._scale, np.zeros(len(cost)), upper, relaxed, rows)

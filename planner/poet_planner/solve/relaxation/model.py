@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from poet_planner.solve.instance import Flags, Floats, Ints, Problem, inputs_of, outside_working_set, working_set_bytes
+from poet_planner.solve.instance import (
+    Flags,
+    Floats,
+    Ints,
+    Problem,
+    dearest_page_j,
+    energy_unit_j,
+    inputs_of,
+    outside_working_set,
+    working_set_bytes,
+)
 from poet_planner.solve.milp.linear_model import SCALE, LinearModel, Rows
 from poet_planner.solve.relaxation.columns import Columns
 from poet_planner.solve.topology import ancestors
@@ -50,7 +60,7 @@ def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float) -> R
     """
     n, m, last = len(problem.node_time), len(problem.size), len(event_points)
     store_all_j = float(problem.node_energy.sum())
-    scale = SCALE / max(store_all_j, 1e-300)
+    scale = SCALE / energy_unit_j(store_all_j, cutoff_j if np.isfinite(cutoff_j) else dearest_page_j(problem))
     spare_j = (cutoff_j - store_all_j) * (1 + 1e-9)
     above = ancestors(problem)
     earliest = np.zeros(n, dtype=np.int64)

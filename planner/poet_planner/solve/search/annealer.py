@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from poet_planner.solve.instance import Ints, Problem, graph_size
+from poet_planner.solve.instance import Ints, Problem, dearest_page_j, energy_unit_j, graph_size
 from poet_planner.solve.params import FirstRun
 from poet_planner.solve.search import annealing
 from poet_planner.solve.search.annealing import (
@@ -98,6 +98,7 @@ class Annealer:
         self._delta = new_delta_evaluation(problem)
         self._spare = new_delta_evaluation(problem)
         self._store_all_j = float(problem.node_energy.sum())
+        self._unit_j = energy_unit_j(self._store_all_j, dearest_page_j(problem))
         self._state = new_state(capacity(problem))
         self._reset_penalties()
         strategy = self._params.repair_strategies[seed % len(self._params.repair_strategies)]
@@ -374,10 +375,9 @@ class Annealer:
     def _reset_penalties(self) -> None:
         """Set the first penalties: E0 for an overflow of the whole budget, and E0 for a delay of the store-all time."""
         figures, problem = self._state.figures, self._problem
-        scale = max(self._store_all_j, 1e-12)
-        figures[PER_BYTE] = scale / max(1, problem.budget)
+        figures[PER_BYTE] = self._unit_j / max(1, problem.budget)
         if problem.deadline < np.inf:
-            figures[PER_SECOND] = scale / max(float(problem.node_time.sum()), 1e-12)
+            figures[PER_SECOND] = self._unit_j / max(float(problem.node_time.sum()), 1e-12)
 
     def _offspring(self) -> Ints | None:
         """The best offspring of two random parents; None if there is none that differs from both."""
@@ -416,12 +416,11 @@ class Annealer:
 
     def _event_energy(self) -> float:
         """Joules of one extra event: the overhead of the best annealed schedule, divided by its extra events."""
-        store_all_j = max(self._store_all_j, 1e-12)
         incumbent = self._annealed()
         if incumbent is None:
-            return self._params.event_energy * store_all_j / max(1, len(self._order))
+            return self._params.event_energy * self._unit_j / max(1, len(self._order))
         extras = max(1, len(incumbent.events) - len(self._order))
-        return max(incumbent.energy - self._store_all_j, 1e-9 * store_all_j) / extras
+        return max(incumbent.energy - self._store_all_j, 1e-9 * self._unit_j) / extras
 
     def _anneal(self, moves: int, which: AnnealingPass, budget: TimeBudget) -> bool:
         """Make one pass of ``moves`` moves. False if the run ends."""

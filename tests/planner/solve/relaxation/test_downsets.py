@@ -66,7 +66,7 @@ def test_no_schedule_restores_less_than_its_last_node_proves() -> None:
     raised = 0
     for seed in range(40):
         problem = build_problem(either_graph(seed), int(0.8 * store_all_schedule(either_graph(seed)).peak_bytes), None)
-        moment = LastNode(problem)
+        moment = LastNode(problem, store_all_j(problem))
         for events in schedules(problem, 1):
             schedule = evaluated(problem, events)
             assert schedule is not None
@@ -83,7 +83,7 @@ def test_no_downset_proves_more_than_the_one_that_is_found() -> None:
     raised = 0
     for seed in range(20):
         problem, _ = solved_problem(seed)
-        moment = LastNode(problem)
+        moment = LastNode(problem, store_all_j(problem))
         best_j = 0.0
         for downset in all_downsets(problem):
             last = [node for node in range(len(downset)) if moment.is_last(node, downset)]
