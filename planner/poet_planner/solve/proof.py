@@ -22,7 +22,7 @@ from poet_planner.solve.bounding import (
     StateSpace,
     aggregated,
 )
-from poet_planner.solve.instance import Flags, Ints, Problem
+from poet_planner.solve.instance import Flags, Ints, Problem, graph_size
 from poet_planner.solve.milp.failure import put_down
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.relaxation.event_points import bottleneck_event_points, minimal_event_points, overflowing
@@ -232,9 +232,11 @@ class Proof:
     def _background_search(self, seconds: float, budget: TimeBudget) -> Generator[None, None, None]:
         """Anneal in the background for the moves of ``seconds``, or of half of what is left.
 
-        The result is accepted once all moves are made, unless the gap is reached before.
+        The result is accepted once all moves are made, unless the gap is reached before. Tiny graphs do without, so
+        that no proof waits for it.
         """
-        if not self._context.has(Component.BACKGROUND_SEARCH) or budget.expired:
+        is_tiny = graph_size(self._problem) <= self._params.tiny
+        if is_tiny or not self._context.has(Component.BACKGROUND_SEARCH) or budget.expired:
             yield
             return
         seconds = min(seconds, budget.left() / 2)

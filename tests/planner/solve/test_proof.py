@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.solve import proof
+from poet_planner.solve import OptimiseOptions, Statistics, optimise, proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.params import DEFAULTS, DownsetParams, ProofParams
@@ -19,8 +19,10 @@ from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import BackgroundWorker, Portfolio
 from poet_planner.solve.statistics import Component, Context, Parts
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+from poet_profiles.schedule import Status
 
 from benchmarks.planner.layered import layered_graph
+from tests.support.graphs.late_chain import DEADLINE_S, RAM_BYTES, late_chain
 from tests.support.graphs.solved_problems import solved_problem, store_all_j
 
 FEW_MOVES = 200
@@ -99,3 +101,12 @@ def test_no_part_of_the_proof_bounds_above_the_least_energy(fifty: int, state_sp
         assert store_all_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed
         proven += proving.bound_j >= least * (1 - 1e-6)
     assert proven >= 5
+
+
+def test_a_tiny_graph_is_proven_before_it_is_searched_again() -> None:
+    """In less work than a search beside the first step of the proof would take by itself, as it did."""
+    statistics = Statistics()
+    options = OptimiseOptions(time_limit_s=4.0, capped=False, statistics=statistics)
+    schedule = optimise(late_chain(), RAM_BYTES, DEADLINE_S, options)
+    assert (schedule.energy_j, schedule.status) == (24.0, Status.OPTIMAL)  # by brute force: test_poet_ilp.py
+    assert statistics.of(Part.BACKGROUND_SEARCH).calls == 0
