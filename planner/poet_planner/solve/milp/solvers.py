@@ -200,6 +200,7 @@ class Cbc(Solver):
 
     def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
         import pyomo.environ as pyo
+        from pyomo.opt import SolverStatus as PyomoStatus
         from pyomo.opt import TerminationCondition
 
         options = {"seconds": limits.time_s, "timeMode": "elapsed", "ratioGap": 0, "allowableGap": limits.absolute_gap}
@@ -209,6 +210,8 @@ class Cbc(Solver):
             TerminationCondition.optimal: SolverStatus.OPTIMAL,
             TerminationCondition.infeasible: SolverStatus.INFEASIBLE,
             TerminationCondition.maxTimeLimit: SolverStatus.TIME_LIMIT,
+            # The time is up, and what is there is a fractional point of the LP.
+            TerminationCondition.intermediateNonInteger: SolverStatus.TIME_LIMIT,
         }.get(ended, SolverStatus.FAILED)
         result = SolverResult(status=status)
         if ended == TerminationCondition.optimal:
@@ -216,7 +219,10 @@ class Cbc(Solver):
             result.bound = float(results.problem.upper_bound) - limits.absolute_gap
         elif results.problem.lower_bound is not None:
             result.bound = float(results.problem.lower_bound)
-        if len(results.solution) > 0:
+        has_whole = ended in (TerminationCondition.optimal, TerminationCondition.maxTimeLimit)
+        if has_whole and len(results.solution) > 0:
+            # Else Pyomo warns on stderr of a solution that came at the limit.
+            results.solver.status = PyomoStatus.ok
             model.solutions.load_from(results)
             variables = model.component_data_objects(pyo.Var)
             # CBC does not know variables that are in no row.

@@ -10,6 +10,8 @@ import pyomo.environ as pyo
 import pytest
 from poet_planner.comparison.methods import poet_ilp
 from poet_planner.schedule.verify import verify
+from poet_planner.solve.instance import build_problem
+from poet_planner.solve.milp.failure import SolverError
 from poet_planner.solve.milp.solvers import Solver, SolverResult, SolverStatus, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
@@ -18,6 +20,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.schedule import Schedule
 
 from tests.support.graphs.chains import chain
+from tests.support.graphs.paper_graphs import paper_graph
 
 THINGS = 14
 RANDOM = random.Random(18)
@@ -90,6 +93,28 @@ def test_no_time(solver: Solver) -> None:
     result = solver.solve(knapsack(), TimeBudget(0.0), 1e-6)
     assert result.bound <= least_left_behind() + 1e-6
     assert not result.status.has_no_solution
+
+
+@each_solver
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_what_is_left_at_the_limit_is_whole_and_nothing_is_said_of_it(
+    solver: Solver, seconds: float, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A small model, and one whose first whole solution may take longer."""
+    graph, plain = paper_graph("linear.m4")
+    stated = poet_ilp.algorithm_1(build_problem(graph, int(0.6 * plain.peak_bytes), None))
+    for model in (knapsack(), stated):
+        try:
+            result = solver.solve(model, TimeBudget(seconds), 1e-6)
+        except SolverError as lack:
+            assert "license" in str(lack)
+            continue
+        for values in result.solutions:
+            whole = [value for name, value in values.items() if name.startswith(("R[", "S_", "M_", "taken["))]
+            assert all(abs(value - round(value)) < 1e-5 for value in whole)
+        assert result.status is not SolverStatus.FAILED
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
 
 
 @each_solver
