@@ -109,4 +109,4 @@ def test_a_tiny_graph_is_proven_before_it_is_searched_again() -> None:
     options = OptimiseOptions(time_limit_s=4.0, capped=False, statistics=statistics)
     schedule = optimise(late_chain(), RAM_BYTES, DEADLINE_S, options)
     assert (schedule.energy_j, schedule.status) == (24.0, Status.OPTIMAL)  # by brute force: test_poet_ilp.py
-    assert statistics.of(Part.BACKGROUND_SEARCH).calls == 0
+    assert statistics.of(Component.BACKGROUND_SEARCH).calls == 0
