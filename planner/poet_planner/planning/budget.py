@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
@@ -51,8 +53,10 @@ def refuse_too_large(request: Request) -> None:
     model, board = request.network, request.target_board
     if not isinstance(model, str) or ":" in model or board is None or board.kind != "microcontroller":
         return
-    # In micro-batches a part may be one sample.
-    least_bytes = least_ram_bytes(model, request.batch if request.parts == 1 else 1)
+    least_bytes = least_ram_bytes(model, request.batch)
+    if least_bytes > board.usable_ram_bytes and request.parts != 1:
+        with suppress(ValueError):  # a batch norm of one sample, which has no micro-batches
+            least_bytes = least_ram_bytes(model, 1)
     if least_bytes > board.usable_ram_bytes:
         raise UserError(
             f"{model}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "

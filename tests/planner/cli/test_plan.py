@@ -361,7 +361,8 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pyte
         return CostedStep(graph, layout, None)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
-        request = Request("g", "m4", ram="99.5%", parameters=Parameters.RESIDENT, gradients=gradients)
+        more = {"ram": "99.5%", "parameters": Parameters.RESIDENT, "micro_batches": 1}
+        request = Request("g", "m4", gradients=gradients, **more)  # type: ignore[arg-type]
         one = choose_layout(request)
         return one.graph.resident_bytes, one.budget_bytes
 
