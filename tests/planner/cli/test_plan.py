@@ -15,7 +15,7 @@ import pytest
 from poet_planner.cli import main
 from poet_planner.cli.former_options import renamed
 from poet_planner.comparison.registry import METHODS
-from poet_planner.planning import choose
+from poet_planner.planning import choose, forms_in_ram
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.layouts import MemoryLayout
@@ -361,12 +361,13 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pyte
         return CostedStep(graph, layout, None)
 
     def settled(gradients: Gradients) -> tuple[int, int]:
-        more = {"ram": "99.5%", "parameters": Parameters.RESIDENT, "micro_batches": 1}
-        request = Request("g", "m4", gradients=gradients, **more)  # type: ignore[arg-type]
+        parameters = Parameters.RESIDENT
+        request = Request("g", "m4", ram="99.5%", parameters=parameters, gradients=gradients, micro_batches=1)
         one = choose_layout(request)
         return one.graph.resident_bytes, one.budget_bytes
 
     monkeypatch.setattr(choose, "costed_step", build)
+    monkeypatch.setattr(forms_in_ram, "costed_step", build)
     assert settled(Gradients.RESIDENT) == (200_000, 228_850)
     assert settled(Gradients.AUTO) == (100_000, 228_850)
     assert settled(Gradients.PAGED) == (100_000, 179_100)
