@@ -51,6 +51,16 @@ from poet_planner.lowering.split_copies import with_copies_in_two
 from poet_planner.lowering.strided_copies import copied, spread, strided_operator
 from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
+# What is rewritten in operators that the firmware has, in this order.
+PASSES = (
+    with_frozen,
+    with_folded_norms,
+    with_plain_attention,
+    with_padded_joins,
+    with_rows_in_order,
+    with_copies_in_two,
+    with_weights,
+)
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 
 
@@ -126,8 +136,9 @@ def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:
 
 def in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
-    traced = with_folded_norms(with_frozen(traced))
-    return with_weights(with_copies_in_two(with_rows_in_order(with_padded_joins(with_plain_attention(traced)))))
+    for rewrite in PASSES:
+        traced = rewrite(traced)
+    return traced
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:
