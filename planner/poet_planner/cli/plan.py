@@ -86,8 +86,7 @@ def plan(
     alone_in(context, out)
     request = request_of(network, board, limits, memory, training)
     prepared = prepare(request)
-    if prepared.note:
-        typer.echo(f"poet-plan: {prepared.note}", err=True)
+    _say(prepared.note)
     if output.library is not None:
         _refuse_without_library(prepared, output.library)
     time_limit_s = optimiser.time_limit or DEFAULT_S
@@ -100,7 +99,10 @@ def plan(
         objective=optimiser.objective,
         statistics=Statistics(),
     )
-    prepared, schedule, interrupted = _schedule(request, prepared, method, options)
+    chosen = prepared
+    prepared, schedule, interrupted = _schedule(request, chosen, method, options)
+    if prepared.note != chosen.note:
+        _say(prepared.note)
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
@@ -112,6 +114,11 @@ def plan(
         made.draw(out, output.time_to_scale, output.svg)  # Meanwhile people read.
         if not output.as_json:
             typer.echo(f"pictures: {', '.join(str(out / f'{name}.png') for name in PICTURES)}")
+
+
+def _say(note: str) -> None:
+    if note:
+        typer.echo(f"poet-plan: {note}", err=True)
 
 
 def _refuse_without_library(prepared: BudgetedStep, name: str) -> None:

@@ -55,6 +55,11 @@ class MemoryLayout:
             return Gradients.EARLY.value
         return (Gradients.RESIDENT if self.resident_gradients else Gradients.PAGED).value
 
+    @property
+    def words(self) -> str:
+        """Which form of the step in RAM it is."""
+        return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
+
 
 GRADIENTS_RESIDENT = MemoryLayout()
 GRADIENTS_PAGED = MemoryLayout(resident_gradients=False)

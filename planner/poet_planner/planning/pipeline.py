@@ -25,7 +25,7 @@ from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Profiles, Request, named
-from poet_planner.report.quantities import deadline_s
+from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
@@ -34,7 +34,7 @@ from poet_planner.solve.options import NoScheduleError
 if TYPE_CHECKING:
     from poet_planner.models import Model
     from poet_planner.planning.method import Method
-    from poet_planner.solve import OptimiseOptions, Statistics
+    from poet_planner.solve import OptimiseOptions, Progress, Statistics
 
 RIVALS_SHARE = 0.4  # of the time, for all other forms of the step together
 RIVALS_GAP = 1e-3  # what is no more open than this need not be closed
@@ -229,14 +229,21 @@ def _cheapest_form(
     for rival in prepared.rivals:
         found: Schedule | None = None
         if rival.least_cost_j < schedule.energy_j + best.runner_j and not stopped():
-            quick = replace(options, time_limit_s=rivals_s, statistics=None, gap=RIVALS_GAP)
+            show = _shown_as(options.progress, rival.step.layout.words)
+            quick = replace(options, time_limit_s=rivals_s, statistics=None, gap=RIVALS_GAP, progress=show)
             with suppress(NoScheduleError):  # the bound of its computes remains
                 found = schedule_of(replace(rival, deadline_s=prepared.deadline_s), OPTIMAL, quick)
         forms.append(_form(rival, found))
         if found is not None and found.energy_j + rival.runner_j < schedule.energy_j + best.runner_j:
-            best, schedule = replace(rival, deadline_s=prepared.deadline_s, note=prepared.note), found
+            note = f"{rival.step.layout.words} turned out to cost less: {energy_text(found.energy_j)}"
+            best, schedule = replace(rival, deadline_s=prepared.deadline_s, note=note), found
     forms.sort(key=lambda form: form != _form(best, schedule))
     return replace(best, forms=tuple(forms)), schedule
+
+
+def _shown_as(show: Callable[[Progress], None] | None, form: str) -> Callable[[Progress], None] | None:
+    """The same for another form of the step, by its name: its energy is not the plan's."""
+    return show and (lambda state: show(replace(state, note=f"{form}, planned beside  {state.note}".rstrip())))
 
 
 def _form(form: BudgetedStep, schedule: Schedule | None) -> BatchForm:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from poet_planner.models import Model
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.layouts import GRADIENTS_EARLY
-from poet_planner.planning.pipeline import plan
+from poet_planner.planning.pipeline import plan, planned
 from poet_planner.planning.request import Request
+from poet_planner.report.quantities import energy_text
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.errors import BAD_INPUT, UserError
 from torch import nn
@@ -116,3 +119,17 @@ def test_the_bound_is_that_of_all_forms() -> None:
     whole = plan("digits_cnn_small", profile=BOARD, micro_batches=1, ram="1MB", options=QUICK)
     assert summary.plain_energy_j == pytest.approx(whole.summary.energy_j)
     assert summary.overhead == pytest.approx(summary.energy_j / whole.summary.energy_j - 1)
+
+
+def test_a_form_that_turns_out_to_cost_less_is_the_plan_and_is_named() -> None:
+    """As if the short searches had taken another form for the cheapest: progress and note say which one is meant."""
+    request = Request("digits_cnn_small", BOARD, ram="20KB")
+    cheapest = choose_layout(request)
+    other = replace(cheapest.rivals[0], rivals=(replace(cheapest, rivals=()),), note="another note")
+    notes: list[str] = []
+    options = replace(QUICK, progress=lambda state: notes.append(state.note))
+    best, schedule = planned(request, other, "optimal", options)
+    words = f"{cheapest.step.layout.micro_batches} micro-batches"
+    assert best.step.layout == cheapest.step.layout
+    assert best.note == f"{words} turned out to cost less: {energy_text(schedule.energy_j)}"
+    assert {note.startswith(f"{words}, planned beside") for note in notes} == {True, False}
