@@ -78,6 +78,16 @@ def kinds_of(moments: list[Moment]) -> list[CostTerm]:
     return [kind for kind in COLOURS if kind in present]
 
 
+def time_label(graph: Graph) -> str:
+    """Of the axis of time. One micro-batch is drawn, at the times of all."""
+    parts = graph.micro_batches
+    return "time, s" if parts == 1 else f"time of all {parts} micro-batches, s; one is drawn"
+
+
+def store_all_label(graph: Graph) -> str:
+    return "store-all schedule" + (" of a micro-batch" if graph.micro_batches > 1 else "")
+
+
 def title(graph: Graph, schedule: Schedule) -> str:
     """What plan a picture shows."""
     cost = f"{energy_text(schedule.energy_j)}, {time_text(schedule.time_s)} a step"

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.report.figures import BUDGET, COLOURS, INK, LABELS, kinds_of, new_figure, title
+from poet_planner.report.figures import (
+    BUDGET,
+    COLOURS,
+    INK,
+    LABELS,
+    kinds_of,
+    new_figure,
+    store_all_label,
+    time_label,
+    title,
+)
 from poet_planner.report.quantities import byte_unit
 from poet_planner.schedule.timeline import CostTerm, Moment, ram_over_time
 
@@ -31,7 +41,7 @@ def ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_al
     axis.fill_between(times_s, ram, step="post", color=COLOURS[CostTerm.COMPUTE], alpha=0.25, linewidth=0)
     axis.step(times_s, ram, where="post", color=COLOURS[CostTerm.COMPUTE], linewidth=1.2, label="this plan")
     axis.step(
-        *_curve(store_all, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label="store-all schedule"
+        *_curve(store_all, scale), where="post", color=INK, linewidth=0.9, linestyle=":", label=store_all_label(graph)
     )
     axis.axhline(schedule.ram_budget_bytes / scale, color=BUDGET, linewidth=1.2, linestyle="--", label="budget")
     if graph.resident_bytes:
@@ -48,7 +58,7 @@ def ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_al
     axis.set_ylim(bottom=0)
     axis.set_ylabel(f"RAM, {unit}", color=INK)
     _draw_lanes(lanes, kinds, moments)
-    lanes.set_xlabel("time, s", color=INK)
+    lanes.set_xlabel(time_label(graph), color=INK)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
     return figure

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from poet_profiles.graph import Graph, Node
 from poet_profiles.schedule import Action, Schedule
 
-from poet_planner.report.figures import ABSENT, COLOURS, HELD, INK, LABELS, MARKERS, kinds_of, new_figure, title
+from poet_planner.report.figures import (
+    ABSENT,
+    COLOURS,
+    HELD,
+    INK,
+    LABELS,
+    MARKERS,
+    kinds_of,
+    new_figure,
+    time_label,
+    title,
+)
 from poet_planner.report.module_groups import Group, module_groups
 from poet_planner.report.quantities import time_text
 from poet_planner.schedule.timeline import CostTerm, Moment
@@ -90,7 +101,7 @@ def schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment], to_
     _shade(axis, shown.held, edges_s, to_scale)
     _mark(axis, shown, edges_s, to_scale)
     axis.set(xlim=(0, columns), ylim=(edges_s[-1], edges_s[0]))
-    axis.set_ylabel("time, s" if to_scale else "time (one row a step)", color=INK)
+    axis.set_ylabel(time_label(graph) if to_scale else "time (one row a step)", color=INK)
     if not to_scale:
         _time_ticks(axis, shown.moments)
     _separate_passes(axis, shown.nodes)
