@@ -71,9 +71,8 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
         divisors = ", ".join(str(number) for number in range(1, samples + 1) if samples % number == 0)
         raise UserError(f"{option}: does not divide the batch of {samples}; it is one of {divisors}")
     _refuse_updates(option, traced)
-    parts = parts_of(model, count)
-    divisor = _divisor(option, model, parts, traced)
-    inputs, targets = parts[0]
+    divisor = _divisor(option, _told_apart(model), count, traced)
+    inputs, targets = parts_of(model, count)[0]
     return replace(model, inputs=inputs, targets=targets, loss=_share(model.loss, divisor))
 
 
@@ -99,8 +98,23 @@ def _share(loss: Callable[..., Tensor], divisor: int) -> Callable[..., Tensor]:
     return lambda output, *targets: loss(output, *targets) / divisor
 
 
-def _divisor(option: str, model: Model, parts: list[Batch], traced: TracedGraph) -> int:
+def _told_apart(model: Model) -> Model:
+    """The model with samples that differ: of equal ones, such as an example of zeros, nothing shows what mixes them."""
+    samples, generator = samples_of(model), torch.Generator().manual_seed(0)
+
+    def differing(tensor: Tensor) -> Tensor:
+        of_samples = tensor.dim() and tensor.shape[0] == samples and tensor.is_floating_point()
+        if not of_samples or not tensor.isfinite().all() or (tensor != tensor[:1]).any():
+            return tensor
+        return tensor + torch.randn(tensor.shape, generator=generator).to(tensor)
+
+    inputs = with_tensors(tuple(model.inputs), map(differing, tensors_in(tuple(model.inputs))))
+    return replace(model, inputs=inputs)
+
+
+def _divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
     """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum."""
+    parts = parts_of(model, count)
     before = Snapshot(model.module, model.loss, model.inputs, model.targets)
     try:
         with users_code(f"{option}: {model.name} in double"), _in_double(), _OfOnes():  # type: ignore[no-untyped-call]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -80,6 +81,16 @@ def test_what_couples_samples_is_refused(line: str) -> None:
     with pytest.raises(UserError, match=rf"^--micro-batches 3: .*{line}") as refusal:
         part(REFUSED[line](), 3)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_example_of_equal_samples_hides_nothing() -> None:
+    """Of zeros alone the mean over the batch is each sample, in parts as in the whole."""
+    for x in (torch.zeros(6, 5), torch.ones(6, 5)):
+        model = Model("zeros", Centred(), (x,), (torch.zeros(6, dtype=torch.long),), cross_entropy)
+        with pytest.raises(UserError, match="something couples samples"):
+            part(model, 3)
+        assert torch.equal(model.inputs[0], x)
+        assert part(replace(model, module=nn.Linear(5, 3)), 3).inputs[0].shape == (2, 5)
 
 
 def test_a_number_that_does_not_divide_the_batch_is_refused() -> None:
