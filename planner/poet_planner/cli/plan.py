@@ -68,7 +68,7 @@ def plan(
     from poet_profiles.command_line import alone_in, given
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.planning.method import OPTIMAL, method_named
+    from poet_planner.planning.method import OPTIMAL, method_named, plans_without_pages
     from poet_planner.planning.more_ram import seconds_for
     from poet_planner.planning.pipeline import prepare, verified
     from poet_planner.report.pictures import NAMES as PICTURES
@@ -84,7 +84,8 @@ def plan(
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    request = request_of(network, board, limits, memory, training)
+    asked = request_of(network, board, limits, memory, training)
+    request = replace(asked, early_updates=plans_without_pages(method))
     prepared = prepare(request)
     _say(prepared.note)
     if output.library is not None:

@@ -77,7 +77,8 @@ def _whole_layouts(request: Request, usual: BudgetedStep) -> Iterator[MemoryLayo
     if usual.step.layout.micro_batches == 1:
         if request.paging and board.has_card:
             yield GRADIENTS_PAGED
-        yield GRADIENTS_EARLY
+        if request.early_updates:
+            yield GRADIENTS_EARLY
 
 
 def _lasting_bytes(usual: BudgetedStep) -> int:

@@ -87,6 +87,11 @@ class Method:
                 raise UserError(f"--{option}: --method {self.name} takes none; leave one of the two out")
 
 
+def plans_without_pages(method: Method) -> bool:
+    """Whether a step that is never paged is one for it: poet's own method plans such a step beside others."""
+    return method is OPTIMAL or not method.pages
+
+
 OPTIMAL = Method(
     name="optimal",
     source="poet: simulated annealing, and a lower bound that ends in a proof",

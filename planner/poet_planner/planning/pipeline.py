@@ -131,8 +131,10 @@ def plan(
     KeyboardInterrupt
         If it comes before there is any schedule.
     """
+    from poet_planner.planning.method import method_named, plans_without_pages
     from poet_planner.solve import OptimiseOptions, Statistics
 
+    planner = method_named(method) if isinstance(method, str) else method
     request = Request(
         network,
         profile=profile,
@@ -148,6 +150,7 @@ def plan(
         optimizer=optimizer,
         weights=weights,
         paging=paging,
+        early_updates=plans_without_pages(planner),
     )
     prepared = prepare(request)
     options = options or OptimiseOptions(capped=False)
@@ -155,7 +158,7 @@ def plan(
         options = replace(options, objective=named(Objective, objective, "--objective"))
     if options.statistics is None:
         options = replace(options, statistics=Statistics())
-    return verified(*planned(request, prepared, method, options), options.statistics)
+    return verified(*planned(request, prepared, planner, options), options.statistics)
 
 
 def prepare(request: Request) -> BudgetedStep:

@@ -78,6 +78,7 @@ class Request:
     optimizer: Optimizer = PLAIN
     weights: str | Path | None = None
     paging: bool = True
+    early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):

@@ -226,9 +226,8 @@ class DownsetParams(Checked):
 class ProofParams(Checked):
     """Searches beside and between the steps of the proof."""
 
-    tiny: Number = (
-        60  # nodes, values and edges up to which there is none beside: the first search does, a proof is quick
-    )
+    # Nodes, values and edges up to which there is none beside: the first search does, and a proof is quick.
+    tiny: Number = 60
     background_s: Amount = 6.0  # effort of a search beside a step of the proof: seconds
     background_share: Share = 0.25  # the same at least, beside a relaxation: fraction of the work left
     first_background_s: Amount = 3.0  # the same beside the first, quick steps: seconds

@@ -93,7 +93,7 @@ def test_a_change_before_a_reader_is_refused_and_so_are_pages() -> None:
     loose = [replace(node, inputs=node.inputs[:1]) if node.id == "w1.sgd" else node for node in early.nodes]
     with pytest.raises(FaultError, match=r"must stand before w1\.sgd, which changes w1"):
         check_graph(replace(early, nodes=tuple(loose)))
-    with pytest.raises(FaultError, match="must stand behind one node without op"):
+    with pytest.raises(FaultError, match="must stand after one node without op"):
         check_graph(costed(early))
 
 

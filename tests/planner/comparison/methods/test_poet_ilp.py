@@ -52,7 +52,7 @@ def test_transfers_count_so_that_the_first_solution_is_in_time(solved: list[Solv
 
 
 def test_where_none_is_in_time_it_says_so_and_what_would_do(solved: list[SolverResult]) -> None:
-    with pytest.raises(NoScheduleError, match="no schedule fits 16384 bytes of RAM with a deadline of 19 s") as caught:
+    with pytest.raises(NoScheduleError, match="no schedule fits 16 KB within 19 s") as caught:
         planned(late_chain(), RAM_BYTES, 19.0)
     assert solved[0].status is SolverStatus.INFEASIBLE
     assert caught.value.shortest_time_s == pytest.approx(22.0)
