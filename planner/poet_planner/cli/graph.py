@@ -44,6 +44,9 @@ def graph(
     parameters: Annotated[
         Home, memory_option(help="Parameters in RAM (resident), or the larger ones on the card (card).")
     ] = Home.RESIDENT,
+    micro_batches: Annotated[
+        int, memory_option(metavar="K", min=1, help="The step on one of so many equal parts of a batch.")
+    ] = 1,
     weights: Weights = None,
     program: Annotated[
         Path | None, output_option(help="File to write for a Linux board: what it runs, poet-program/1.")
@@ -67,8 +70,18 @@ def graph(
 
     if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")
-    request = Request(model, profile=profile, board=board, batch=batch, optimizer=training.chosen, weights=weights)
-    layout = MemoryLayout(card_above_bytes=ABOVE_BYTES[0] if parameters is Home.CARD else None)
+    request = Request(
+        model,
+        profile=profile,
+        board=board,
+        batch=batch,
+        parameters=parameters,
+        micro_batches=micro_batches,
+        optimizer=training.chosen,
+        weights=weights,
+    )
+    on_card = ABOVE_BYTES[0] if parameters is Home.CARD else None
+    layout = MemoryLayout(card_above_bytes=on_card, micro_batches=micro_batches)
     step = costed_step(request, layout)
     traced = step.graph
     if program is not None:

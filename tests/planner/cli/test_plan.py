@@ -143,6 +143,10 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         (["--profile", "m4", "--board", "no_such_board"], "no_such_board"),
         (["--profile", "m4", "--board", "rpi4b", "--model", "digits_cnn"], "no row of board rpi4b"),
         (["graph", "--model", "digits_cnn", "--out", "x.json"], "--board"),
+        (
+            ["graph", "--board", "mkr1000", "--model", "digits_cnn_small", "--micro-batches", "3", "--out", "x.json"],
+            "--micro-batches 3: does not divide the batch of 4",
+        ),
         (["--profile", "a72", "--model", "digits_cnn", "--momentum", "0.9"], "leave it out"),
         (["--profile", "m4", "--parameters", "excluded", "--gradients", "paged"], "--gradients paged: with"),
         (["--profile", "m4", "--model", "digits_cnn", "--momentum", "1e-12"], "multiples of 1e-9"),
@@ -514,6 +518,17 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
                tmp_path / "g.json") == BAD_INPUT  # fmt: skip
     for name in fitting:
         assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
+
+
+def test_the_graph_of_a_micro_batch_is_the_one_that_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = ("--model", "digits_cnn_small", "--profile", "mkr1000", "--micro-batches", "2")
+    assert run(monkeypatch, "graph", *step, "--out", tmp_path / "graph.json") == 0
+    assert run(monkeypatch, *step, "--ram", "1MB", "--out", tmp_path / "plan") == 0
+    written = read_graph(tmp_path / "graph.json")
+    assert written.micro_batches == 2
+    assert written == read_graph(tmp_path / "plan" / "graph.json")
 
 
 def test_models_are_listed_with_the_homes_of_their_parameters(
