@@ -95,7 +95,9 @@ profiles: $(STAMP)
 	    mv build/$$board.csv profiles/$$board.csv; \
 	done
 	$(BIN)/poet-plan graph --model digits_cnn --profile profiles/nrf52840.csv --out build/demo/graph.json
-	mv build/demo/graph.json demo/graph.json
+	$(BIN)/poet-plan graph --model digits_cnn --profile profiles/nrf52840.csv --micro-batches 24 \
+	    --out build/demo/micro_batch.json
+	mv build/demo/graph.json build/demo/micro_batch.json demo/
 
 notebooks: $(TESTS_STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb

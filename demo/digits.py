@@ -9,6 +9,7 @@ the profile that the plan rests on, the paper's own method, and what is refused.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import shlex
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from poet_planner.report.pictures import NAMES as PICTURES
+from poet_planner.report.quantities import energy_text
 from poet_planner.report.summary import read_summary
 from poet_profiles.boards import load_board
 from rich.console import Console
@@ -28,12 +30,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 OUT = Path("out") / "demo"
 PLAN, STORE_ALL, DATA = OUT / "plan", OUT / "store_all", OUT / "data.npz"
+TECHNIQUES = OUT / "techniques"
 
 BOARD = "nrf52840"
 MODEL = "digits_cnn"
-# The model's training graph, with its costs from the shipped profile of the board: `make profiles` writes it.
-GRAPH = Path("demo") / "graph.json"
-RAM = "216KB"
+# The model's training graph, of the whole batch and of one sample, with costs from the shipped profile of the board:
+# `make profiles` writes both.
+BATCH, MICRO_BATCH = Path("demo") / "graph.json", Path("demo") / "micro_batch.json"
+RAM = "48KB"
 UNLIMITED = "16MB"
 STEPS = 20
 LEARNING_RATE = 0.1
@@ -42,6 +46,7 @@ NO_SCHEDULE = 3
 TOLERANCE = 1e-5
 
 Array = NDArray[np.float32]
+Row = dict[str, str]
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -59,9 +64,21 @@ def run(*command: str, expect: int = 0, allow: int = 0) -> None:
         sys.exit(f"demo: {command[0]} ended with {finished.returncode}, expected {expect}")
 
 
-def plan_graph(ram: str, out: Path, *options: str, expect: int = 0, allow: int = 0) -> None:
-    graph = ("--graph", str(GRAPH), "--board", BOARD)
-    run("poet-plan", *graph, "--ram", ram, *options, "--out", str(out), expect=expect, allow=allow)
+def plan_graph(graph: Path, ram: str, out: Path, *options: str, expect: int = 0, allow: int = 0) -> None:
+    of_board = ("--graph", str(graph), "--board", BOARD)
+    run("poet-plan", *of_board, "--ram", ram, *options, "--out", str(out), expect=expect, allow=allow)
+
+
+def by_method(graph: Path) -> dict[str, Row]:
+    """What each technique makes of a graph, by the method's name: rows of compare.csv."""
+    out = TECHNIQUES / graph.stem
+    names = "store_all,rematerialization_only,paging_only"
+    run(
+        *("poet-plan", "compare", "--graph", str(graph), "--board", BOARD, "--ram", RAM),
+        *("--methods", names, "--time-limit", "3", "--out", str(out)),
+    )
+    with (ROOT / out / "compare.csv").open(encoding="utf-8", newline="") as file:
+        return {row["method"]: row for row in csv.DictReader(file)}
 
 
 def train(board: str, plan: Path, *options: str) -> Path:
@@ -122,11 +139,48 @@ def compare(board: Path, unlimited: Path, pytorch: Path) -> None:
 
 def plan() -> None:
     say(f"1. Plan a training step within {RAM}: a graph with its costs is enough, no board and no PyTorch")
-    plan_graph(RAM, PLAN)
+    plan_graph(MICRO_BATCH, RAM, PLAN)
+
+
+def show_techniques() -> Row:
+    """What one technique alone would cost in the same RAM; returns the store-all schedule's row."""
+    say(f"2. What each technique alone would cost within {RAM}")
+    whole, parts = by_method(BATCH), by_method(MICRO_BATCH)
+    store_all, count = whole["store_all"], read_summary(ROOT / PLAN / "summary.json").micro_batches
+    table = Table("", "energy", "", title=f"{MODEL} on the {BOARD} within {RAM}", title_justify="left")
+    unlimited = f"in {kilobytes(store_all['plain_peak_bytes'])} of RAM"
+    table.add_row("store-all, unlimited RAM", energy_text(float(store_all["plain_energy_j"])), unlimited)
+    for name, row in (
+        ("recomputation alone", whole["rematerialization_only"]),
+        ("paging alone", whole["paging_only"]),
+        ("recomputation and paging", whole["optimal"]),
+        (f"store-all in {count} micro-batches", parts["store_all"]),
+        (f"{count} micro-batches and paging", parts["paging_only"]),
+        (f"{count} micro-batches and recomputation", parts["rematerialization_only"]),
+        ("all three", parts["optimal"]),
+    ):
+        table.add_row(name, *technique(row))
+    console.print(table)
+    if parts["optimal"]["page_outs"] == "0" and (paged_j := parts["paging_only"]["energy_j"]):
+        console.print(f"no page is needed: in place of the recomputations, pages make it {energy_text(float(paged_j))}")
+    return store_all
+
+
+def technique(row: Row) -> tuple[str, str]:
+    """Energy of a schedule and what it does, or that there is none and why."""
+    if not row["energy_j"]:
+        return "none exists", row["note"]
+    counts = (f"{row['recomputes']} recomputations", f"{row['page_outs']} page-outs", f"{row['page_ins']} page-ins")
+    a_part = " in each" if row["method"] != "store_all" else ""
+    return energy_text(float(row["energy_j"])), ", ".join(counts) + a_part
+
+
+def kilobytes(size: str | int) -> str:
+    return f"{int(size) / 1024:.0f} KB"
 
 
 def train_on_the_board() -> Path:
-    say("2. Flash the schedule and train on the emulated board")
+    say("3. Flash the schedule and train on the emulated board")
     run("poet-plan", "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(DATA))
     board_run = train(BOARD, PLAN, "--emulate")
     start, end = fall_of_loss(board_run)
@@ -135,8 +189,8 @@ def train_on_the_board() -> Path:
 
 
 def train_with_unlimited_memory(board_run: Path) -> None:
-    say("3. The same kernels with unlimited memory (on this computer), and PyTorch's autograd from the same weights")
-    plan_graph(UNLIMITED, STORE_ALL, "--method", "store_all")
+    say("4. The same kernels with unlimited memory (on this computer), and PyTorch's autograd on whole batches")
+    plan_graph(MICRO_BATCH, UNLIMITED, STORE_ALL, "--method", "store_all")
     unlimited_run = train("native", STORE_ALL)
     reference = OUT / "pytorch.npz"
     run(
@@ -148,32 +202,31 @@ def train_with_unlimited_memory(board_run: Path) -> None:
 
 def show_the_rest() -> None:
     profile, own = OUT / f"{BOARD}.csv", OUT / "own"
-    say("4. Profile the network's own operators and the card's pages on the emulated board, and plan from that")
+    say("5. Profile the network's own operators and the card's pages on the emulated board, and plan from that")
     profile.unlink(missing_ok=True)
-    run("poet-harness", "profile", "--board", BOARD, "--emulate", "--graph", str(GRAPH), "--out", str(profile))
-    costed = ("--profile", str(profile), "--model", MODEL, "--gradients", "resident")
+    run("poet-harness", "profile", "--board", BOARD, "--emulate", "--graph", str(MICRO_BATCH), "--out", str(profile))
+    parts = str(read_summary(ROOT / PLAN / "summary.json").micro_batches)
+    costed = ("--profile", str(profile), "--model", MODEL, "--micro-batches", parts)
     run("poet-plan", *costed, "--ram", RAM, "--out", str(own))
     say("   The same step by Algorithm 1 of the paper as it is printed")
     # On a slow machine it may have found no schedule by then: that is an answer, too.
-    plan_graph(RAM, OUT / "algorithm1", "--method", "poet_ilp", "--time-limit", "20", allow=NO_SCHEDULE)
-    say("   Refused: the store-all schedule, every tensor kept until its last use")
-    plan_graph(RAM, OUT / "refused", "--method", "store_all", expect=NO_SCHEDULE)
-    run("poet-harness", "flash", "--board", BOARD, "--plan", str(STORE_ALL), "--emulate", expect=BAD_INPUT)
+    plan_graph(MICRO_BATCH, RAM, OUT / "algorithm1", "--method", "poet_ilp", "--time-limit", "20", allow=NO_SCHEDULE)
+    say("   Refused by the board: the store-all schedule of the whole batch")
+    plan_graph(BATCH, UNLIMITED, OUT / "refused", "--method", "store_all")
+    run("poet-harness", "flash", "--board", BOARD, "--plan", str(OUT / "refused"), "--emulate", expect=BAD_INPUT)
 
 
-def conclude(board_run: Path) -> None:
+def conclude(board_run: Path, store_all: Row) -> None:
     """Three lines: what was shown, where the pictures are, what to type for a network of one's own."""
     (start, end), summary = fall_of_loss(board_run), read_summary(ROOT / PLAN / "summary.json")
-    needed, taken, ram = (
-        f"{size / 1024:.0f} KB"
-        for size in (summary.plain_peak_bytes, summary.ram_budget_bytes, load_board(BOARD).ram_bytes)
-    )
+    needed, taken = kilobytes(store_all["plain_peak_bytes"]), kilobytes(summary.ram_budget_bytes)
+    ram = kilobytes(load_board(BOARD).ram_bytes)
     pictures = ", ".join(str(PLAN / f"{name}.png") for name in PICTURES)
     program = os.path.relpath(BIN / "poet-plan", ROOT)
     for line in (
         f"shown: training that needs {needed} of RAM, in {taken} of the {BOARD}'s {ram} (emulated): its loss, the mean "
         f"of five steps, falls from {start:.2f} to {end:.2f}, and every result has the bits that it has with unlimited "
-        "memory",
+        "memory, in the same micro-batches",
         f"pictures: {pictures}",
         f"your own network: {program} --profile {BOARD} --model my_module:make (how to write make: docs/tracing.md)",
     ):
@@ -182,18 +235,19 @@ def conclude(board_run: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="show part 4 as well")
+    parser.add_argument("--full", action="store_true", help="show part 5 as well")
     full = parser.parse_args().full
     start = time.monotonic()
     os.chdir(ROOT)
     OUT.mkdir(parents=True, exist_ok=True)
     plan()
+    store_all = show_techniques()
     board_run = train_on_the_board()
     train_with_unlimited_memory(board_run)
     if full:
         show_the_rest()
     say(f"Done in {time.monotonic() - start:.0f} s")
-    conclude(board_run)
+    conclude(board_run, store_all)
 
 
 if __name__ == "__main__":

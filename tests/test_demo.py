@@ -6,12 +6,16 @@ from __future__ import annotations
 import importlib.util
 import shlex
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 from poet_planner.planning.costed_step import costed_step
+from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
+from poet_planner.report.quantities import energy_text
+from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash, read_graph
 
 from tests.support import ROOT
@@ -34,16 +38,27 @@ def commands(demo: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     ran: list[list[str]] = []
     monkeypatch.setattr(demo, "run", lambda *command, **_: ran.append(list(command)))
     monkeypatch.setattr(demo, "OUT", tmp_path)
-    for shown in ("compare", "conclude"):
+    for shown in ("show_techniques", "compare", "conclude"):
         monkeypatch.setattr(demo, shown, lambda *_: None)
+    monkeypatch.setattr(demo, "read_summary", lambda _: SimpleNamespace(micro_batches=24))
     monkeypatch.setattr(demo, "fall_of_loss", lambda _: (2.0, 1.0))
     return ran
 
 
-def test_its_graph_is_the_models_with_the_costs_of_the_shipped_profile(demo: ModuleType) -> None:
-    committed = read_graph(ROOT / demo.GRAPH)
-    made = costed_step(Request(demo.MODEL, demo.BOARD)).graph
-    cure = "make profiles writes demo/graph.json anew"
+@pytest.mark.parametrize(("name", "count"), [("BATCH", 1), ("MICRO_BATCH", 24)])
+def test_its_graphs_are_the_models_with_the_costs_of_the_shipped_profile(
+    name: str, count: int, demo: ModuleType
+) -> None:
+    committed = read_graph(ROOT / getattr(demo, name))
+    assert_same_costs(committed, costed_step(Request(demo.MODEL, demo.BOARD), MemoryLayout(micro_batches=count)).graph)
+
+
+def test_poet_chooses_its_micro_batches(demo: ModuleType) -> None:
+    assert_same_costs(read_graph(ROOT / demo.MICRO_BATCH), prepare(Request(demo.MODEL, demo.BOARD, ram=demo.RAM)).graph)
+
+
+def assert_same_costs(committed: Graph, made: Graph) -> None:
+    cure = "make profiles writes the graphs of demo/ anew"
     assert graph_hash(committed) == graph_hash(made), cure
     for node, wanted in zip(committed.nodes, made.nodes, strict=True):
         assert (node.time_s, node.energy_j) == pytest.approx((wanted.time_s, wanted.energy_j), rel=1e-9), cure
@@ -70,19 +85,34 @@ def test_the_plan_and_its_pictures_come_first_and_without_pytorch(
     said = capfd.readouterr().out
     assert said.index("verified; wrote") < said.index(f"pictures: {out / 'schedule.png'}")
     summary = demo.read_summary(out / "summary.json")
-    assert summary.peak_bytes <= 216 * 1024 < 256 * 1024 < summary.plain_peak_bytes
-    assert summary.recomputes and summary.page_ins
+    assert summary.peak_bytes <= 48 * 1024
+    assert summary.micro_batches == 24 and summary.recomputes
+
+    monkeypatch.setattr(demo, "TECHNIQUES", tmp_path / "techniques")
+    store_all = demo.show_techniques()
+    table = rows_of(capfd.readouterr().out)
+    alone = ("recomputation alone", "paging alone", "recomputation and paging", "store-all in 24 micro-batches")
+    assert [table[name] for name in alone] == ["none exists"] * 4
+    assert table["24 micro-batches and recomputation"] == table["all three"] == energy_text(summary.energy_j)
+    stated = rows_of((ROOT / "README.md").read_text(encoding="utf-8").replace("|", "│"))
+    assert len(stated) == 6 and stated.items() <= table.items()
 
     run = tmp_path / "run.npz"
     np.savez(run, loss=np.linspace(3.0, 1.0, 20).reshape(20, 1))
     capfd.readouterr()
-    demo.conclude(run)
+    demo.conclude(run, store_all)
     shown, pictures, own = capfd.readouterr().out.splitlines()
-    assert "needs 426 KB of RAM, in 216 KB of the nrf52840's 256 KB (emulated)" in shown
+    assert "needs 426 KB of RAM, in 48 KB of the nrf52840's 256 KB (emulated)" in shown
     assert all((ROOT / path).is_file() for path in pictures.removeprefix("pictures: ").split(", "))
     program, *words = shlex.split(own.removeprefix("your own network: ").partition(" (")[0])
     assert (ROOT / program).is_file()
     assert unknown_options(["poet-plan", *words]) == set()
+
+
+def rows_of(text: str) -> dict[str, str]:
+    """The second column of a table, with energies or none, by the first."""
+    rows = [[cell.strip() for cell in line.split("│")] for line in text.splitlines() if line.startswith("│")]
+    return {row[1]: row[2] for row in rows if row[2].endswith(("J", "none exists"))}
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -92,7 +122,7 @@ def test_the_rest_is_shown_only_when_asked_for(
     monkeypatch.setattr("sys.argv", ["digits.py", *(["--full"] if full else [])])
     monkeypatch.chdir(ROOT)
     demo.main()
-    assert commands[0][:3] == ["poet-plan", "--graph", "demo/graph.json"]
+    assert commands[0][:3] == ["poet-plan", "--graph", "demo/micro_batch.json"]
     assert [command for command in commands if unknown_options(command)] == []
     verbs = [command[1] for command in commands if command[0] == "poet-harness"]
     assert verbs[:4] == ["flash", "run", "flash", "run"]
