@@ -53,7 +53,7 @@ def compare(
     from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.comparison.compare import Setting, by_energy, chosen, subject_of, write_picture
+    from poet_planner.comparison.compare import Setting, by_energy, chosen, subject_of, with_parts, write_picture
     from poet_planner.comparison.sweep_table import write_points
     from poet_planner.planning.pipeline import prepare
     from poet_planner.solve import OptimiseOptions
@@ -69,6 +69,8 @@ def compare(
     forms = (prepared, *prepared.rivals)
     step = next((one.step for one in forms if not one.step.layout.early_updates), prepared.step)
     setting = Setting(subject_of(step, network.model, network.batch), prepared.budget_bytes, prepared.deadline_s)
+    if any(method.in_parts for method in wanted):
+        setting = with_parts(setting, request, step)
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = by_energy(_compared(setting, wanted, options))
     write_points(points, out / "compare.csv")

@@ -86,7 +86,7 @@ def plan(
     alone_in(context, out)
     asked = request_of(network, board, limits, memory, training)
     request = replace(asked, early_updates=plans_without_pages(method))
-    prepared = prepare(request)
+    prepared = prepare(request, method.in_parts)
     _say(prepared.note)
     if output.library is not None:
         _refuse_without_library(prepared, output.library)

@@ -66,7 +66,7 @@ def sweep(
     from poet_profiles.command_line import alone_in
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.comparison.compare import chosen
+    from poet_planner.comparison.compare import chosen, with_parts
     from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram
     from poet_planner.comparison.sweep import settings_of
     from poet_planner.report.figures import save
@@ -84,7 +84,11 @@ def sweep(
         raise UserError(f"{path}: exists already; --resume goes on with it, or name another --out")
     subjects = _subjects(networks, boards, whole_batch(memory), training)
     rams, deadlines = limits.ram or RAMS, limits.deadline or ("none",)
-    settings = [setting for one in subjects for setting in settings_of(one, rams, deadlines)]
+    settings = [
+        with_parts(setting, request, step) if any(method.in_parts for method in wanted) else setting
+        for subject, request, step in subjects
+        for setting in settings_of(subject, rams, deadlines)
+    ]
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = plan_missing(settings, wanted, options, path, jobs, scheduler)
     figure = energy_vs_ram(points)
@@ -155,8 +159,8 @@ def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
 
 def _subjects(
     networks: NetworksOptions, boards: BoardsOptions, memory: MemoryOptions, training: TrainingOptions
-) -> list[Subject]:
-    """Each graph, or each model on each board of each profile in each batch size.
+) -> list[tuple[Subject, Request, CostedStep]]:
+    """Each graph, or each model on each board of each profile in each batch size; with what it was made of.
 
     Raises
     ------
@@ -181,21 +185,23 @@ def _subjects(
     on_board: Sequence[str | None] = boards.board or [None]
     of_samples: Sequence[int | None] = networks.batch or [None]
     chosen = {"weights": networks.weights, "optimizer": training.chosen, **asdict(memory)}
-    made: list[tuple[Subject, str | None]] = []
+    made: list[tuple[Subject, str | None, Request, CostedStep]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
-        step = _step(Request(network, profile, board, batch, **chosen))
+        request = Request(network, profile, board, batch, **chosen)
+        step = _step(request)
         if not any(node.energy_j for node in step.graph.nodes):
             raise UserError(
                 f"{step.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
             )
-        made.append((subject_of(step, network if isinstance(network, str) else None, batch), profile))
-    names = Counter((subject.model, subject.board, subject.batch) for subject, _ in made)
+        subject = subject_of(step, network if isinstance(network, str) else None, batch)
+        made.append((subject, profile, request, step))
+    names = Counter((subject.model, subject.board, subject.batch) for subject, *_ in made)
     # Two profiles may be of one board.
     return [
-        replace(subject, board=f"{subject.board} by {Path(profile).stem}")
+        (replace(subject, board=f"{subject.board} by {Path(profile).stem}"), request, step)
         if profile and names[subject.model, subject.board, subject.batch] > 1
-        else subject
-        for subject, profile in made
+        else (subject, request, step)
+        for subject, profile, request, step in made
     ]
 
 

@@ -21,10 +21,14 @@ from poet_profiles.schedule import Action, Schedule, Status
 from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods.ablations import PAGING, REMATERIALIZATION
 from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.sharing import SAME_ENERGY
 from poet_planner.comparison.sweep_table import COLUMNS, Point, PointKey, deadline_text
 from poet_planner.comparison.warm_up import warm_up
+from poet_planner.planning.budgeted_step import on_its_own
 from poet_planner.planning.costed_step import CostedStep
+from poet_planner.planning.forms_in_ram import in_fewest_parts
 from poet_planner.planning.method import OPTIMAL, Method, method_named
+from poet_planner.planning.request import Request
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
@@ -66,11 +70,21 @@ class Subject:
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem: a subject, all of its RAM in bytes, and a deadline in seconds; None: no deadline."""
+    """A problem: a subject, all of its RAM in bytes, and a deadline in seconds; None: no deadline.
+
+    ``in_parts`` is what methods plan that plan parts of a batch (see `with_parts`): the graph of one of them, or why
+    there is none; None: the whole batch.
+    """
 
     subject: Subject
     ram_bytes: int
     deadline_s: float | None
+    in_parts: Graph | str | None = None
+
+    def subject_of(self, method: Method) -> Subject:
+        """The subject with the graph that the method plans."""
+        in_parts = self.in_parts if method.in_parts else None
+        return replace(self.subject, graph=in_parts) if isinstance(in_parts, Graph) else self.subject
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,16 @@ def subject_of(step: CostedStep, model: str | None, batch: int | None) -> Subjec
         sources = fits | {basis.value for basis in step.costed.basis.values()} - {"fitted"}
     board = step.board.name if step.board else ""
     return Subject(step.graph, model or step.graph.name, board, "+".join(sorted(sources)), batch)
+
+
+def with_parts(setting: Setting, request: Request, whole: CostedStep) -> Setting:
+    """The same problem for methods that plan parts of a batch, too; ``whole`` is the subject's step."""
+    within = replace(request, ram=setting.ram_bytes)
+    try:
+        fewest = in_fewest_parts(within, on_its_own(within, whole))
+    except UserError as lack:
+        return replace(setting, in_parts=str(lack))
+    return replace(setting, in_parts=fewest.graph)
 
 
 def chosen(names: str) -> list[Method]:
@@ -123,7 +147,8 @@ def answers(
 
     The optimiser is given the schedules of the baselines to start from, and its plans with one technique alone those
     that do with that. Its own answer comes last, and is the cheapest of all. Where its plan is proven, and does with
-    one technique, it is also the one with that technique alone.
+    one technique, it is also the one with that technique alone. What plans parts of the batch is held beside it: its
+    schedules are of another graph.
 
     Parameters
     ----------
@@ -153,10 +178,10 @@ def answers(
 
 def point_of(setting: Setting, answer: MethodResult, options: OptimiseOptions) -> Point:
     """The row of an answer."""
-    subject, store_all = setting.subject, setting.subject.store_all
+    subject, store_all = setting.subject_of(answer.method), setting.subject.store_all
     row: dict[str, Any] = dict.fromkeys(COLUMNS)
     if answer.schedule is not None:
-        row |= _figures(subject, answer.schedule, answer.method is OPTIMAL)
+        row |= _figures(subject.graph, answer.schedule, store_all, answer.method is OPTIMAL)
     row |= {
         "model": subject.model,
         "board": subject.board,
@@ -185,7 +210,7 @@ def point_of(setting: Setting, answer: MethodResult, options: OptimiseOptions) -
 
 def place_of(setting: Setting, method: Method, options: OptimiseOptions) -> PointKey:
     """Where the point of the method stands in the table."""
-    subject = setting.subject
+    subject = setting.subject_of(method)
     return PointKey(
         *(subject.model, subject.board, subject.graph_hash, subject.costs_hash),
         *(setting.ram_bytes, deadline_text(setting.deadline_s), method.name, options.seed),
@@ -205,11 +230,12 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     """Bars of what each method adds to the store-all schedule's energy: SVG or PNG, by the path's ending."""
     from poet_planner.comparison.pictures.method_styles import style_of
     from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure, save
-    from poet_planner.report.quantities import bytes_text, share_text, time_text
+    from poet_planner.report.quantities import bytes_text, more_text, time_text
     from poet_planner.schedule.timeline import CostTerm
 
     figure, (axis,) = new_figure(7.5, 1.3 + 0.24 * len(points))
     parts = (
+        (CostTerm.COMPUTE, "", [_more_computed_j(point) for point in points]),
         (CostTerm.RECOMPUTE, "", [point.recompute_j for point in points]),
         (CostTerm.PAGE_IN, "////", [point.page_in_j for point in points]),
         (CostTerm.PAGE_OUT, "....", [point.page_out_j for point in points]),
@@ -217,18 +243,20 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     places = range(len(points))
     ends = [0.0] * len(points)
     for kind, hatch, joules in parts:
+        if kind is CostTerm.COMPUTE and not any(joules):
+            continue
         widths = [
             100 * (j or 0.0) / point.plain_energy_j if point.plain_energy_j else 0.0
             for j, point in zip(joules, points, strict=True)
         ]
         axis.barh(
             places, widths, left=ends, height=0.7, color=COLOURS[kind], hatch=hatch, edgecolor="white", linewidth=0,
-            label=LABELS[kind],
+            label="computed in parts" if kind is CostTerm.COMPUTE else LABELS[kind],
         )  # fmt: skip
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     most = max(*ends, 1e-9)
     for place, (point, end) in enumerate(zip(points, ends, strict=True)):
-        text = "no schedule" if point.overhead is None else f"+{share_text(point.overhead)}"
+        text = "no schedule" if point.overhead is None else more_text(point.overhead)
         if point.time_of_plain is not None:
             text += f", {point.time_of_plain:.3g}x time"
         axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
@@ -255,9 +283,11 @@ def _turn(method: Method) -> int:
 
 
 def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> MethodResult:
-    graph = setting.subject.graph
+    graph = setting.subject_of(method).graph
     started_s = time.perf_counter()
     try:
+        if method.in_parts and isinstance(setting.in_parts, str):
+            raise UserError(setting.in_parts, NO_SCHEDULE)
         schedule = method.schedule(graph, setting.ram_bytes, setting.deadline_s, options)
     except UserError as lack:
         # Its cure is for a plan by this method alone.
@@ -269,11 +299,14 @@ def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Metho
     if not report.sound:
         note = f"its schedule breaks the contract, a fault of poet's: {report.faults[0]}"
         return MethodResult(method, None, FAILED, seconds, note)
-    return MethodResult(method, schedule, schedule.status.value, seconds)
+    # A proof is one of its graph.
+    status = schedule.status if graph is setting.subject.graph else Status.FEASIBLE
+    return MethodResult(method, schedule, status.value, seconds)
 
 
 def _schedules(made: Mapping[str, MethodResult]) -> Iterator[Schedule]:
-    return (answer.schedule for answer in made.values() if answer.schedule is not None)
+    """Those of the subject's own graph."""
+    return (a.schedule for a in made.values() if a.schedule is not None and not a.method.in_parts)
 
 
 def _is_proven_with(method: Method, graph: Graph, best: MethodResult) -> bool:
@@ -290,7 +323,7 @@ def _is_proven_with(method: Method, graph: Graph, best: MethodResult) -> bool:
 def _cheapest(made: Mapping[str, MethodResult]) -> MethodResult:
     """The optimiser's answer: with a cheaper schedule that another method has found, and its own bound."""
     own = made[OPTIMAL.name]
-    best = min(made.values(), key=_energy_j)
+    best = min((answer for answer in made.values() if not answer.method.in_parts), key=_energy_j)
     if best.schedule is None or _energy_j(own) <= _energy_j(best):
         return own
     bound_j = best.schedule.bound_j if own.schedule is None else own.schedule.bound_j
@@ -306,9 +339,16 @@ def _share(part: float | None, whole: float) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _figures(subject: Subject, schedule: Schedule, proves: bool) -> dict[str, Any]:
-    figures = summarise(subject.graph, schedule, subject.store_all)
-    sizes = {value.id: value.bytes for node in subject.graph.nodes for value in node.values}
+def _more_computed_j(point: Point) -> float:
+    """What computing a batch in parts adds to its first computes, which in one part are the store-all schedule's."""
+    again_j = (point.recompute_j or 0.0) + (point.page_in_j or 0.0) + (point.page_out_j or 0.0)
+    more_j = (point.overhead or 0.0) * point.plain_energy_j - again_j
+    return more_j if more_j > SAME_ENERGY * point.plain_energy_j else 0.0
+
+
+def _figures(graph: Graph, schedule: Schedule, store_all: Schedule, proves: bool) -> dict[str, Any]:
+    figures = summarise(graph, schedule, store_all)
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = (step.target for step in schedule.steps if step.do in (Action.PAGE_IN, Action.PAGE_OUT))
     return {
         "energy_j": figures.energy_j,

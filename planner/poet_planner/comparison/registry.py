@@ -24,6 +24,7 @@ from poet_planner.planning.method import OPTIMAL, Method
 METHODS = (
     OPTIMAL,
     store_all.METHOD,
+    store_all.IN_MICRO_BATCHES,
     chen.SQRT,
     chen.GREEDY,
     revolve.METHOD,

@@ -111,7 +111,8 @@ def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
         found = list(answers(setting, methods, options, _carried_over(known, source, setting)))
         points += [point_of(setting, answer, options) for answer in found]
         if setting is source:
-            known = {answer.method.name: answer for answer in found if not answer.method.pages}
+            alike = (answer for answer in found if not (answer.method.pages or answer.method.in_parts))
+            known = {answer.method.name: answer for answer in alike}
     return points
 
 

@@ -16,7 +16,7 @@ from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep, on_its_own
 from poet_planner.planning.costed_step import CostedStep, costed_step
 from poet_planner.planning.flash import has_room_in_flash
-from poet_planner.planning.forms_in_ram import cheapest_in_ram
+from poet_planner.planning.forms_in_ram import cheapest_in_ram, in_fewest_parts
 from poet_planner.planning.layouts import (
     GRADIENTS_RESIDENT,
     PARAMETERS_EXCLUDED,
@@ -35,8 +35,8 @@ COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
 
-def choose_layout(request: Request) -> BudgetedStep:
-    """Choose where parameters and gradients lie.
+def choose_layout(request: Request, in_parts: bool = False) -> BudgetedStep:
+    """Choose where parameters and gradients lie; with ``in_parts`` only in how many micro-batches a batch is, in RAM.
 
     Where gradients leave too little room for the store-all schedule, that form of the step is taken in which a short
     search finds the cheapest schedule: gradients as values, early updates, or a batch in micro-batches. Where none
@@ -57,7 +57,7 @@ def choose_layout(request: Request) -> BudgetedStep:
             raise UserError(why_not)
         on_card = _cheapest_on_card(request)
         return replace(on_card, note=_slices_note(on_card.graph))
-    return _fitting(request)
+    return in_fewest_parts(request, on_its_own(request, usual_step(request))) if in_parts else _fitting(request)
 
 
 def usual_step(request: Request) -> CostedStep:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
 from poet_profiles.constants import CONSTANTS_FILE, read_constants
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.kept import kept_constants
@@ -112,6 +113,11 @@ def _of_graph(request: Request, layout: MemoryLayout) -> CostedStep:
 def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
     step, board, costs = request.training_step, request.target_board, request.cost_model()
     assert step is not None and board is not None
+    if board.kind == "linux" and layout.micro_batches > 1:
+        raise UserError(
+            f"--micro-batches {layout.micro_batches}: a Linux board adds up what you call it for: plan with "
+            f"--batch {step.samples // layout.micro_batches}, and call the step {layout.micro_batches} times"
+        )
     step = step.in_micro_batches(layout.micro_batches)
     graph = step.graph(
         board,

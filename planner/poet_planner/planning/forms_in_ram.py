@@ -54,6 +54,21 @@ def cheapest_in_ram(request: Request, usual: BudgetedStep) -> BudgetedStep | Non
     return replace(chosen, rivals=tuple(sorted(rivals, key=lambda one: one.least_cost_j)))
 
 
+def in_fewest_parts(request: Request, usual: BudgetedStep) -> BudgetedStep:
+    """The step on the fewest equal parts of its batch whose store-all schedule fits; the smallest ones if none does.
+
+    Raises
+    ------
+    UserError
+        If parts are needed, and it has none: a graph says how many it is of, gradients are no sums in RAM, the board
+        runs Linux, or something couples the samples.
+    """
+    form, finer = usual, _finer(request, usual.graph.micro_batches)
+    while form.store_all.ram_budget_bytes > form.budget_bytes and (count := next(finer, None)):
+        form = _in_form(request, usual, MemoryLayout(micro_batches=count))
+    return form
+
+
 def least_fitting_parts(request: Request, budget_bytes: int) -> int | None:
     """The least number of micro-batches, above those asked for, of which a schedule may fit; None if there is none."""
     if request.parts is None:
@@ -95,12 +110,22 @@ def _counts(request: Request) -> list[int]:
         return []
     if request.parameters not in (Parameters.AUTO, Parameters.RESIDENT):
         return []
-    counts = [count for count in range(2, step.samples + 1) if step.samples % count == 0]
+    counts = [*_finer(request, 1)]
     try:
         step.in_micro_batches(counts[0] if counts else 1)
     except UserError:
         return []  # something couples the samples
     return counts
+
+
+def _finer(request: Request, than: int) -> Iterator[int]:
+    """Numbers of equal parts above ``than``; raises a `UserError` at the first if there cannot be any."""
+    step = request.training_step
+    if step is None:
+        raise UserError("a graph says in how many parts a batch goes through it: name a model in its place")
+    if request.parameters in (Parameters.CARD, Parameters.EXCLUDED):
+        raise UserError(f"--parameters {request.parameters}: micro-batches need sums of gradients in RAM")
+    yield from (count for count in range(than + 1, step.samples + 1) if step.samples % count == 0)
 
 
 def _in_form(request: Request, usual: BudgetedStep, layout: MemoryLayout) -> BudgetedStep:

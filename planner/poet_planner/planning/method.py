@@ -56,6 +56,8 @@ class Method:
         Whether it looks for a schedule within the deadline. Otherwise it refuses a schedule that happens to be late.
     takes : tuple of Option
         The options that change what it does.
+    in_parts : bool
+        Whether it is given, in place of the whole batch, the fewest equal parts of it whose store-all schedule fits.
     general : Aware
         Whether it plans graphs that branch, without making chains of them (this and the following: Table 1 of the POET
         paper).
@@ -79,6 +81,7 @@ class Method:
     compute_aware: Aware
     memory_aware: Aware
     power_aware: Aware
+    in_parts: bool = False
 
     def refuse_others(self, given: Collection[str]) -> None:
         """Raise a `UserError` if one of the options that were given, by name, would change nothing."""

@@ -152,7 +152,7 @@ def plan(
         paging=paging,
         early_updates=plans_without_pages(planner),
     )
-    prepared = prepare(request)
+    prepared = prepare(request, planner.in_parts)
     options = options or OptimiseOptions(capped=False)
     if objective is not None:
         options = replace(options, objective=named(Objective, objective, "--objective"))
@@ -161,8 +161,8 @@ def plan(
     return verified(*planned(request, prepared, planner, options), options.statistics)
 
 
-def prepare(request: Request) -> BudgetedStep:
-    """Trace, cost, choose what lies where, and set the limits.
+def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
+    """Trace, cost, choose what lies where, and set the limits; ``in_parts`` as the method's.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def prepare(request: Request) -> BudgetedStep:
     request.refuse_without_costs()
     if request.ram is None:
         refuse_too_large(request)
-    chosen = choose_layout(request)
+    chosen = choose_layout(request, in_parts)
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
     if request.deadline is None:
         return chosen

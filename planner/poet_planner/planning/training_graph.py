@@ -129,11 +129,6 @@ class TrainingStep:
         if card_above_bytes is not None and not board.has_card:
             raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
         if board.kind == "linux":
-            if self._micro_batches > 1:
-                raise UserError(
-                    f"--micro-batches {self._micro_batches}: a Linux board adds up what you call it for: plan with "
-                    f"--batch {self.samples}, and call the step {self._micro_batches} times"
-                )
             if early_updates:
                 raise UserError(f"--gradients early: a graph for {board.name} ends before the optimiser; leave it out")
             if not optimizer.is_plain:

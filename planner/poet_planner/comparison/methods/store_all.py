@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store-all as a method: the schedule, if it keeps the limits."""
+"""Store-all as a method: the schedule, if it keeps the limits; of a whole batch, or of the fewest parts that fit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from poet_profiles.graph import Graph
@@ -34,7 +35,8 @@ def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: Op
         If it needs more RAM, or more time; or the objective is time.
     """
     refuse_time(options)
-    return within_limits(store_all_schedule(graph), "store-all", ram_bytes, deadline_s)
+    parts = f" ({graph.micro_batches} micro-batches)" if graph.micro_batches > 1 else ""
+    return within_limits(store_all_schedule(graph), f"store-all{parts}", ram_bytes, deadline_s)
 
 
 METHOD = Method(
@@ -50,4 +52,12 @@ METHOD = Method(
     compute_aware=Aware.NO,
     memory_aware=Aware.NO,
     power_aware=Aware.NO,
+)
+IN_MICRO_BATCHES = replace(
+    METHOD,
+    name="store_all_micro_batches",
+    source="gradient accumulation, as people do it by hand",
+    decides="in how many equal parts a batch goes through the network: as few as fit",
+    memory_aware=Aware.YES,
+    in_parts=True,
 )

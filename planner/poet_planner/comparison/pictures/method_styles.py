@@ -84,6 +84,7 @@ STYLES = {
     "revolve": Style("revolve", BLACK, "+", _DASH_DOT),
     "page_activations": Style("page activations", GREEN, "p", _DOTTED),
     "page_all": Style("page everything", GREEN, "P", _LONG, filled=False),
+    "store_all_micro_batches": Style("store all, micro-batches", BLACK, "_", _LONG),
     "store_all": Style("store all", BLACK, "|", "-", 0.8),
 }
 

@@ -29,7 +29,7 @@ def ratio_axis(axis: Axes, seen: float) -> None:
     """Scale the vertical axis for energies in multiples of the store-all one; ``seen`` is in the picture anyway."""
     axis.set_yscale("log")
     most = min(max(MOST, 1.1 * seen), axis.get_ylim()[1])
-    axis.set_ylim(most**-0.04, most)
+    axis.set_ylim(min(most**-0.04, axis.dataLim.y0), most)
     ticks = next(ticks for ticks in RATIOS if ticks[-1] >= most)
     axis.set_yticks([tick for tick in ticks if tick <= most], [f"{tick:g}" for tick in ticks if tick <= most])
     axis.set_yticks([], minor=True)

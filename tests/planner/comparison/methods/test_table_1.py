@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 
 import pytest
-from poet_planner.comparison.methods import checkmate, chen, page_activations, revolve
+from poet_planner.comparison.methods import checkmate, chen, page_activations, revolve, store_all
 from poet_planner.comparison.methods.instance import Events, Instance
 from poet_planner.comparison.methods.linearisation import blocks, cuts
 from poet_planner.comparison.registry import METHODS
@@ -178,9 +178,9 @@ def test_power_aware(method: Method) -> None:
     assert changes(method, scaled_power) == (method.power_aware is Aware.YES)
 
 
-@each_method
+@pytest.mark.parametrize("method", [m for m in METHODS if not m.in_parts], ids=lambda method: method.name)
 def test_memory_aware(method: Method) -> None:
-    """In full only if it is given a budget: the families of orders are not."""
+    """In full only if it is given a budget: the families of orders are not. Of parts of a batch: test_store_all.py."""
     takes_no_budget = method.name in ONE_SCHEDULE or method.name in set(ORDERS) - {"checkmate_lp"}
     in_full = Aware.PARTLY if takes_no_budget else Aware.YES
     assert method.memory_aware is (in_full if changes(method, scaled_bytes) else Aware.NO)
@@ -195,7 +195,7 @@ def test_general_graphs(method: Method) -> None:
         # Its own candidates are the cuts; with all forward nodes, Checkmate's generalisation, it plans such graphs.
         assert method.general is Aware.NO
         return
-    ram = ram_of(graph, 1.0 if method.name == "store_all" else 0.95)
+    ram = ram_of(graph, 1.0 if method.schedule is store_all.schedule else 0.95)
     try:
         schedule = method.schedule(graph, ram, None, OptimiseOptions(time_limit_s=TIME_LIMIT_S))
     except UserError:
