@@ -35,8 +35,8 @@ class BudgetedStep:
         What the user should hear about the choice of its layout; empty where there was none.
     deadline_s : float or None
         None: no deadline.
-    plain : Schedule or None
-        The store-all schedule of the whole batch, where the step is that of one micro-batch.
+    whole : BudgetedStep or None
+        That of the whole batch in one part, where the step is of one micro-batch.
     rivals : tuple of BudgetedStep
         Other forms of it in RAM, of which one may be found to be as cheap.
     forms : tuple of BatchForm
@@ -47,7 +47,7 @@ class BudgetedStep:
     budget_bytes: int
     note: str = ""
     deadline_s: float | None = None
-    plain: Schedule | None = None
+    whole: BudgetedStep | None = None
     rivals: tuple[BudgetedStep, ...] = ()
     forms: tuple[BatchForm, ...] = ()
 
@@ -63,7 +63,7 @@ class BudgetedStep:
     @property
     def plain_store_all(self) -> Schedule:
         """That of the whole batch, to compare with."""
-        return self.plain or self.store_all
+        return (self.whole or self).store_all
 
     @property
     def is_short_of_ram(self) -> bool:

@@ -133,6 +133,8 @@ def _fitting(request: Request) -> BudgetedStep:
     in_ram = smallest_ram_bytes(graph)
     in_flash = has_room_in_flash(graph, usual.step.board)
     asked = not automatic or usual.step.layout.micro_batches > 1
+    if usual.step.layout.micro_batches > 1:
+        usual = replace(usual, whole=on_its_own(request, costed_step(request)))
     if in_flash and (in_ram if asked else usual.store_all.peak_bytes) <= budget_bytes:
         return usual
     if in_flash and not asked and (cheapest := cheapest_in_ram(request, usual)) is not None:

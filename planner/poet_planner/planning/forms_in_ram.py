@@ -130,8 +130,8 @@ def _finer(request: Request, than: int) -> Iterator[int]:
 
 def _in_form(request: Request, usual: BudgetedStep, layout: MemoryLayout) -> BudgetedStep:
     step = costed_step(request, layout)
-    plain = usual.store_all if layout.micro_batches > 1 else None
-    return BudgetedStep(step, ram_budget_bytes(request, usual.step, step), plain=plain)
+    whole = usual if layout.micro_batches > 1 else None
+    return BudgetedStep(step, ram_budget_bytes(request, usual.step, step), whole=whole)
 
 
 def _cheapest(forms: list[BudgetedStep]) -> BudgetedStep | None:

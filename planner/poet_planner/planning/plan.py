@@ -95,7 +95,8 @@ class Plan:
         """Write the pictures alone: see `write`."""
         from poet_planner.report.pictures import write_pictures
 
-        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg)
+        plain_j = self.summary.plain_energy_j
+        write_pictures(self.graph, self.schedule, self.store_all, plain_j, Path(folder), time_to_scale, svg)
 
     def write_files(self, folder: str | Path) -> None:
         """Write all but the pictures: see `write`."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.graph.batch import once_j
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
 from poet_planner.report.module_groups import module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
@@ -23,12 +22,12 @@ MOST_MODULES = 14
 LABEL_LENGTH = 24
 
 
-def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Figure:
+def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_all_j: float) -> Figure:
     """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, by module."""
     added = energy_added(moments)
     kinds = kinds_of(moments)
     figure, (total, modules) = new_figure(8.5, max(3.0, 1.7 + 0.2 * len(added)), columns=2)
-    _draw_total(total, graph, moments, kinds)
+    _draw_total(total, store_all_j, moments, kinds)
     _draw_modules(modules, added, kinds[1:])
     figure.legend(*total.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
@@ -65,9 +64,8 @@ def _depth(moments: list[Moment]) -> int:
     return next(fits, 1)
 
 
-def _draw_total(axis: Axes, graph: Graph, moments: list[Moment], kinds: list[CostTerm]) -> None:
+def _draw_total(axis: Axes, store_all_j: float, moments: list[Moment], kinds: list[CostTerm]) -> None:
     energy = {kind: sum((m.energy_j for m in moments if m.kind is kind), 0.0) for kind in kinds}
-    store_all_j = once_j(graph)
     unit, scale = _energy_unit(max(store_all_j, sum(energy.values())))
     axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[CostTerm.COMPUTE])
     left_j = 0.0

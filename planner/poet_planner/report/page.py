@@ -44,7 +44,7 @@ def page_text(graph: Graph, schedule: Schedule, store_all: Schedule, summary: Su
         "schedule": schedule_figure(graph, schedule, moments),
         "scaled": schedule_figure(graph, schedule, moments, to_scale=True),
         "ram": ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        "energy": energy_figure(graph, schedule, moments),
+        "energy": energy_figure(graph, schedule, moments, summary.plain_energy_j),
     }
     pictures = {name: _inline(figure, name) for name, figure in figures.items()}
     environment = Environment(

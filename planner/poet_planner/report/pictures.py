@@ -28,6 +28,7 @@ def write_pictures(
     graph: Graph,
     schedule: Schedule,
     store_all: Schedule,
+    plain_energy_j: float,
     folder: Path,
     time_to_scale: bool = False,
     svg: bool = False,
@@ -38,6 +39,8 @@ def write_pictures(
     ----------
     store_all : Schedule
         The graph's store-all schedule.
+    plain_energy_j : float
+        What the store-all schedule of the whole batch takes.
     time_to_scale : bool
         Whether equal times are equally long in the picture of the schedule; or else every step has one row.
     svg : bool
@@ -47,7 +50,7 @@ def write_pictures(
     figures = (
         schedule_figure(graph, schedule, moments, time_to_scale),
         ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        energy_figure(graph, schedule, moments),
+        energy_figure(graph, schedule, moments, plain_energy_j),
     )
     for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")

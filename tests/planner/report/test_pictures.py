@@ -110,7 +110,8 @@ def test_to_scale_equal_times_are_equally_long() -> None:
 def test_pictures_of_40_and_of_800_operators_have_room_for_their_labels(blocks: int, tmp_path: Path) -> None:
     graph = mirror(blocks)
     schedule = with_absences(graph)
-    write_pictures(graph, schedule, store_all_schedule(graph), tmp_path, svg=True)
+    energy_j = sum(node.energy_j for node in graph.nodes)
+    write_pictures(graph, schedule, store_all_schedule(graph), energy_j, tmp_path, svg=True)
     for name in ("schedule", "ram", "energy"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(tmp_path / f"{name}.svg")
