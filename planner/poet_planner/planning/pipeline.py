@@ -291,6 +291,7 @@ def verified(
         schedule,
         prepared.plain_store_all,
         costed=step.costed,
+        whole=prepared.whole.step.costed if prepared.whole else None,
         excluded_bytes=step.excluded_bytes,
         statistics=statistics,
         board=step.board,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PAUSE = "of a program that gets control back between two steps of the schedule"
 # Sums of the same energies in another order differ by less.
 ROUNDING = 1e-12
+UNEQUAL_BASIS = 0.1  # of the shares of two energies that are fitted
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,15 @@ class Origin:
     ``firmware`` are the builds with which the costs were profiled. ``energy_sensed`` is False where no sensor was:
     energies then are times, multiplied by the powers of the board file. ``idle_power_w`` is what the sleeping board
     draws besides: 0 where the energies are all that is drawn, as published ones are, and None where it is not known.
+    ``plain_fitted`` is the fitted share of the store-all schedule's energy if the plan is in micro-batches and that
+    schedule of the whole batch; else None.
     """
 
     graph: str
     graph_hash: str
     nodes: int
     energy_share: dict[str, float]
+    plain_fitted: float | None
     energy_sensed: bool
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
@@ -244,13 +248,14 @@ def summarise(
     endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
     inference: Inference | None = None,
+    whole: CostedGraph | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
     Parameters
     ----------
     store_all : Schedule
-        The graph's store-all schedule, to compare with.
+        The store-all schedule to compare with: the graph's, or of a micro-batch that of the whole batch.
     excluded_bytes : int
         Parameters, gradients and state that were left out of RAM.
     costed : CostedGraph, optional
@@ -265,6 +270,8 @@ def summarise(
         What `poet_planner.planning.more_ram` found.
     inference : Inference, optional
         Beside the training step.
+    whole : CostedGraph, optional
+        The whole batch's, where the graph is of a micro-batch.
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
@@ -316,6 +323,7 @@ def summarise(
         plain_busy_s=plain_busy_s,
         bound_s=schedule.bound_s,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
+        plain_fitted=_energy_share(whole.graph, store_all, whole)["fitted"] if whole else None,
         energy_sensed=costed is None or costed.senses,
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
@@ -503,7 +511,11 @@ def _residents_remark(s: Summary) -> str:
 
 
 def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
-    rows = [(f"  {basis}", share_text(share), "") for basis, share in s.energy_share.items() if share]
+    rows = [
+        (f"  {basis}", share_text(share), _fitted_remark(s) if basis == "fitted" else "")
+        for basis, share in s.energy_share.items()
+        if share or (basis == "fitted" and s.plain_fitted)
+    ]
     if rows:
         rows.insert(
             0, ("energy rests on", "", "" if s.energy_sensed else "times, and powers of the board file: no sensor")
@@ -514,6 +526,17 @@ def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
         worst = max(s.fits, key=lambda fit: math.inf if fit.energy_error is None else fit.energy_error)
         rows.append(("  worst fit", worst.operator, f"{_fit_remark(worst)}; --verbose lists all {len(s.fits)}"))
     return rows
+
+
+def _fitted_remark(s: Summary) -> str:
+    """Numbers of parts are compared fairly on costs of one kind."""
+    if s.plain_fitted is None:
+        return ""
+    said, more = f"of the whole batch {share_text(s.plain_fitted)}", s.energy_share["fitted"] - s.plain_fitted
+    if abs(more) <= UNEQUAL_BASIS:
+        return said
+    graph = "this plan's graph.json" if more > 0 else "the graph.json of --micro-batches 1"
+    return f"{said}; poet-harness profile --graph, with {graph}, makes rows of them"
 
 
 def _fit_remark(fit: FitReport) -> str:

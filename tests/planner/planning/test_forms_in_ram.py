@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.layouts import GRADIENTS_EARLY
 from poet_planner.planning.pipeline import plan, planned
 from poet_planner.planning.request import Request
-from poet_planner.report.quantities import energy_text
+from poet_planner.report import pictures
+from poet_planner.report.quantities import energy_text, share_text
+from poet_planner.report.summary import Summary, rows
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.errors import BAD_INPUT, UserError
 from torch import nn
@@ -133,3 +136,31 @@ def test_a_form_that_turns_out_to_cost_less_is_the_plan_and_is_named() -> None:
     assert best.step.layout == cheapest.step.layout
     assert best.note == f"{words} turned out to cost less: {energy_text(schedule.energy_j)}"
     assert {note.startswith(f"{words}, planned beside") for note in notes} == {True, False}
+
+
+def test_parts_are_held_against_the_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its energy is in the picture. Which share of it is fitted is said, and what to do if that is another one."""
+    in_parts, whole = (
+        plan("digits_cnn_small", profile="mkr1000", micro_batches=count, ram="1MB", options=QUICK) for count in (2, 1)
+    )
+    figures = {}
+    monkeypatch.setattr(pictures, "save", lambda figure, path: figures.update({path.name: figure}))
+    in_parts.draw(tmp_path)
+    assert figures["energy.png"].axes[0].texts[0].get_text() == energy_text(whole.summary.energy_j)
+    assert in_parts.summary.plain_energy_j == pytest.approx(whole.summary.energy_j)
+    assert in_parts.summary.energy_j > 1.1 * whole.summary.energy_j
+    assert in_parts.summary.plain_fitted == pytest.approx(whole.summary.energy_share["fitted"])
+    assert whole.summary.plain_fitted is None
+
+    def remark(summary: Summary) -> str:
+        return next(remark for name, _, remark in rows(summary) if name == "  fitted")
+
+    of_whole = f"of the whole batch {share_text(whole.summary.energy_share['fitted'])}"
+    fitted = in_parts.summary.energy_share["fitted"]
+    assert fitted > whole.summary.energy_share["fitted"] + 0.1
+    cure = "poet-harness profile --graph, with this plan's graph.json, makes rows of them"
+    assert remark(in_parts.summary) == f"{of_whole}; {cure}"
+    assert "profile" not in remark(replace(in_parts.summary, plain_fitted=fitted - 0.09))
+    other = remark(replace(in_parts.summary, plain_fitted=1.0, energy_share={"fitted": 0.0}))
+    assert other.endswith("with the graph.json of --micro-batches 1, makes rows of them")
+    assert not any("of the whole batch" in remark for _, _, remark in rows(whole.summary))
