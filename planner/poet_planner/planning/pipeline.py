@@ -26,7 +26,7 @@ from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Profiles, Request, named
 from poet_planner.report.quantities import deadline_s, energy_text
-from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms
+from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
@@ -291,7 +291,6 @@ def verified(
         schedule,
         prepared.plain_store_all,
         costed=step.costed,
-        whole=prepared.whole.step.costed if prepared.whole else None,
         excluded_bytes=step.excluded_bytes,
         statistics=statistics,
         board=step.board,
@@ -299,6 +298,8 @@ def verified(
         more_ram=more_ram,
         inference=made,
     )
+    if prepared.whole is not None and prepared.whole.step.costed is not None:
+        summary = with_whole(summary, prepared.plain_store_all, prepared.whole.step.costed)
     return Plan(
         graph=graph,
         schedule=schedule,

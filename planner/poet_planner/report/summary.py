@@ -248,7 +248,6 @@ def summarise(
     endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
     inference: Inference | None = None,
-    whole: CostedGraph | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -270,8 +269,6 @@ def summarise(
         What `poet_planner.planning.more_ram` found.
     inference : Inference, optional
         Beside the training step.
-    whole : CostedGraph, optional
-        The whole batch's, where the graph is of a micro-batch.
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
@@ -323,7 +320,7 @@ def summarise(
         plain_busy_s=plain_busy_s,
         bound_s=schedule.bound_s,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
-        plain_fitted=_energy_share(whole.graph, store_all, whole)["fitted"] if whole else None,
+        plain_fitted=None,
         energy_sensed=costed is None or costed.senses,
         fits=_fit_reports(costed) if costed else (),
         firmware=costed.firmware if costed else (),
@@ -345,6 +342,11 @@ def _inference_report(inference: Inference) -> InferenceReport:
     return InferenceReport(
         schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, page_ins=transfers
     )
+
+
+def with_whole(summary: Summary, store_all: Schedule, whole: CostedGraph) -> Summary:
+    """The summary of a plan in micro-batches, with what the costs of the whole batch's store-all schedule rest on."""
+    return replace(summary, plain_fitted=_energy_share(whole.graph, store_all, whole)["fitted"])
 
 
 def with_forms(summary: Summary, forms: tuple[BatchForm, ...]) -> Summary:
