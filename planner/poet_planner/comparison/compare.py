@@ -299,9 +299,10 @@ def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Metho
     if not report.sound:
         note = f"its schedule breaks the contract, a fault of poet's: {report.faults[0]}"
         return MethodResult(method, None, FAILED, seconds, note)
-    # A proof is one of its graph.
-    status = schedule.status if graph is setting.subject.graph else Status.FEASIBLE
-    return MethodResult(method, schedule, status.value, seconds)
+    if graph is not setting.subject.graph:
+        # A proof is one of its graph.
+        return MethodResult(method, schedule, Status.FEASIBLE.value, seconds, f"{graph.micro_batches} micro-batches")
+    return MethodResult(method, schedule, schedule.status.value, seconds)
 
 
 def _schedules(made: Mapping[str, MethodResult]) -> Iterator[Schedule]:
