@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import count
 
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 
@@ -16,7 +17,8 @@ UPDATE = "w.sgd"
 def random_parts(seed: int) -> Graph:
     """A random graph with a gradient that is added to a sum, an update behind all, and a generator that moves on."""
     rng = random.Random(seed)
-    body = either_graph(seed)
+    bodies = map(either_graph, count(seed, 100_000))  # one has no bytes at all, and so no gradient
+    body = next(one for one in bodies if any(value.bytes for node in one.nodes for value in node.values))
     read = {id for node in body.nodes for id in node.inputs}
     ends = {node.id for node in body.nodes if read.isdisjoint(value.id for value in node.values)}
     nodes = [
@@ -52,15 +54,15 @@ def random_parts(seed: int) -> Graph:
 
 def of_the_batch(graph: Graph) -> Graph:
     """The same nodes once, at the costs of the whole batch; without operators, so that it is of no micro-batches."""
-    count = graph.micro_batches
+    parts = graph.micro_batches
 
     def times(node: Node) -> Node:
         if node.id == UPDATE:
             return replace(node, operation=None)
         values = tuple(
-            replace(value, page=PageCost(*(count * cost for cost in vars(value.page).values())) if value.page else None)
+            replace(value, page=PageCost(*(parts * cost for cost in vars(value.page).values())) if value.page else None)
             for value in node.values
         )
-        return replace(node, time_s=count * node.time_s, energy_j=count * node.energy_j, values=values, operation=None)
+        return replace(node, time_s=parts * node.time_s, energy_j=parts * node.energy_j, values=values, operation=None)
 
     return replace(graph, nodes=tuple(map(times, graph.nodes)), micro_batches=1)
