@@ -113,6 +113,8 @@ class Request:
                 f"{option}: with parameters on the card gradients are part of an update; leave it out, or give "
                 "--parameters resident"
             )
+        if self.parameters == Parameters.EXCLUDED:
+            raise UserError(f"{option}: with --parameters excluded sums of gradients are not in RAM; leave one out")
         if self.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
             raise UserError(
                 f"{option}: gradients are sums that outlive a part, so --gradients {self.gradients} frees nothing; "

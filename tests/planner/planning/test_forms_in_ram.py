@@ -48,6 +48,11 @@ def normed() -> Model:
         ),
         (
             "digits_cnn_small",
+            {"micro_batches": 2, "parameters": "excluded"},
+            "--micro-batches 2: with --parameters excluded sums of gradients are not in RAM; leave one out",
+        ),
+        (
+            "digits_cnn_small",
             {"micro_batches": 2, "gradients": "early"},
             "--micro-batches 2: gradients are sums that outlive a part, so --gradients early frees nothing",
         ),
