@@ -25,8 +25,8 @@ from poet_planner.report.quantities import bytes_text, energy_text
 
 VALUES_NOTE = "gradients have no places of their own in RAM (--gradients resident gives them)"
 EARLY_NOTE = (
-    "a parameter changes as soon as its gradient is done, so that gradients need no RAM until the end; a step can be "
-    "stopped until the first change alone (--gradients resident or paged changes all at the end)"
+    "a parameter changes as soon as its gradient is done, so gradients need no RAM to the end; a step can be stopped "
+    "only until its first change (--gradients resident or paged changes all at the end)"
 )
 
 
