@@ -96,7 +96,7 @@ class Plan:
         from poet_planner.report.pictures import write_pictures
 
         plain_j = self.summary.plain_energy_j
-        write_pictures(self.graph, self.schedule, self.store_all, plain_j, Path(folder), time_to_scale, svg)
+        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg, plain_j)
 
     def write_files(self, folder: str | Path) -> None:
         """Write all but the pictures: see `write`."""

@@ -28,10 +28,10 @@ def write_pictures(
     graph: Graph,
     schedule: Schedule,
     store_all: Schedule,
-    plain_energy_j: float,
     folder: Path,
     time_to_scale: bool = False,
     svg: bool = False,
+    plain_energy_j: float | None = None,
 ) -> None:
     """Write ``schedule.png``, ``ram.png`` and ``energy.png``.
 
@@ -39,18 +39,18 @@ def write_pictures(
     ----------
     store_all : Schedule
         The graph's store-all schedule.
-    plain_energy_j : float
-        What the store-all schedule of the whole batch takes.
     time_to_scale : bool
         Whether equal times are equally long in the picture of the schedule; or else every step has one row.
     svg : bool
         Whether to write each as ``.svg``, too.
+    plain_energy_j : float, optional
+        What the store-all schedule of the whole batch takes, where the graph is of a micro-batch.
     """
     moments = timeline(graph, schedule)
     figures = (
         schedule_figure(graph, schedule, moments, time_to_scale),
         ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        energy_figure(graph, schedule, moments, plain_energy_j),
+        energy_figure(graph, schedule, moments, store_all.energy_j if plain_energy_j is None else plain_energy_j),
     )
     for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")

@@ -111,7 +111,7 @@ def test_pictures_of_40_and_of_800_operators_have_room_for_their_labels(blocks: 
     graph = mirror(blocks)
     schedule = with_absences(graph)
     energy_j = sum(node.energy_j for node in graph.nodes)
-    write_pictures(graph, schedule, store_all_schedule(graph), energy_j, tmp_path, svg=True)
+    write_pictures(graph, schedule, store_all_schedule(graph), tmp_path, svg=True, plain_energy_j=energy_j)
     for name in ("schedule", "ram", "energy"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(tmp_path / f"{name}.svg")

@@ -172,7 +172,7 @@ def test_such_a_model_is_planned_written_compiled_and_run(names: tuple[str, ...]
     write_graph(planned, tmp_path / "graph.json")
     assert read_graph(tmp_path / "graph.json") == planned
     write_headers(planned, schedule, tmp_path)
-    write_pictures(planned, schedule, store_all, store_all.energy_j, tmp_path)
+    write_pictures(planned, schedule, store_all, tmp_path)
     (tmp_path / "both.c").write_text('#include "poet_model.h"\n#include "poet_schedule.h"\n')
     strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wno-unused"]
     subprocess.run(["cc", *strict, "-fsyntax-only", f"-I{INCLUDE}", tmp_path / "both.c"], check=True)
