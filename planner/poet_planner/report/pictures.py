@@ -47,10 +47,11 @@ def write_pictures(
         What the store-all schedule of the whole batch takes, where the graph is of a micro-batch.
     """
     moments = timeline(graph, schedule)
+    plain_j = store_all.energy_j if plain_energy_j is None else plain_energy_j
     figures = (
         schedule_figure(graph, schedule, moments, time_to_scale),
         ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        energy_figure(graph, schedule, moments, store_all.energy_j if plain_energy_j is None else plain_energy_j),
+        energy_figure(graph, schedule, moments, plain_j),
     )
     for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")
