@@ -69,9 +69,12 @@ class Canary:
             if not Path(arguments[0]).resolve().is_relative_to(self.folder):
                 self.seen.append(f"open {arguments[0]}")
         elif event in ("exec", "compile") and "canary" in str(getattr(arguments[0], "co_names", arguments[0])):
-            # A library's module that has the word, at its first import in an environment without bytecode, is none.
-            if event == "exec" or not str(arguments[1]).endswith(".py"):
-                self.seen.append(f"{event} {arguments[0]}")
+            self.seen += [f"{event} {arguments[0]}"] * (event == "exec" or not _is_a_module(arguments[1]))
+
+
+def _is_a_module(source: object) -> bool:
+    """A library's, that has the word: where there is no bytecode yet, its first import compiles it."""
+    return str(source).endswith(".py") and Path(str(source)).is_file()
 
 
 CANARY = Canary()
