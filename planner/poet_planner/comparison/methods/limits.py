@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
 if TYPE_CHECKING:
@@ -54,3 +56,19 @@ def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float |
             NO_SCHEDULE,
         )
     return replace(made, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
+
+
+def single_schedule(
+    make: Callable[[Graph], Schedule], name: str
+) -> Callable[[Graph, int, float | None, OptimiseOptions], Schedule]:
+    """A method's ``schedule`` where a graph has but one, which ``make`` makes: it is refused beyond the limits.
+
+    The options leave nothing to choose; the objective time is refused.
+    """
+
+    def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+        refuse_time(options)
+        parts = f" ({graph.micro_batches} micro-batches)" if graph.micro_batches > 1 else ""
+        return within_limits(make(graph), f"{name}{parts}", ram_bytes, deadline_s)
+
+    return schedule
