@@ -16,7 +16,7 @@ def flattened(command: Callable[..., None], last: str = "") -> Callable[..., Non
     Parameters
     ----------
     last : str
-        The heading in the help that comes behind all others, whose options may be of any group.
+        The heading in the help that comes after all others, whose options may be of any group.
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     groups: dict[str, Any] = {name: one.annotation for name, one in parameters.items() if is_dataclass(one.annotation)}

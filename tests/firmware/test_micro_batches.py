@@ -175,7 +175,7 @@ class Board:
         return np.array((kind * count).from_address(self.core.poet_tensor(c.byref(self.poet), number)))
 
     def assert_state(self, expected: Expected) -> None:
-        """Weights and states are those behind the last whole batch."""
+        """Weights and states are those after the last whole batch."""
         assert self.tensor(2).tobytes() == expected.weights.tobytes()
         assert self.tensor(3, c.c_uint32, 2).tolist() == [7, expected.advanced]
 

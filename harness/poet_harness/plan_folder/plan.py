@@ -59,7 +59,7 @@ class Action:
     """One step of the schedule with its predicted cost; ``op`` and ``params`` are empty for what computes nothing.
 
     ``peak_bytes`` is the most RAM in use during it, residents included. A training step does it ``runs`` times, once a
-    micro-batch, or once behind the last: time and energy are those of all runs.
+    micro-batch, or once after the last: time and energy are those of all runs.
     """
 
     do: str

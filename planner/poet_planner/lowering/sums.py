@@ -46,22 +46,22 @@ def with_sums(graph: Graph, sums: Mapping[str, str], micro_batches: int) -> Grap
     """
     shapes = {resident.id: resident.shape for resident in graph.residents}
     makers = {value.id: node.id for node in graph.nodes for value in node.values}
-    behind: dict[str, list[Node]] = defaultdict(list)
+    after: dict[str, list[Node]] = defaultdict(list)
     for id, total in sums.items():
-        behind[makers.get(id, ORDERING_NODE)].append(_addition(id, total, prod(shapes[total]), id in makers))
+        after[makers.get(id, ORDERING_NODE)].append(_addition(id, total, prod(shapes[total]), id in makers))
     nodes: list[Node] = []
     order_seen = False
     for node in graph.nodes:
         if node.id == ORDERING_NODE:
             order_seen = True
             reads = dict.fromkeys(added(sums[id], "added") if id in sums else id for id in node.inputs)
-            nodes += [*behind[ORDERING_NODE], replace(node, inputs=tuple(reads))]
+            nodes += [*after[ORDERING_NODE], replace(node, inputs=tuple(reads))]
         elif order_seen and node.operation:
             operands = tuple(sums.get(id, id) for id in node.operation.operands)
             inputs = tuple(id for id in node.inputs if id not in sums)
             nodes.append(replace(node, inputs=inputs, operation=replace(node.operation, operands=operands)))
         else:
-            nodes += [node, *behind[node.id]]
+            nodes += [node, *after[node.id]]
     return replace(graph, nodes=tuple(nodes), micro_batches=micro_batches)
 
 

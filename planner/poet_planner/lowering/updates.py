@@ -43,10 +43,10 @@ def with_updates(graph: Graph, gradients: Mapping[str, str], op: str = "sgd") ->
         )
         for parameter, gradient in gradients.items()
     }
-    return with_nodes_behind_readers(graph, gradients, updates)
+    return with_nodes_after_readers(graph, gradients, updates)
 
 
-def with_nodes_behind_readers(graph: Graph, gradients: Mapping[str, str], updates: Mapping[str, Node]) -> Graph:
+def with_nodes_after_readers(graph: Graph, gradients: Mapping[str, str], updates: Mapping[str, Node]) -> Graph:
     """The same with the nodes given: one a parameter, of one value, with what it reads as inputs."""
     *nodes, end = (replace(node, recomputable=node.recomputable and not node.backward) for node in graph.nodes)
     steps = _Updates(nodes)
@@ -69,15 +69,15 @@ class _Updates:
                 self._readers[id].append(index)
         self._before = self._ancestors()
         self._waited_for: set[int] = set()
-        self._behind: dict[int, list[Node]] = defaultdict(list)
+        self._after: dict[int, list[Node]] = defaultdict(list)
         self._last = 0
         self._done = 0
         self.made: list[str] = []
 
     def add(self, parameter: str, update: Node, maker: int) -> None:
-        """Puts the update of a parameter, whose gradient node ``maker`` makes, behind all that may read the parameter.
+        """Puts the update of a parameter, whose gradient node ``maker`` makes, after all that may read the parameter.
 
-        And behind the update before it.
+        And after the update before it.
         """
         covered = self._before[maker] | 1 << maker | self._done
         waits = []
@@ -89,7 +89,7 @@ class _Updates:
         self._done = covered
         self._last = max([self._last, maker, *waits])
         waited = (done(self._nodes[index].id) for index in waits)
-        self._behind[self._last].append(replace(update, inputs=(*update.inputs, *self.made[-1:], *waited)))
+        self._after[self._last].append(replace(update, inputs=(*update.inputs, *self.made[-1:], *waited)))
         self.made.append(update.id)
 
     def nodes(self) -> list[Node]:
@@ -99,7 +99,7 @@ class _Updates:
             has = any(value.id == done(node.id) for value in node.values)
             if index in self._waited_for and not has:
                 node = replace(node, values=(*node.values, Value(done(node.id), 0)))
-            found += [node, *self._behind[index]]
+            found += [node, *self._after[index]]
         return found
 
     def _reading(self, parameter: str) -> set[int]:

@@ -198,7 +198,7 @@ class Graph:
         Whether what runs the step allocates its values itself, as PyTorch does: its schedules have no offsets.
     micro_batches : int
         In how many equal parts a batch goes through the nodes, one part after the other. Gradients and losses are
-        added up, and what changes parameters comes once, behind the last part. Costs are those of one part.
+        added up, and what changes parameters comes once, after the last part. Costs are those of one part.
     """
 
     name: str

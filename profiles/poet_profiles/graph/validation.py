@@ -230,8 +230,8 @@ def _check_place_taken(node: Node) -> None:
 def _check_changes(graph: Graph) -> None:
     """What changes a resident parameter or state stands after all else but the commit, with all in RAM that it reads.
 
-    Otherwise a plan might recompute from what has changed, or page behind it. Where values are allocated one by one, or
-    nothing is paged, it may stand behind no more than all that may read what it changes.
+    Otherwise a plan might recompute from what has changed, or page after it. Where values are allocated one by one, or
+    nothing is paged, it may stand after no more than all that may read what it changes.
     """
     lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
@@ -267,7 +267,7 @@ def _has_no_page(graph: Graph) -> bool:
 
 
 def _are_apart(graph: Graph, changing: list[Node], before: dict[str, set[str]]) -> bool:
-    """Whether something that changes nothing stands behind something that does."""
+    """Whether something that changes nothing stands after something that does."""
     ids = {node.id for node in changing}
     return any(not ids.isdisjoint(before[node.id]) for node in graph.nodes if node.id not in ids)
 

@@ -121,7 +121,7 @@ def check(seed: int) -> None:
 
 
 def test_dropout_and_batch_norm_go_together() -> None:
-    """The generator moves on behind all that draws, and statistics change before what made them may change."""
+    """The generator moves on after all that draws, and statistics change before what made them may change."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 3))
     traced = trace(module, (torch.randn(4, 5),), (torch.randint(3, (4,)),), cross_entropy, "both")

@@ -15,7 +15,7 @@ UPDATE = "w.sgd"
 
 
 def random_parts(seed: int) -> Graph:
-    """A random graph with a gradient that is added to a sum, an update behind all, and a generator that moves on."""
+    """A random graph with a gradient that is added to a sum, an update after all, and a generator that moves on."""
     rng = random.Random(seed)
     bodies = map(either_graph, count(seed, 100_000))  # one has no bytes at all, and so no gradient
     body = next(one for one in bodies if any(value.bytes for node in one.nodes for value in node.values))

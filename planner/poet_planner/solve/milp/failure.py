@@ -29,7 +29,7 @@ def told_as(name: str) -> Generator[None, None, None]:
 
 @contextmanager
 def put_down(statistics: Statistics) -> Generator[None, None, None]:
-    """Go on behind this if a solver fails, and keep its message for the user."""
+    """Go on after this if a solver fails, and keep its message for the user."""
     try:
         yield
     except SolverError as error:
