@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 from poet_planner.planning.budgeted_step import BudgetedStep
+from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import prepare, schedule_of, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.summary import Summary
@@ -39,7 +40,7 @@ def on_card(model: str, profile: str, seconds: float, seed: int = 0) -> OnCard:
     """Plan a model with its parameters on the card, within the RAM of the profile's board."""
     prepared = prepare(Request(model, profile, parameters="card"))
     options = OptimiseOptions(time_limit_s=seconds, seed=seed)
-    plan = verified(prepared, schedule_of(prepared, "optimal", options))
+    plan = verified(prepared, schedule_of(prepared, OPTIMAL, options))
     return OnCard(prepared, plan.summary, page_all_schedule(prepared.graph))
 
 

@@ -179,19 +179,15 @@ def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.plain_store_all.time_s))
 
 
-def schedule_of(prepared: BudgetedStep, method: str | Method, options: OptimiseOptions) -> Schedule:
+def schedule_of(prepared: BudgetedStep, method: Method, options: OptimiseOptions) -> Schedule:
     """A schedule within the limits, not verified yet: see `plan`."""
-    from poet_planner.planning.method import method_named
-
-    return (method_named(method) if isinstance(method, str) else method).schedule(
-        prepared.graph, prepared.budget_bytes, prepared.deadline_s, options
-    )
+    return method.schedule(prepared.graph, prepared.budget_bytes, prepared.deadline_s, options)
 
 
 def planned(
     request: Request,
     prepared: BudgetedStep,
-    method: str | Method,
+    method: Method,
     options: OptimiseOptions,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[BudgetedStep, Schedule]:
@@ -200,9 +196,8 @@ def planned(
     The optimiser plans the rivals, too, in a part of the time, unless it was ``stopped``; their bounds are part of the
     answer.
     """
-    from poet_planner.planning.method import OPTIMAL, method_named
+    from poet_planner.planning.method import OPTIMAL
 
-    method = method_named(method) if isinstance(method, str) else method
     try:
         if method is not OPTIMAL or not prepared.rivals or options.objective is not Objective.ENERGY:
             return prepared, schedule_of(prepared, method, options)

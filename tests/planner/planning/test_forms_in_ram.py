@@ -11,6 +11,7 @@ import torch
 from poet_planner.models import Model
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.layouts import GRADIENTS_EARLY
+from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import plan, planned
 from poet_planner.planning.request import Request
 from poet_planner.report import pictures
@@ -136,7 +137,7 @@ def test_a_form_that_turns_out_to_cost_less_is_the_plan_and_is_named() -> None:
     other = replace(cheapest.rivals[0], rivals=(replace(cheapest, rivals=()),), note="another note")
     notes: list[str] = []
     options = replace(QUICK, progress=lambda state: notes.append(state.note))
-    best, schedule = planned(request, other, "optimal", options)
+    best, schedule = planned(request, other, OPTIMAL, options)
     words = f"{cheapest.step.layout.micro_batches} micro-batches"
     assert best.step.layout == cheapest.step.layout
     assert best.note == f"{words} turned out to cost less: {energy_text(schedule.energy_j)}"
