@@ -131,6 +131,7 @@ class CostModel:
                 self._by_kind.setdefault(kind(row.op, row.params), []).append(row)
         paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_kind.get(op, ())}
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
+        self._known_fits: dict[str, Fit] = {}
         self._fits: dict[str, Fit] = {}
         self._workspaces = _workspaces(profile)
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
@@ -148,6 +149,7 @@ class CostModel:
         UserError
             If the profile has no row that a model could be fitted on, or none of an operator whose FLOPs are not known.
         """
+        self._fits = {}
         basis: dict[str, Basis] = {}
         nodes = []
         for node in graph.nodes:
@@ -223,12 +225,15 @@ class CostModel:
     def _fit(self, op: str, params: str) -> Fit:
         kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE), op.removesuffix(INFER)))
         name = next((name for name in kinds if name in self._by_kind), ALL_OPERATORS)
-        if name not in self._fits:
+        if name not in self._known_fits:
             rows = [row for row in self._by_kind.get(name) or self._compute_rows if has_features(row.params)]
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
-            self._fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
-        return self._fits[name]
+            self._known_fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
+        return self._used(name)
+
+    def _used(self, name: str) -> Fit:
+        return self._fits.setdefault(name, self._known_fits[name])
 
     @cached_property
     def _compute_rows(self) -> list[_Row]:
@@ -242,12 +247,12 @@ class CostModel:
         return PageCost(*self._transfer(PAGE_OUT, value.bytes), *self._transfer(PAGE_IN, value.bytes))
 
     def _page_fit(self, op: str) -> Fit:
-        if op not in self._fits:
+        if op not in self._known_fits:
             rows = _sequential(self._by_kind[op])
             rows = [row for row in rows if _page_bytes(row.params) >= self._smallest_page_bytes] or rows
             blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
-            self._fits[op] = _fitted(op, rows, blocks)
-        return self._fits[op]
+            self._known_fits[op] = _fitted(op, rows, blocks)
+        return self._used(op)
 
     def _blocks(self, size: int) -> int:
         return -(-size // self._block_bytes)

@@ -111,7 +111,7 @@ def _of_graph(request: Request, layout: MemoryLayout) -> CostedStep:
 
 
 def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
-    step, board, costs = request.training_step, request.target_board, request.cost_model()
+    step, board, costs = request.training_step, request.target_board, request.cost_model
     assert step is not None and board is not None
     if board.kind == "linux" and layout.micro_batches > 1:
         raise UserError(

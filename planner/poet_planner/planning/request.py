@@ -157,8 +157,9 @@ class Request:
             return load_board(self.board) if self.board else None
         return load_board(_only_board(*next(iter(self._profiles.items()))))
 
+    @cached_property
     def cost_model(self) -> CostModel | None:
-        """What the board's operators cost, with no fit made yet; None: nothing has a cost."""
+        """What the board's operators cost; its fits are made once. None: nothing has a cost."""
         from poet_planner.costs.cost_model import CostModel
 
         board = self.target_board

@@ -38,6 +38,8 @@ class TrainingStep:
         Of a named model; default are those that it is made with.
     micro_batches : int
         In how many parts a batch is to go through it, of which the model has one.
+    data : bool
+        Whether it is traced over the example's data, too (:func:`poet_planner.tracing.trace`).
 
     Raises
     ------
@@ -46,7 +48,12 @@ class TrainingStep:
     """
 
     def __init__(
-        self, model: str | Model, batch: int | None = None, weights: Path | None = None, micro_batches: int = 1
+        self,
+        model: str | Model,
+        batch: int | None = None,
+        weights: Path | None = None,
+        micro_batches: int = 1,
+        data: bool = True,
     ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
@@ -56,6 +63,7 @@ class TrainingStep:
         self._batch = batch
         self._weights = weights
         self._micro_batches = micro_batches
+        self._data = data
         self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
@@ -83,7 +91,9 @@ class TrainingStep:
         if count == 1:
             return self
         if count not in self._parts:
-            self._parts[count] = TrainingStep(micro_batch(self._load(), self.traced, count), micro_batches=count)
+            part = micro_batch(self._load(), self.traced, count)
+            data = not self.traced.shown_by_fakes
+            self._parts[count] = TrainingStep(part, micro_batches=count, data=data)
         return self._parts[count]
 
     def graph(
@@ -220,7 +230,7 @@ class TrainingStep:
         from poet_planner.tracing.state_table import unheld_state
 
         model = self._load()
-        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, data=self._data)
         return traced, unheld_state(traced, model.module)
 
     @cached_property
