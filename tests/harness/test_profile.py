@@ -17,7 +17,7 @@ from poet_harness.meters.meter import Activity, Mark, Meter, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.ports import open_port
 from poet_harness.profiling.board_profiler import BoardProfiler
-from poet_harness.profiling.configurations import Configuration, from_file, from_graph, page
+from poet_harness.profiling.configurations import Configuration, from_file, from_graph, from_model, page
 from poet_harness.profiling.grid import grid
 from poet_harness.profiling.outcome import Outcome
 from poet_harness.profiling.slices import ram_bytes, slices
@@ -601,3 +601,8 @@ def test_a_program_reads_the_outcome_as_json_and_nothing_else(tmp_path: Path) ->
     [[skipped, reason]] = document["skipped"]
     assert skipped == {"op": "aten.cos", "params": "size=8"}
     assert "not in the operator table" in reason
+
+
+def test_a_model_is_profiled_for_each_number_of_micro_batches() -> None:
+    wanted = from_model("digits_cnn_small", "mkr1000")
+    assert {parse_params(item.params)["n"] for item in wanted if item.op == "conv2d"} == {4, 2, 1}

@@ -84,7 +84,7 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def from_model(name: str, board: str) -> list[Configuration]:
-    """What a model that ``poet-plan`` knows needs, from the graph that it writes.
+    """What a model that ``poet-plan`` knows needs, whole batch and micro-batches, from the graphs that it writes.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def from_model(name: str, board: str) -> list[Configuration]:
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         path = Path(folder) / "graph.json"
-        run_planner("graph", "--model", name, "--board", board, "--out", str(path))
-        return from_graph(path)
+        run_planner("graph", "--model", name, "--board", board, "--out", str(path), "--parts", folder)
+        return _unique(*(from_graph(path) for path in (path, *sorted(Path(folder).glob("graph-*.json")))))
 
 
 def from_fitting_models(board: str) -> list[Configuration]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,6 +52,10 @@ def graph(
     program: Annotated[
         Path | None, output_option(help="File to write for a Linux board: what it runs, poet-program/1.")
     ] = None,
+    parts: Annotated[
+        Path | None,
+        output_option(help="Folder for the graphs of micro-batches that fit the board, NAME-K.json."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the training graph of MODEL: operators, parameters, sizes, residents; what a profile has to measure.
@@ -66,7 +71,8 @@ def graph(
 
     from poet_planner.planning.costed_step import costed_step
     from poet_planner.planning.layouts import ABOVE_BYTES, MemoryLayout
-    from poet_planner.planning.request import Request
+    from poet_planner.planning.models_that_fit import fitting_parts
+    from poet_planner.planning.request import AUTO_PARTS, Parameters, Request
 
     if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")
@@ -91,6 +97,10 @@ def graph(
         write_constants(step.constants, out.parent, hash)
     write_names(step.names, out.parent, hash)
     write_graph(traced, out)
+    if parts is not None and step.board is not None:
+        free = replace(request, micro_batches=AUTO_PARTS, parameters=Parameters.AUTO)
+        for part in fitting_parts(free, step.board):
+            write_graph(part, parts / f"{out.stem}-{part.micro_batches}.json")
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}
         print(json.dumps(written, indent=1))

@@ -18,7 +18,10 @@ def models(
         str | None, typer.Option("--board", "-b", help="List those that this microcontroller can train.")
     ] = None,
     graphs: Annotated[
-        Path | None, typer.Option(help="With --board: write each one's training graph into this folder, NAME.json.")
+        Path | None,
+        typer.Option(
+            help="With --board: write each one's training graphs into this folder, NAME.json, and of parts NAME-K.json."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +76,8 @@ def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
     from poet_profiles.graph.file import write_graph
 
     from poet_planner.models import names
-    from poet_planner.planning.models_that_fit import fitting_graph
+    from poet_planner.planning.models_that_fit import fitting_graph, fitting_parts
+    from poet_planner.planning.request import Request
 
     description = load_board(board)
     if description.kind != "microcontroller":
@@ -85,4 +89,6 @@ def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
         if graphs is not None:
             graphs.mkdir(parents=True, exist_ok=True)
             write_graph(graph, graphs / f"{name}.json")
+            for part in () if graph.kept else fitting_parts(Request(name, board=description), description):
+                write_graph(part, graphs / f"{name}-{part.micro_batches}.json")
         yield name

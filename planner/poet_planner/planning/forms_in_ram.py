@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
 from poet_planner.costs.features import kind
@@ -37,7 +38,7 @@ def cheapest_in_ram(request: Request, usual: BudgetedStep) -> BudgetedStep | Non
     """
     wholes = [usual, *(_in_form(request, usual, layout) for layout in _whole_layouts(request, usual))]
     whole = _cheapest([one for one in wholes if one.filled <= 1])
-    counts = _counts(request) if _lasting_bytes(usual) < usual.budget_bytes else []
+    counts = counts_of_parts(request) if lasting_bytes(usual.graph) < usual.budget_bytes else []
     parts = [_in_form(request, usual, MemoryLayout(micro_batches=count)) for count in counts]
     part = _cheapest([one for one in parts if one.filled <= 1])
     if part is not None and (whole is None or part.found_cost_j + _fit_error_j(part.step) < whole.found_cost_j):
@@ -75,7 +76,7 @@ def least_fitting_parts(request: Request, budget_bytes: int) -> int | None:
         return None
     try:
         freed = replace(request, micro_batches="auto", gradients=Gradients.AUTO)
-        for count in _counts(freed):
+        for count in counts_of_parts(freed):
             step = costed_step(freed, MemoryLayout(micro_batches=count))
             if count > request.parts and smallest_ram_bytes(step.graph) <= budget_bytes:
                 return count
@@ -84,25 +85,7 @@ def least_fitting_parts(request: Request, budget_bytes: int) -> int | None:
     return None
 
 
-def _whole_layouts(request: Request, usual: BudgetedStep) -> Iterator[MemoryLayout]:
-    """Beside the usual one. Without pages gradients as values are never cheaper than early updates."""
-    board = request.target_board
-    if request.gradients != Gradients.AUTO or board is None or board.kind != "microcontroller":
-        return
-    if usual.step.layout.micro_batches == 1:
-        if request.paging and board.has_card:
-            yield GRADIENTS_PAGED
-        if request.early_updates:
-            yield GRADIENTS_EARLY
-
-
-def _lasting_bytes(usual: BudgetedStep) -> int:
-    """What is as large in any number of parts: parameters, state and the sums of gradients."""
-    kinds = ("parameter", "state", "gradient")
-    return sum(aligned(resident.bytes) for resident in usual.graph.residents if resident.kind in kinds)
-
-
-def _counts(request: Request) -> list[int]:
+def counts_of_parts(request: Request) -> list[int]:
     """Numbers of micro-batches that a batch may go through the network in, above 1."""
     step, board = request.training_step, request.target_board
     free = request.parts is None and request.gradients == Gradients.AUTO
@@ -126,6 +109,24 @@ def _finer(request: Request, than: int) -> Iterator[int]:
     if request.parameters in (Parameters.CARD, Parameters.EXCLUDED):
         raise UserError(f"--parameters {request.parameters}: micro-batches need sums of gradients in RAM")
     yield from (count for count in range(than + 1, step.samples + 1) if step.samples % count == 0)
+
+
+def _whole_layouts(request: Request, usual: BudgetedStep) -> Iterator[MemoryLayout]:
+    """Beside the usual one. Without pages gradients as values are never cheaper than early updates."""
+    board = request.target_board
+    if request.gradients != Gradients.AUTO or board is None or board.kind != "microcontroller":
+        return
+    if usual.step.layout.micro_batches == 1:
+        if request.paging and board.has_card:
+            yield GRADIENTS_PAGED
+        if request.early_updates:
+            yield GRADIENTS_EARLY
+
+
+def lasting_bytes(graph: Graph) -> int:
+    """What is as large in any number of parts: parameters, state and the sums of gradients."""
+    kinds = ("parameter", "state", "gradient")
+    return sum(aligned(resident.bytes) for resident in graph.residents if resident.kind in kinds)
 
 
 def _in_form(request: Request, usual: BudgetedStep, layout: MemoryLayout) -> BudgetedStep:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, least_ram_bytes, trained_bytes
 from poet_planner.planning.choose import in_layout, with_room_on_card
-from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT
+from poet_planner.planning.costed_step import costed_step
+from poet_planner.planning.forms_in_ram import counts_of_parts, lasting_bytes
+from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.planning.request import Parameters, Request
 
 
@@ -32,6 +37,16 @@ def fitting_graph(model: str, board: Board) -> Graph | None:
         return None
     made = with_room_on_card(request)[-1]
     return made.graph if made.filled <= 1 else None
+
+
+def fitting_parts(request: Request, board: Board) -> Iterator[Graph]:
+    """The graphs of a part of the batch, for each number of parts above 1, of which a schedule may exist."""
+    if lasting_bytes(costed_step(request).graph) >= board.usable_ram_bytes:
+        return
+    for count in counts_of_parts(request):
+        graph = costed_step(request, MemoryLayout(micro_batches=count)).graph
+        if smallest_ram_bytes(graph) <= board.usable_ram_bytes:
+            yield graph
 
 
 def homes_of_parameters(model: str, board: Board) -> tuple[str, ...]:

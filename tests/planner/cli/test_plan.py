@@ -513,10 +513,12 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     assert "digits_cnn_small" in fitting
     # A batch of 24 images: the operands of its largest node alone are 147,456 B.
     assert "digits_cnn" not in fitting
-    assert sorted(path.stem for path in tmp_path.glob("*.json")) == fitting
+    parts = {path.stem for path in tmp_path.glob("*-*.json")}
+    assert {"digits_cnn_small-2", "digits_cnn_small-4"} <= parts
+    assert sorted({path.stem for path in tmp_path.glob("*.json")} - parts) == fitting
     assert run(monkeypatch, "graph", "--model", "digits_cnn_small", "--board", "rpi4b", "--parameters", "card", "--out",
                tmp_path / "g.json") == BAD_INPUT  # fmt: skip
-    for name in fitting:
+    for name in (*fitting, *parts):
         assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
 
 
@@ -524,7 +526,9 @@ def test_the_graph_of_a_micro_batch_is_the_one_that_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step = ("--model", "digits_cnn_small", "--profile", "mkr1000", "--micro-batches", "2")
-    assert run(monkeypatch, "graph", *step, "--out", tmp_path / "graph.json") == 0
+    assert run(monkeypatch, "graph", *step, "--out", tmp_path / "graph.json", "--parts", tmp_path) == 0
+    assert sorted(path.stem for path in tmp_path.glob("graph-*.json")) == ["graph-2", "graph-4"]
+    assert read_graph(tmp_path / "graph-2.json") == read_graph(tmp_path / "graph.json")
     assert run(monkeypatch, *step, "--ram", "1MB", "--out", tmp_path / "plan") == 0
     written = read_graph(tmp_path / "graph.json")
     assert written.micro_batches == 2
