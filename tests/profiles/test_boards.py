@@ -37,6 +37,17 @@ def test_boards_with_one_chip_reserve_the_same_for_the_firmware() -> None:
         assert len(own) == 1, alike
 
 
+@pytest.mark.parametrize("name", board_names())
+def test_what_the_runner_takes_is_what_the_benchmark_found_on_the_core(name: str) -> None:
+    board = load_board(name)
+    page = (ROOT / "benchmarks" / "firmware" / "README.md").read_text()
+    rows = re.findall(rf"^\| {board.core} \| [^|]*\| (\d+) \| [\d,]+ \| ([\d,]+) \|", page, re.MULTILINE)
+    found = [int(cycles.replace(",", "")) / int(steps) for steps, cycles in rows]
+    assert bool(found) == (board.kind == "microcontroller")
+    if found:
+        assert min(found) <= board.runner_cycles <= max(found)
+
+
 @pytest.mark.parametrize("name", profile_names())
 def test_every_shipped_profile_is_whole(name: str) -> None:
     profile = read_profile(shipped_profile(name))

@@ -18,9 +18,6 @@ from poet_planner.planning.short_search import found_j
 from poet_planner.report.summary import BatchForm
 from poet_planner.schedule.store_all import store_all_schedule
 
-# What the firmware's runner takes for each step of a schedule but a free, on the emulated cores (docs/runner.md).
-RUNNER_CYCLES = 1000
-
 
 @dataclass(frozen=True)
 class BudgetedStep:
@@ -87,7 +84,7 @@ class BudgetedStep:
         if board is None or board.kind != "microcontroller" or not seconds:
             return 0.0
         steps = self.graph.micro_batches * len(self.graph.nodes)
-        return steps * RUNNER_CYCLES / board.clock_hz * self.once_j / seconds
+        return steps * board.runner_cycles / board.clock_hz * self.once_j / seconds
 
     @property
     def least_cost_j(self) -> float:
