@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +23,9 @@ from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.shipped import shipped_profile
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
+
+from tests.support import ROOT
 
 BOARD = "nrf52840"
 QUICK = OptimiseOptions(time_limit_s=2.0)
@@ -113,6 +117,37 @@ def test_weights_that_fill_the_ram_stay_there_with_early_updates() -> None:
     assert made.summary.energy_j <= 0.31e-3
     assert (made.summary.page_ins, made.summary.recomputes, made.summary.kept_bytes) == (0, 0, 0)
     assert (made.why_no_headers, made.why_no_inference) == (None, None)
+
+
+def autoencoder() -> Model:
+    """Its 3,704 weights, and their gradients, are 29 of the MKR1000's 32 KB."""
+    widths = (48, 32, 8, 32, 48)
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    x = torch.randn(4, 48)
+    return Model("autoencoder", nn.Sequential(*layers[:-1]), (x,), (x.clone(),), mse_loss)
+
+
+@pytest.mark.parametrize(
+    ("network", "batch", "board", "ram", "parts"),
+    [
+        ("watch:network", 8, "mkr1000", None, 8),
+        ("finetune_cnn", 8, "nrf52840", "64KB", 4),
+        ("digits_cnn_small", 4, "mkr1000", "20KB", 4),
+        (autoencoder(), None, "mkr1000", None, 1),
+    ],
+)
+def test_networks_train_in_a_ram_in_which_their_whole_batch_with_all_gradients_does_not(
+    network: str | Model, batch: int | None, board: str, ram: str | None, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parameters in RAM, without a page, as a library too. The watch by plain SGD: momentum is 7 KB more."""
+    monkeypatch.syspath_prepend(ROOT / "firmware" / "examples" / "watch")
+    asked: dict[str, Any] = {"batch": batch, "profile": board, "ram": ram, "options": QUICK, "paging": False}
+    made = plan(network, **asked)
+    assert made.summary.micro_batches == parts
+    assert (made.residency.step.layout == GRADIENTS_EARLY) == (parts == 1)
+    assert (made.summary.page_ins, made.summary.kept_bytes, made.why_no_headers) == (0, 0, None)
+    with pytest.raises(NoScheduleError):
+        plan(network, micro_batches=1, gradients="resident", parameters="resident", **asked)
 
 
 def test_the_bound_is_that_of_all_forms() -> None:
