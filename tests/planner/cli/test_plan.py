@@ -482,7 +482,9 @@ def test_model_of_ones_own_is_planned(
         "--json",
     )
     assert run(monkeypatch, *arguments) == 0
-    summary = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert "POET_GATHERED" not in printed.err
+    summary = json.loads(printed.out)
     assert summary["graph"] == "tiny"
     assert 0 < summary["longest_pause_s"] < summary["time_s"]
     assert "linear m=3 k=6 n=5 bias=1" in (out / "poet_model.h").read_text()
@@ -494,6 +496,9 @@ def test_model_of_ones_own_is_planned(
     expected = b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
     assert (out / "own/src/own_initial.bin").read_bytes() == expected
     assert '    "squat",\n    "lunge",\n    "rest",\n' in (out / "own/src/own.c").read_text()
+    assert run(monkeypatch, *arguments, "--micro-batches", 3) == 0
+    assert "a batch is 3 calls of poet_train: all but the last give POET_GATHERED\n" in capsys.readouterr().err
+    assert "#define OWN_MICRO_BATCHES 3u\n" in (out / "own/include/own.h").read_text()
 
 
 def test_help_does_not_import_what_only_planning_needs() -> None:
