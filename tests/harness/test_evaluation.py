@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from poet_harness.data.samples import Samples
 from poet_harness.meters.meter import Mark, Meter, MeterError, Window
@@ -18,6 +19,7 @@ from poet_harness.protocol.device import InferenceReport
 from poet_harness.training.evaluation import MOST_METERED, evaluate
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Resident
+from poet_profiles.losses import Loss
 from poet_profiles.quantised import Normalising
 
 FEATURES, CLASSES, COUNT = 4, 40, 60
@@ -137,6 +139,43 @@ def test_a_sequence_has_a_label_for_each_place() -> None:
     labels[:, 4] = (labels[:, 4] + 1) % 8
     found = evaluated(Board(), Recorder(), plan, samples(labels=labels))
     assert (found.correct, found.labels, found.scores.shape) == (4 * COUNT, 5 * COUNT, (COUNT, 5, 8))
+
+
+def test_the_loss_is_pytorchs_and_the_answers_are_kept() -> None:
+    plan = replace(PLAN, inference=replace(INFERENCE, loss=Loss("cross_entropy", 1)))
+    found = evaluated(Board(), Recorder(), plan)
+    expected = torch.nn.functional.cross_entropy(torch.from_numpy(X @ WEIGHTS.T), torch.from_numpy(LABELS).long())
+    assert found.loss == pytest.approx(float(expected), rel=1e-6)
+    np.testing.assert_array_equal(found.answers, [LABELS, SCORES.argmax(1)])
+    assert evaluated(Board(), Recorder()).loss is None
+
+
+def test_an_autoencoder_of_small_integers_has_a_loss_and_no_answers() -> None:
+    whole = np.clip(np.round(X * 20), -127, 127).astype(np.int8)
+    wanted = np.arange(COUNT * CLASSES, dtype=np.int16).reshape(COUNT, CLASSES) % 37
+    residents = (PLAN.residents[0], Resident("target", "target", 16 * CLASSES, 400, (4, CLASSES)))
+    inference = replace(INFERENCE, loss=Loss("mse_loss"))
+    plan = replace(PLAN, residents=residents, choices={}, types={}, inference=inference)
+    given = samples(whole, wanted)
+    found = evaluated(Board(), Recorder(), plan, given, normalising=Normalising((2.0,), (0.05,)))
+    normal = [torch.from_numpy((array - np.float32(2)) * np.float32(0.05)) for array in (whole, wanted)]
+    expected = torch.nn.functional.mse_loss(normal[0] @ torch.from_numpy(WEIGHTS).T, normal[1])
+    assert found.loss == pytest.approx(float(expected), rel=1e-5)
+    assert (found.correct, found.answers) == (None, None)
+
+
+def test_classes_may_be_any_axis_of_the_scores() -> None:
+    residents = (PLAN.residents[0], Resident("target", "target", 80, 400, (4, 5)))
+    output = Resident("inference.output", "output", 160, 916, (1, 8, 5))
+    inference = replace(INFERENCE, output=output, loss=Loss("cross_entropy", 1))
+    plan = replace(PLAN, residents=residents, choices={"target": 8}, inference=inference)
+    rows = torch.from_numpy((X @ WEIGHTS.T).reshape(COUNT, 8, 5))
+    labels = rows.argmax(1).numpy().astype("<i4")
+    labels[:, 4] = (labels[:, 4] + 1) % 8
+    found = evaluated(Board(), Recorder(), plan, samples(labels=labels))
+    assert (found.correct, found.labels) == (4 * COUNT, 5 * COUNT)
+    expected = torch.nn.functional.cross_entropy(rows, torch.from_numpy(labels).long())
+    assert found.loss == pytest.approx(float(expected), rel=1e-6)
 
 
 def test_without_classes_nothing_is_right_or_wrong() -> None:

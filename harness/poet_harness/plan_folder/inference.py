@@ -9,6 +9,8 @@ from pathlib import Path
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.file import read_graph
+from poet_profiles.json_file import read_json
+from poet_profiles.losses import OF_CLASSES, OF_NUMBERS, Loss
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
 from .page_blocks import page_blocks
@@ -32,6 +34,10 @@ class Inference:
         Predictions.
     page_blocks : int
         Blocks of the card that it pages to, from the page area's begin on, as the training does.
+    loss : Loss or None
+        How the training's loss reads the output, where the plan's summary says it.
+    classes : tuple of str
+        Names of the classes that the output has scores for; empty where the summary has none.
     """
 
     schedule_hash: str
@@ -42,6 +48,14 @@ class Inference:
     time_s: float
     peak_bytes: int
     page_blocks: int = 0
+    loss: Loss | None = None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def class_axis(self) -> int:
+        """The axis of the output that has one a class, where it has classes."""
+        named = None if self.loss is None else self.loss.class_axis
+        return len(self.output.shape) - 1 if named is None else named
 
 
 def read_inference(folder: Path, training: Graph) -> Inference | None:
@@ -69,4 +83,23 @@ def read_inference(folder: Path, training: Graph) -> Inference | None:
         schedule.time_s,
         schedule.peak_bytes,
         page_blocks(graph, schedule),
+        *_said(folder / "summary.json", schedule.graph_hash, own[-1]),
     )
+
+
+def _said(path: Path, graph_hash: str, output: Resident) -> tuple[Loss | None, tuple[str, ...]]:
+    """What the summary says of an inference's output: the loss that reads it, and the names of its classes."""
+    summary = read_json(path) if path.is_file() else {}
+    said = summary.get("inference") if isinstance(summary, dict) else None
+    if not isinstance(said, dict) or said.get("graph_hash") != graph_hash:
+        return None, ()
+    loss, classes = said.get("loss"), said.get("classes", [])
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise UserError(f"{path}: inference.classes: are no names; plan again")
+    if loss is None:
+        return None, tuple(classes)
+    axes = range(1, len(output.shape))
+    name, axis = (loss.get(key) for key in ("name", "class_axis")) if isinstance(loss, dict) else (None, None)
+    if not (name in OF_CLASSES and axis in axes) and not (name in OF_NUMBERS and axis is None):
+        raise UserError(f"{path}: inference.loss: is none that the harness knows; plan again")
+    return Loss(name, axis), tuple(classes)

@@ -33,6 +33,8 @@ class Evaluation:
 
     Attributes
     ----------
+    loss : float or None
+        The mean of the training's loss; None where the plan does not say how that reads the scores.
     correct : int or None
         How often the highest score was the label's; None where the labels are no classes of the scores.
     labels : int
@@ -48,6 +50,8 @@ class Evaluation:
     scores : array, shape (count, …)
     unmetered : tuple of str
         Why energies are not known, one reason each.
+    answers : pair of arrays or None
+        The labels one after the other, and the class of the highest score for each; None without classes.
     """
 
     correct: int | None
@@ -58,6 +62,8 @@ class Evaluation:
     peak_bytes: int
     scores: Array
     unmetered: tuple[str, ...] = ()
+    loss: float | None = None
+    answers: tuple[Array, Array] | None = None
 
     @property
     def accuracy(self) -> float | None:
@@ -98,18 +104,20 @@ def evaluate(
     """
     inference = ready_inference(device, plan)
     tensors, _ = batch_tensors(plan)
-    label = _label(tensors, inference)
+    label, target = _label(tensors, inference), _read_by_loss(tensors, inference)
     scores = np.empty((samples.count, *inference.output.shape[1:]), np.float32)
-    correct = labels = 0
+    wanted: list[Array] = []
+    found: list[Array] = []
+    losses: list[float] = []
     reports: list[InferenceReport] = []
     windows = _Windows(meter, idle_power_w)
     for number in range(samples.count):
         heed()
         rows = samples.rows(np.array([number]))
-        given = [rows[tensor.index] for tensor in tensors if tensor.kind == "input"]
-        for place, row in enumerate(given):
-            stored = normalising(row) if normalising and row.dtype.name in TYPES else row
-            device.put(inference.first + place, stored.tobytes())
+        if normalising:
+            rows = {index: normalising(row) if row.dtype.name in TYPES else row for index, row in rows.items()}
+        for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
+            device.put(inference.first + place, rows[tensor.index].tobytes())
         reports.append(windows.around(lambda: _inferred(device, inference)))
         scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
         if not np.isfinite(scores[number]).all():
@@ -117,19 +125,23 @@ def evaluate(
             why = "are those the weights?" if not count else f"the weights have {count} values that are no numbers"
             raise UserError(f"{device.link.name}: a score of sample {number} is no number: {why}")
         if label is not None:
-            wanted = rows[label.index].reshape(-1)
-            correct += int((scores[number].reshape(len(wanted), -1).argmax(1) == wanted).sum())
-            labels += len(wanted)
+            wanted.append(rows[label.index].reshape(-1))
+            found.append(scores[number : number + 1].argmax(inference.class_axis).reshape(-1))
+        if target is not None and inference.loss is not None:
+            losses.append(inference.loss.mean(scores[number : number + 1], rows[target.index]))
         done(number + 1)
+    answers = (np.concatenate(wanted), np.concatenate(found)) if wanted else None
     return Evaluation(
-        correct=None if label is None else correct,
-        labels=labels,
+        correct=None if answers is None else int((answers[0] == answers[1]).sum()),
+        labels=0 if answers is None else len(answers[0]),
         count=samples.count,
         time_s=math.fsum(report.work_s for report in reports) / samples.count,
         energy_j=windows.mean_j,
         peak_bytes=max(report.peak_bytes for report in reports),
         scores=scores,
         unmetered=tuple(windows.unmetered),
+        loss=math.fsum(losses) / len(losses) if losses else None,
+        answers=answers,
     )
 
 
@@ -155,6 +167,11 @@ def ready_inference(device: Device, plan: Plan) -> Inference:
     return plan.inference
 
 
+def counts_right_answers(plan: Plan) -> bool:
+    """Whether the plan's targets name classes that its inference has scores for."""
+    return plan.inference is not None and _label(batch_tensors(plan)[0], plan.inference) is not None
+
+
 def weights_not_finite(device: Device, plan: Plan) -> int:
     """How many values of the parameters in a board's RAM are infinite or no numbers."""
     return count_not_finite(tensors_in(device, plan, ("parameter",)).values())
@@ -163,10 +180,15 @@ def weights_not_finite(device: Device, plan: Plan) -> int:
 def _label(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
     """The target that names one of the scores' places for each of their rows."""
     targets = [tensor for tensor in tensors if tensor.kind == "target" and tensor.choices]
-    shape = inference.output.shape
+    axis, shape = inference.class_axis, inference.output.shape
     found = targets[0] if len(targets) == 1 else None
-    fits = found is not None and found.choices == shape[-1] and found.shape == shape[1:-1]
+    fits = found is not None and found.choices == shape[axis] and found.shape == (*shape[1:axis], *shape[axis + 1 :])
     return found if fits else None
+
+
+def _read_by_loss(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
+    """The target that the loss reads beside the scores: the plan knows losses of one target alone."""
+    return next((tensor for tensor in tensors if tensor.kind == "target" and inference.loss), None)
 
 
 def _inferred(device: Device, inference: Inference) -> InferenceReport:

@@ -10,16 +10,19 @@ import typer
 
 from .flash import flashed_image
 from .option_groups import Connection
-from .options import Json, Plan, Scale, Shift
+from .options import Json, Plan, Scale, Shift, results_option
 from .session import PLAN_FILES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from poet_profiles.quantised import Normalising
     from rich.table import Table
 
     from ..data.samples import Samples
     from ..plan_folder import plan as plans
     from ..target.connect import Target
+    from ..training.classes import ClassFigures
     from ..training.evaluation import Evaluation
 
 NAME = "eval"
@@ -44,39 +47,52 @@ def command(
     restore: Annotated[bool, typer.Option("--restore", help="Take the weights that the board's card keeps.")] = False,
     scale: Scale = None,
     shift: Shift = None,
-    save: Annotated[Path | None, typer.Option(help=".npz: the scores of each sample.")] = None,
+    save: Annotated[Path | None, results_option(help=".npz: the scores of each sample.")] = None,
+    per_class: Annotated[
+        bool, results_option("--per-class", help="Recall, precision and F1 of each class, too.")
+    ] = False,
+    confusion: Annotated[
+        Path | None, results_option(help="CSV: how often each label, a row, got each answer, a column.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Infer over a data set on the board: accuracy, time and energy of an inference.
+    """Infer over a data set on the board: loss, accuracy, time and energy of an inference.
 
     The network is in evaluation mode, and the board computes sample by sample. Energies are of the first 50.
     """
     from contextlib import ExitStack
 
+    from poet_profiles.arrays import npz
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
     from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
-    from poet_profiles.whole_file import check_writable
+    from poet_profiles.whole_file import check_writable, write_whole
 
     from ..data.samples import read_samples
     from ..plan_folder.plan import read_plan
     from ..protocol.link import DeviceError, DeviceResetError
+    from ..training.classes import class_figures, confusion_csv
+    from ..training.classes import confusion as counted
     from .console import print_json, wide_console
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
-    if save is not None:
-        read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
-        if save.resolve() in {path.resolve() for path in read if path is not None}:
-            raise UserError(f"--save {save}: eval reads this file; name another")
-        check_writable(save)
+    read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
+    taken = {path.resolve() for path in read if path is not None}
+    for option, out in (("--save", save), ("--confusion", confusion)):
+        if out is not None:
+            if out.resolve() in taken:
+                raise UserError(f"{option} {out}: eval reads this file, or writes it twice; name another")
+            check_writable(out)
+            taken.add(out.resolve())
     description = load_board(connection.board)
     schedule = read_plan(plan)
     if schedule.documents:
         raise UserError(f"{plan}: is for a Linux board; evaluate its model in PyTorch, with what run --trained wrote")
     if schedule.inference is None:
         raise UserError(f"{plan}: has no inference; plan the model (not a graph) with --parameters resident")
+    names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
     sets = read_samples(data, schedule, normalising, least=1)
     samples = sets.validation or sets.train
@@ -94,15 +110,33 @@ def command(
             raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
         source = target.meter.source
     if save is not None:
-        _save(save, found)
+        write_whole(save, npz({"scores": found.scores}))
+    matrix = counted(found.answers, len(names)) if names and found.answers else None
+    if confusion is not None and matrix is not None:
+        write_whole(confusion, confusion_csv(matrix, names))
+    figures = class_figures(matrix, names) if per_class and matrix is not None else []
     if as_json:
-        print_json(_document(schedule, found, source, idle_power_w))
+        print_json(_document(schedule, found, source, idle_power_w, figures))
         return
     console = wide_console()
     console.print(_table(schedule, found, source))
+    if figures:
+        console.print(_class_table(figures, source))
     console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW{target.meter.steps}")
     if found.unmetered:
         console.print(f"energy unknown of {len(found.unmetered)} inferences, the first: {found.unmetered[0]}")
+
+
+def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
+    from poet_profiles.errors import UserError
+
+    from ..training.classes import class_names
+    from ..training.evaluation import counts_right_answers
+
+    assert plan.inference is not None
+    if not counts_right_answers(plan):
+        raise UserError(f"{option}: the plan's targets are no classes that its inference has scores for; leave it out")
+    return class_names(plan.inference)
 
 
 def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
@@ -168,20 +202,18 @@ def _evaluated(
     return found, idle_power_w
 
 
-def _save(path: Path, found: Evaluation) -> None:
-    from poet_profiles.arrays import npz
-    from poet_profiles.whole_file import write_whole
+def _document(
+    plan: plans.Plan, found: Evaluation, source: str, idle_power_w: float, figures: Sequence[ClassFigures]
+) -> dict[str, object]:
+    from dataclasses import asdict
 
-    write_whole(path, npz({"scores": found.scores}))
-
-
-def _document(plan: plans.Plan, found: Evaluation, source: str, idle_power_w: float) -> dict[str, object]:
     assert plan.inference is not None
     return {
         "source": source,
         "graph_hash": plan.graph_hash,
         "inference_hash": plan.inference.schedule_hash,
         "samples": found.count,
+        "loss": found.loss,
         "labels": found.labels,
         "correct": found.correct,
         "accuracy": found.accuracy,
@@ -193,6 +225,7 @@ def _document(plan: plans.Plan, found: Evaluation, source: str, idle_power_w: fl
         "predicted_peak_bytes": plan.inference.peak_bytes,
         "idle_power_w": idle_power_w,
         "unmetered": list(found.unmetered),
+        **({"classes": [asdict(one) for one in figures]} if figures else {}),
     }
 
 
@@ -203,9 +236,22 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     predicted = plan.inference
     table = Table("", "predicted", "observed", title=f"Inference, one sample of {found.count} ({source})")
     right = "no classes" if found.correct is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
+    if found.loss is not None:
+        table.add_row("loss", "", f"{found.loss:.4f}")
     table.add_row("right", "", right)
     table.add_row("time, ms", f"{predicted.time_s * 1e3:.4f}", f"{found.time_s * 1e3:.4f}")
     seen = "" if found.energy_j is None else f"{found.energy_j * 1e3:.4f}"
     table.add_row("energy, mJ", f"{predicted.energy_j * 1e3:.4f}", seen)
     table.add_row("peak RAM", f"{predicted.peak_bytes:,}", f"{found.peak_bytes:,}")
+    return table
+
+
+def _class_table(figures: Sequence[ClassFigures], source: str) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("class", "labels", "recall", "precision", "F1", title=f"Answers by class ({source})")
+    for one in figures:
+        shares = ("" if share is None else f"{share:.1%}" for share in (one.recall, one.precision))
+        table.add_row(escape(one.name), f"{one.count}", *shares, "" if one.f1 is None else f"{one.f1:.3f}")
     return table

@@ -12,6 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.losses import Loss
 from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.lowering import constants
@@ -33,10 +34,16 @@ Data = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class LoweredInference:
-    """A graph of costs zero, and the data of those of its constants that the training step lacks, by id."""
+    """A graph of costs zero, and the data of those of its constants that the training step lacks, by id.
+
+    ``loss`` is how the training's loss reads the output, None if there is no name for it; ``classes`` are the names of
+    what the output has scores for.
+    """
 
     graph: Graph
     data: Data
+    loss: Loss | None = None
+    classes: tuple[str, ...] = ()
 
 
 def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -> LoweredInference:

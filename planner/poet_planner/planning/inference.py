@@ -35,7 +35,8 @@ def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
         if reason is not None:
             return reason
         graph = lowered.graph if _pages(step.graph) else without_paging(lowered.graph)
-        inference = Inference(graph, _schedule(graph, training.ram_budget_bytes), lowered.data)
+        schedule = _schedule(graph, training.ram_budget_bytes)
+        inference = Inference(graph, schedule, lowered.data, lowered.loss, lowered.classes)
         refuse_beyond_flash(step.graph, training, step.board, inference)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")

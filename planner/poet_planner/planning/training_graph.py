@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,8 @@ class TrainingStep:
         Of a named model; default are those that it is made with.
     micro_batches : int
         In how many parts a batch is to go through it, of which the model has one.
-    data : bool
-        Whether it is traced over the example's data, too (:func:`poet_planner.tracing.trace`).
+    whole : TrainingStep, optional
+        The step on the whole batch, where the model has a part of it.
 
     Raises
     ------
@@ -53,7 +54,7 @@ class TrainingStep:
         batch: int | None = None,
         weights: Path | None = None,
         micro_batches: int = 1,
-        data: bool = True,
+        whole: TrainingStep | None = None,
     ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
@@ -63,7 +64,7 @@ class TrainingStep:
         self._batch = batch
         self._weights = weights
         self._micro_batches = micro_batches
-        self._data = data
+        self._whole = whole
         self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
@@ -92,8 +93,7 @@ class TrainingStep:
             return self
         if count not in self._parts:
             part = micro_batch(self._load(), self.traced, count)
-            data = not self.traced.shown_by_fakes
-            self._parts[count] = TrainingStep(part, micro_batches=count, data=data)
+            self._parts[count] = TrainingStep(part, micro_batches=count, whole=self)
         return self._parts[count]
 
     def graph(
@@ -191,6 +191,7 @@ class TrainingStep:
             not count samples.
         """
         from poet_planner.lowering import lower_inference
+        from poet_planner.tracing.known_loss import known_loss
 
         lowered = lower_inference(self._forward, graph, self.constants(graph))
         try:
@@ -198,7 +199,9 @@ class TrainingStep:
         except FaultError as fault:
             words = f"poet made a wrong graph of its inference ({fault}); report this as a bug"
             raise UserError(f"{self.name}: {words}") from None
-        return lowered
+        model = (self._whole or self)._load()
+        loss = known_loss(model, lowered.graph.residents[-1].shape[1:])
+        return replace(lowered, loss=loss, classes=tuple(model.classes))
 
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
@@ -230,7 +233,9 @@ class TrainingStep:
         from poet_planner.tracing.state_table import unheld_state
 
         model = self._load()
-        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, data=self._data)
+        # A part takes the way of the whole step, which was traced over its data.
+        data = self._whole is None or not self._whole.traced.shown_by_fakes
+        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, data=data)
         return traced, unheld_state(traced, model.module)
 
     @cached_property

@@ -14,6 +14,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.json_file import read_json
+from poet_profiles.losses import Loss
 from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.graph.batch import once_s
@@ -73,13 +74,18 @@ class MoreRam:
 
 @dataclass(frozen=True)
 class InferenceReport:
-    """The inference beside the training step: of one sample, without idle power; ``ram_bytes`` residents included."""
+    """The inference beside the training step: of one sample, without idle power; ``ram_bytes`` residents included.
+
+    ``loss`` is how the training's loss reads its output, None if there is no name for it; ``classes`` are names.
+    """
 
     graph_hash: str
     energy_j: float
     time_s: float
     ram_bytes: int
     page_ins: int
+    loss: Loss | None = None
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -340,7 +346,8 @@ def _inference_report(inference: Inference) -> InferenceReport:
     schedule = inference.schedule
     transfers = sum(step.do is Action.PAGE_IN for step in schedule.steps)
     return InferenceReport(
-        schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, page_ins=transfers
+        *(schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, transfers),
+        *(inference.loss, inference.classes),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.graph import Graph, Resident
+from poet_profiles.losses import Loss
 from poet_profiles.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -25,11 +26,17 @@ class Inference:
     schedule : Schedule
     constants : mapping of str to array
         The data of those constants that the training lacks, by id.
+    loss : Loss or None
+        How the training's loss reads the output; None if there is no name for it.
+    classes : tuple of str
+        Names of what the output has scores for; empty: they have none.
     """
 
     graph: Graph
     schedule: Schedule
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    loss: Loss | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def ram_bytes(self) -> int:

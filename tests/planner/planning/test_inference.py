@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from poet_harness.plan_folder.inference import read_inference
 from poet_planner import Model, OptimiseOptions, plan, verify
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.inference import plan_inference
@@ -18,6 +19,7 @@ from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.losses import Loss
 from poet_profiles.schedule import Action
 from poet_profiles.schedule.file import read_schedule
 from torch import Tensor, nn
@@ -63,6 +65,18 @@ def test_a_plan_has_one_in_its_folder_until_there_is_none(tmp_path: Path) -> Non
     assert not graph.exists()
     assert not schedule.exists()
     assert "POET_BUILT_INFERENCE" not in (tmp_path / "poet_schedule.h").read_text()
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_the_summary_says_how_the_loss_reads_the_output(tmp_path: Path, micro_batches: int) -> None:
+    named = replace(model(), classes=tuple(f"class {number}" for number in range(300)))
+    plan(named, profile="m4", ram="2MB", method="store_all", micro_batches=micro_batches).write(tmp_path)
+    said = json.loads((tmp_path / "summary.json").read_text())["inference"]
+    assert said["loss"] == {"name": "cross_entropy", "class_axis": 1}
+    assert said["classes"] == list(named.classes)
+    found = read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
+    assert found is not None
+    assert (found.loss, found.classes) == (Loss("cross_entropy", 1), named.classes)
 
 
 def test_where_everything_fits_nothing_is_paged(prepared: BudgetedStep) -> None:
