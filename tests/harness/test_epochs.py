@@ -607,3 +607,126 @@ def test_the_best_weights_are_kept_though_the_board_is_reset_in_a_validation(
 def test_a_plan_without_an_inference_is_not_validated(folder: Path) -> None:
     result = run(folder, board(), "--validate")
     assert "--validate: the plan has no inference" in str(result.exception)
+
+
+def told(*figures: tuple[int | None, float | None]) -> Callable[..., Evaluation]:
+    """Stands for a board's validations: right answers and loss of each."""
+    left = list(figures)
+
+    def known(*_: Any, **__: Any) -> Evaluation:
+        right, loss = left.pop(0)
+        return Evaluation(right, 9, 9, 1e-3, None, 100, np.zeros(1, "f4"), loss=loss)
+
+    return known
+
+
+def validated(monkeypatch: pytest.MonkeyPatch, *figures: tuple[int | None, float | None]) -> None:
+    monkeypatch.setattr(evaluation, "evaluate", told(*figures))
+    monkeypatch.setattr(train, "_validation", lambda *_: Samples("held", 9, lambda numbers: {2: X[numbers]}))
+
+
+LOSSES = (0.9, 0.5, 0.6, 0.45, 0.48, 0.47, 0.46)
+
+
+@pytest.mark.parametrize(
+    ("options", "epochs", "words"),
+    [
+        (["--patience", "1"], 3, "the validation loss has not fallen since epoch 2, where it was 0.5000"),
+        (["--patience", "2"], 6, "the validation loss has not fallen since epoch 4, where it was 0.4500"),
+        (
+            ["--patience", "2", "--min-delta", "0.1"],
+            4,
+            "the validation loss has not fallen by more than 0.1 since epoch 2, where",
+        ),
+        (["--patience", "4"], 7, None),
+    ],
+)
+def test_patience_ends_a_training_and_no_resume_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], epochs: int, words: str | None
+) -> None:
+    validated(monkeypatch, *((None, loss) for loss in LOSSES))
+    given = ["--validate", "--epochs", str(len(LOSSES)), *options, "--folder", str(folder / "run")]
+    device = board(Recording)
+    result = run(folder, device, *given)
+    assert result.exit_code == 0, result.output
+    assert len(device.batches) == epochs * PER_EPOCH
+    rows = pd.read_csv(folder / "run" / "epochs.csv")
+    assert list(rows["validation_loss"]) == list(LOSSES[:epochs])
+    assert set(rows["validated"]) == {9}
+    assert rows[["right", "labels"]].isna().all(axis=None)
+    if words is None:
+        return
+    assert words in " ".join(result.stderr.split())
+    again = run(folder, board(), *given, "--resume")
+    assert f"has ended: {words}" in str(again.exception)
+    assert "ask for more --patience" in str(again.exception)
+    validated(monkeypatch, *((None, loss) for loss in LOSSES[epochs:]))
+    more = run(folder, board(), *given, "--resume", "--patience", "5")
+    assert more.exit_code == 0, more.output
+    assert list(pd.read_csv(folder / "run" / "epochs.csv")["validation_loss"]) == list(LOSSES)
+
+
+def test_patience_is_told_from_the_rows_whoever_wrote_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each epoch by a command of its own ends where one command does."""
+    for epoch in range(1, 4):
+        validated(monkeypatch, (None, LOSSES[epoch - 1]))
+        given = ["--validate", "--epochs", str(epoch), "--patience", "1", "--folder", str(folder / "run")]
+        assert run(folder, board(), *given, *(["--resume"] if epoch > 1 else [])).exit_code == 0
+    result = run(folder, board(), *given, "--resume", "--epochs", "4")
+    assert "has ended: the validation loss has not fallen since epoch 2" in str(result.exception)
+
+
+def test_without_validation_patience_looks_at_the_training_loss(folder: Path) -> None:
+    device = board(Recording)
+    result = run(folder, device, "--patience", "1", "--min-delta", "100")
+    assert result.exit_code == 0, result.output
+    assert len(device.batches) == 2 * PER_EPOCH
+    assert "ended: the loss has not fallen by more than 100 since epoch 1" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("best", "figures", "epoch"),
+    [
+        ([], ((3, 0.9), (5, 0.7), (5, 0.6)), 2),
+        (["--best", "right"], ((3, 0.9), (5, 0.7), (5, 0.6)), 2),
+        (["--best", "loss"], ((3, 0.9), (5, 0.6), (7, 0.6)), 2),
+        ([], ((None, 0.9), (None, 0.5), (None, 0.8)), 2),
+    ],
+)
+def test_the_best_epoch_is_by_right_answers_or_by_loss(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    best: list[str],
+    figures: tuple[tuple[int | None, float]],
+    epoch: int,
+) -> None:
+    validated(monkeypatch, *figures)
+    given = ["--validate", *best, "--folder", str(folder / "run")]
+    assert run(folder, board(), *given).exit_code == 0
+    with safe_open(folder / "run" / "best.safetensors", "numpy") as file:
+        assert file.metadata()["step"] == str(epoch * PER_EPOCH)
+    other = ["--best", "right" if best == ["--best", "loss"] else "loss"]
+    result = run(folder, board(), "--validate", *other, "--folder", str(folder / "run"), "--resume", "--epochs", "9")
+    assert "run.json: best was" in str(result.exception)
+
+
+def test_a_folder_of_the_last_release_goes_on(folder: Path) -> None:
+    kept = folder / "run"
+    run(folder, board(), "--folder", str(kept))
+    rows = pd.read_csv(kept / "epochs.csv").drop(columns=["validated", "validation_loss"])
+    rows.to_csv(kept / "epochs.csv", index=False)
+    result = run(folder, board(), "--folder", str(kept), "--resume", "--epochs", str(EPOCHS + 1))
+    assert result.exit_code == 0, result.output
+    assert len(pd.read_csv(kept / "epochs.csv")) == EPOCHS + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--min-delta", "0.1"], "--min-delta: says nothing without --patience"),
+        (["--best", "f1"], "--best f1: there are right, loss"),
+        (["--best", "loss"], "--best loss: says nothing without --validate and --folder"),
+    ],
+)
+def test_options_of_validation_that_say_nothing_are_refused(folder: Path, options: list[str], message: str) -> None:
+    assert message in str(run(folder, board(), *options).exception)

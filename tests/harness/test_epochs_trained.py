@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from poet_profiles.schedule.file import write_schedule
 from poet_profiles.stopping import Stopped
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from sklearn import metrics
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.skipif(
@@ -44,6 +47,7 @@ MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
 DECAY, ADAMS_RATE = 0.1, 0.003
 COUNT, BATCH, VALIDATED = 15, 4, 10
 BOARDS = {"native": ["--board", "native"], "nrf52840": ["--board", "nrf52840", "--emulate"]}
+NAMES = [f"[{digit}], a digit" for digit in range(10)]
 SMALL = ["--scale", "1/17", "--shift", "3"]
 OPTIONS = ["--epochs", str(EPOCHS), "--shuffle", str(SEED), "--lr", str(RATE), "--schedule", "cosine"]
 
@@ -72,6 +76,8 @@ def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: I
     for folder, planned in ((plan, (graph, schedule)), (plan / "inference", (lowered.graph, inference))):
         write_graph(planned[0], folder / "graph.json")
         write_schedule(planned[1], folder / "schedule.json")
+    said = {"graph_hash": inference.graph_hash, "loss": asdict(lowered.loss), "classes": NAMES}
+    (plan / "summary.json").write_text(json.dumps({"inference": said}))
     write_headers(graph, schedule, plan, {}, Inference(lowered.graph, inference, lowered.data))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
@@ -176,7 +182,8 @@ def test_a_training_that_is_cut_in_mid_epoch_ends_with_the_same_bits(folder: Pat
     assert result.exit_code == 0, result.output
     expected, found = weights(folder, "whole"), weights(folder, "rest")
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
-    rows, others = (pd.read_csv(folder / name / "epochs.csv")[["loss", "right", "labels"]] for name in ("whole", "cut"))
+    same = ["loss", "right", "labels", "validated", "validation_loss"]
+    rows, others = (pd.read_csv(folder / name / "epochs.csv")[same] for name in ("whole", "cut"))
     pd.testing.assert_frame_equal(rows, others, check_exact=True)
     best, other = (load_file(folder / name / "best.safetensors") for name in ("whole", "cut"))
     assert all(other[name].tobytes() == best[name].tobytes() for name in best)
@@ -192,17 +199,44 @@ def test_what_the_board_knows_is_what_pytorch_knows_with_its_weights(folder: Pat
     assert rows["right"].max() > rows["right"].min()
     samples = np.load(folder / "set.npz")
 
-    def right(path: Path) -> int:
+    def scores(path: Path) -> torch.Tensor:
         module = models.load(MODEL).module.eval()
         module.load_state_dict({name: torch.from_numpy(array) for name, array in load_file(path).items()})
         with torch.no_grad():
-            found = module(torch.from_numpy(samples["x_val"])).argmax(1).numpy()
-        return int((found == samples["y_val"]).sum())
+            return module(torch.from_numpy(samples["x_val"]))
 
-    assert right(folder / "known.safetensors") == rows["right"].iloc[-1]
-    assert right(folder / "known" / "best.safetensors") == rows["right"].max()
+    labels = torch.from_numpy(samples["y_val"])
+    last, best = (scores(folder / name) for name in ("known.safetensors", "known/best.safetensors"))
+    assert int((last.argmax(1) == labels).sum()) == rows["right"].iloc[-1]
+    assert int((best.argmax(1) == labels).sum()) == rows["right"].max()
+    loss = float(torch.nn.functional.cross_entropy(last, labels))
+    assert rows["validation_loss"].iloc[-1] == pytest.approx(loss, rel=1e-4)
+    evaluated(folder, last, labels)
     with safe_open(folder / "known" / "best.safetensors", "numpy") as file:
         assert file.metadata()["step"] == str((rows["right"].idxmax() + 1) * (COUNT // BATCH))
+
+
+def evaluated(folder: Path, scores: torch.Tensor, labels: torch.Tensor) -> None:
+    """What `eval` says of these weights, beside scikit-learn."""
+    given = ["eval", *BOARDS["native"], "--plan", str(folder / "plan"), "--data", str(folder / "small.npz"), *SMALL]
+    given += ["--weights", str(folder / "known.safetensors"), "--per-class", "--confusion", str(folder / "c.csv")]
+    document = json.loads(CliRunner().invoke(app, [*given, "--json"]).stdout)
+    assert document["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(scores, labels)), rel=1e-4)
+    wanted, found = labels.numpy(), scores.argmax(1).numpy()
+    matrix = pd.read_csv(folder / "c.csv", index_col="label")
+    assert [*matrix.index] == [*matrix.columns] == NAMES
+    np.testing.assert_array_equal(matrix, metrics.confusion_matrix(wanted, found, labels=range(10)))
+    precision, recall, f1, count = metrics.precision_recall_fscore_support(
+        wanted, found, labels=range(10), zero_division=np.nan
+    )
+    table = pd.DataFrame(document["classes"]).astype({"recall": float, "precision": float, "f1": float})
+    for name, expected in (("precision", precision), ("recall", recall), ("f1", f1), ("count", count)):
+        np.testing.assert_allclose(table[name], expected, err_msg=name)
+    shown = CliRunner().invoke(app, given).stdout
+    assert NAMES[0] in shown
+    assert f"{document['loss']:.4f}" in shown
+    refused = CliRunner().invoke(app, [*given, "--save", str(folder / "c.csv")]).exception
+    assert "--confusion" in str(refused)
 
 
 @pytest.mark.parametrize("board", BOARDS)

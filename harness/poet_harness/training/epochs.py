@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -16,6 +16,7 @@ from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.whole_file import folder_held
 
 from ..card.reading import Weights
+from .best_epoch import Patience, is_best
 from .feeding import FromCard, Order, OverTheLine
 from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
 from .trained_files import trained_files
@@ -56,6 +57,10 @@ class Course:
         The samples, if they are to be sent to the card once; None: those of each step go over the line.
     validation : Samples or None
         What the board is asked after each epoch, by the inference of the plan.
+    best_by_loss : bool
+        Whether the best epoch is that of the lowest validation loss, and not of the most right answers.
+    patience : Patience or None
+        Ends the training before its last epoch.
     """
 
     plan: Plan
@@ -67,6 +72,8 @@ class Course:
     normalising: Normalising | None
     on_card: SampleSet | None = None
     validation: Samples | None = None
+    best_by_loss: bool = False
+    patience: Patience | None = None
 
     @property
     def steps(self) -> int:
@@ -91,6 +98,7 @@ class Course:
             "scale": list(self.normalising.scales) if self.normalising else None,
             "shift": list(self.normalising.shifts) if self.normalising else None,
             "validation": samples_check(self.validation) if self.validation else None,
+            **({"best": "loss"} if self.best_by_loss else {}),
         }
 
     def trained_files(self, out: Path, data: TrainingData) -> dict[Path, bytes]:
@@ -114,7 +122,9 @@ class Course:
 def _of_validation(found: Evaluation) -> dict[str, Any]:
     return {
         "right": found.correct,
-        "labels": found.labels,
+        "labels": None if found.correct is None else found.labels,
+        "validated": found.count,
+        "validation_loss": found.loss,
         "inference_time_s": found.time_s,
         "inference_energy_j": found.energy_j,
     }
@@ -127,6 +137,10 @@ def samples_check(samples: Samples) -> str:
     for index, rows in sorted(samples.rows(numbers).items()):
         check = crc32(rows.tobytes(), crc32(f"{index} {rows.dtype.str} {rows.shape[1:]}".encode(), check))
     return f"{check:08x}"
+
+
+class _EnoughError(Exception):
+    """Patience has ended: the board is given no more batches."""
 
 
 class Epochs:
@@ -144,6 +158,8 @@ class Epochs:
     ----------
     rows : list of EpochRow
         Of the epochs that are complete.
+    ended : str or None
+        Why no epoch follows, if patience says so.
     """
 
     def __init__(self, course: Course, folder: Path | None, resume: bool) -> None:
@@ -169,6 +185,8 @@ class Epochs:
             begins, self.rows = self._folder.begin(self._course.data, self._resume)
             if begins.data.step >= self._course.steps:
                 raise UserError(f"{self.folder}: has {begins.data.step} steps already; ask for more --epochs")
+            if self.ended:
+                raise UserError(f"{self.folder}: has ended: {self.ended}; ask for more --patience")
             self._begin(begins)
             yield
 
@@ -202,6 +220,11 @@ class Epochs:
         return self._folder.path if self._folder else None
 
     @property
+    def ended(self) -> str | None:
+        patience = self._course.patience
+        return patience.ended(self.rows) if patience else None
+
+    @property
     def kept(self) -> int:
         """How many steps made the weights that the folder holds."""
         return self._kept
@@ -228,14 +251,13 @@ class Epochs:
                 self._end_epoch(trainer, step.number, source)
             told(step)
 
-        trainer.train(
-            self._data,
-            course.rates,
-            commit_every,
-            done=done,
-            steps=course.steps,
-            feed=lambda number, part: feed(trainer.device, number, part),
-        )
+        def fed(number: int, part: int) -> None:
+            if number == self.steps_per_epoch * len(self.rows) and self.ended:
+                raise _EnoughError
+            feed(trainer.device, number, part)
+
+        with suppress(_EnoughError):
+            trainer.train(self._data, course.rates, commit_every, done=done, steps=course.steps, feed=fed)
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
         course = self._course
@@ -256,10 +278,8 @@ class Epochs:
             **({} if found is None else _of_validation(found)),
         )
         data = trainer.keep_here()
-        before = [other for other in self.rows if other.epoch < row.epoch]
-        self.rows = [*before, row]
-        best = max((other.right for other in before if other.right is not None), default=-1)
-        if self._folder is not None and row.right is not None and row.right > best:
+        self.rows = [*(other for other in self.rows if other.epoch < row.epoch), row]
+        if self._folder is not None and found is not None and is_best(self.rows, course.best_by_loss):
             self._folder.keep_best(course.trained_files(self._folder.path / BEST_FILE, data))
         self._keep(data)
 

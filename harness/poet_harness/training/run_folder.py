@@ -38,7 +38,8 @@ class EpochRow:
     """What came of an epoch: mean loss of its steps, their time and energy in all.
 
     ``energy_j`` is that above the idle power, None if it is not known of every step. After the epoch, ``right`` of
-    ``labels`` were what the network said of the validation set, with time and energy of one inference; None without.
+    ``labels`` were what the network said of the ``validated`` samples, with time and energy of one inference, and
+    ``validation_loss`` its loss there; None without.
     """
 
     epoch: int
@@ -53,6 +54,8 @@ class EpochRow:
     labels: int | None = None
     inference_time_s: float | None = None
     inference_energy_j: float | None = None
+    validated: int | None = None
+    validation_loss: float | None = None
 
     @property
     def accuracy(self) -> float | None:
@@ -120,10 +123,11 @@ class RunFolder:
         path = self.path / SETTINGS_FILE
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise UserError(f"{path}: is not of format {FORMAT}; name another folder")
-        for name, value in self._settings.items():
+        for name in dict.fromkeys((*self._settings, *found)):
+            was, value = found.get(name), self._settings.get(name)
             # More epochs change no step before them, but where the rate ends with the last.
-            if name != "epochs" and found.get(name) != value:
-                raise UserError(f"{path}: {name} was {found.get(name)}, is {value} now; a training goes on as it began")
+            if name != "epochs" and was != value:
+                raise UserError(f"{path}: {name} was {was}, is {value} now; a training goes on as it began")
 
     def keep_settings(self) -> None:
         """Write what the training is, once it begins.
@@ -227,11 +231,17 @@ def _row(cells: Mapping[str, str]) -> EpochRow:
         time_s=float(cells["time_s"]),
         energy_j=_number(cells["energy_j"]),
         source=cells["source"],
-        right=int(cells["right"]) if cells["right"] else None,
-        labels=int(cells["labels"]) if cells["labels"] else None,
+        right=_whole(cells["right"]),
+        labels=_whole(cells["labels"]),
         inference_time_s=_number(cells["inference_time_s"]),
         inference_energy_j=_number(cells["inference_energy_j"]),
+        validated=_whole(cells.get("validated", "")),  # older files have none of these two
+        validation_loss=_number(cells.get("validation_loss", "")),
     )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
 
 
 def _number(text: str) -> float | None:

@@ -13,6 +13,7 @@ import typer
 connection_option = partial(typer.Option, rich_help_panel="Connection")
 training_option = partial(typer.Option, rich_help_panel="Training")
 data_set_option = partial(typer.Option, rich_help_panel="Data set")
+validation_option = partial(typer.Option, rich_help_panel="Validation")
 rate_option = partial(typer.Option, rich_help_panel="Learning rate")
 measured_option = partial(typer.Option, rich_help_panel="What is measured")
 results_option = partial(typer.Option, rich_help_panel="Results")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .option_groups import Beginning, Connection, ResultFiles
-from .options import Scale, Shift, data_set_option, rate_option, results_option, training_option
+from .options import Scale, Shift, data_set_option, rate_option, results_option, training_option, validation_option
 from .session import session
 
 if TYPE_CHECKING:
@@ -62,7 +62,20 @@ class EpochOptions:
     to_card: Annotated[
         bool, data_set_option("--to-card", help="Send the data set to the board's card once, then sample numbers.")
     ] = False
-    validate: Annotated[bool, data_set_option("--validate", help="Accuracy on x_val, y_val after each epoch.")] = False
+    validate: Annotated[
+        bool, validation_option("--validate", help="Loss and accuracy on x_val, y_val after each epoch.")
+    ] = False
+    best: Annotated[
+        str | None,
+        validation_option(metavar="right|loss", help="What --folder's best epoch is. [right; loss without classes]"),
+    ] = None
+    patience: Annotated[
+        int | None,
+        validation_option(min=1, help="End after N epochs without a lower validation loss (loss, if none is known)."),
+    ] = None
+    min_delta: Annotated[float | None, validation_option(min=0.0, help="By how much a loss has to be lower. [0]")] = (
+        None
+    )
 
 
 def command(
@@ -116,6 +129,7 @@ def training_over_epochs(
 
     from ..card.sample_set import SampleSet
     from ..data.samples import batch_tensors, read_samples
+    from ..training.best_epoch import Patience
     from ..training.epochs import Course, Epochs
     from ..training.feeding import Order
     from ..training.rates import Rates
@@ -129,6 +143,7 @@ def training_over_epochs(
         raise UserError("--to-card: a Linux board has no card of poet's; leave it out, the samples go over the line")
     if resume and options.folder is None:
         raise UserError("--resume: training over epochs goes on from a folder; name it with --folder")
+    _refuse_without_validation(options)
     normalising = read_normalising(options.scale, options.shift)
     sets = read_samples(options.samples, plan, normalising)
     order = Order(sets.train.count, batch_tensors(plan)[1], options.shuffle, plan.micro_batches)
@@ -150,19 +165,44 @@ def training_over_epochs(
         )
     on_card = SampleSet(plan, sets.train, normalising) if options.to_card else None
     validation = _validation(options, plan, sets.validation) if options.validate else None
-    course = Course(plan, data, sets.train, order, options.epochs, rates, normalising, on_card, validation)
+    course = Course(
+        *(plan, data, sets.train, order, options.epochs, rates, normalising, on_card, validation),
+        best_by_loss=options.best == "loss",
+        patience=Patience(options.patience, options.min_delta or 0.0) if options.patience else None,
+    )
     return Epochs(course, options.folder, resume)
+
+
+def _refuse_without_validation(options: EpochOptions) -> None:
+    from poet_profiles.errors import UserError
+
+    if options.min_delta is not None and options.patience is None:
+        raise UserError("--min-delta: says nothing without --patience; leave it out")
+    if options.best not in (None, "right", "loss"):
+        raise UserError(f"--best {options.best}: there are right, loss")
+    if options.best is not None and not (options.validate and options.folder):
+        raise UserError(f"--best {options.best}: says nothing without --validate and --folder; leave it out")
 
 
 def _validation(options: EpochOptions, plan: Plan, samples: Samples | None) -> Samples:
     from poet_profiles.errors import UserError
-    from poet_profiles.graph.kept import BATCH_KINDS
+    from poet_profiles.losses import OF_CLASSES, OF_NUMBERS
 
-    targets = [tensor for tensor in plan.residents if tensor.kind == BATCH_KINDS[1]]
+    from ..training.evaluation import counts_right_answers
+
     if plan.inference is None:
         raise UserError("--validate: the plan has no inference; poet-plan says why when it plans")
-    if len(targets) != 1 or targets[0].id not in plan.choices:
-        raise UserError("--validate: counts right answers, and the plan's targets are no classes; leave it out")
+    counts, loss = counts_right_answers(plan), plan.inference.loss
+    if not counts and loss is None:
+        raise UserError(
+            "--validate: the targets are no classes, and the plan does not say what its loss is (one of "
+            f"{', '.join((*OF_CLASSES, *OF_NUMBERS))}; the mean); leave it out, or plan again with such a loss"
+        )
+    if (options.best == "right" and not counts) or (options.best == "loss" and loss is None):
+        missing = "no answer is right or wrong" if options.best == "right" else "the plan does not say what its loss is"
+        raise UserError(f"--best {options.best}: {missing}; leave it out")
+    if loss is None:
+        print("poet-harness: the plan does not say what its loss is: the validation has no loss", file=sys.stderr)
     if samples is None or not samples.count:
         raise UserError(f"--validate: {options.samples} has nothing to validate with; add x_val and y_val")
     return samples
@@ -221,6 +261,8 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
             progress.update(task, completed=number, description=words)
             if number % per_epoch == 0:
                 progress.console.print(_line(epochs.rows[-1]), highlight=False)
+                if epochs.ended:
+                    progress.console.print(f"ended: {epochs.ended}", highlight=False)
 
         try:
             epochs.train(trainer, commit_every, source, told)
@@ -245,7 +287,8 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
 
 def _line(row: EpochRow) -> str:
     energy = "energy unknown" if row.energy_j is None else f"{row.energy_j * 1e3:.4g} mJ"
-    known = "" if row.accuracy is None else f", {row.right} of {row.labels} right ({row.accuracy:.1%})"
+    known = "" if row.validation_loss is None else f", validation loss {row.validation_loss:.4f}"
+    known += "" if row.accuracy is None else f", {row.right} of {row.labels} right ({row.accuracy:.1%})"
     return f"epoch {row.epoch}: loss {row.loss:.4f}{known}, {energy}, {row.time_s:.4g} s on the board"
 
 
@@ -253,15 +296,17 @@ def epochs_table(rows: Sequence[EpochRow]) -> Table:
     """A row an epoch, the first and the last ones."""
     from rich.table import Table
 
-    validated = rows[-1].right is not None
-    columns = ("epoch", "loss", *(("right",) if validated else ()), "learning rate", "energy, mJ", "time, s")
+    counted, weighed = rows[-1].right is not None, rows[-1].validation_loss is not None
+    known = (*(("validation\nloss",) if weighed else ()), *(("right",) if counted else ()))
+    columns = ("epoch", "loss", *known, "learning rate", "energy, mJ", "time, s")
     table = Table(*columns, title=f"Epochs ({rows[-1].source})")
     shown = list(rows)
     if len(shown) > MOST_EPOCHS_SHOWN:
         shown = [*shown[: MOST_EPOCHS_SHOWN // 2], *shown[-MOST_EPOCHS_SHOWN // 2 :]]
     for row in shown:
         energy = "" if row.energy_j is None else f"{row.energy_j * 1e3:.4f}"
-        known = (f"{row.right} of {row.labels}",) if validated else ()
+        loss = (f"{row.validation_loss:.4f}",) if weighed else ()
+        known = (*loss, *((f"{row.right} of {row.labels}",) if counted else ()))
         figures = (f"{row.learning_rate:.4g}", energy, f"{row.time_s:.4f}")
         table.add_row(str(row.epoch), f"{row.loss:.4f}", *known, *figures)
     return table
