@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For how many training steps a battery lasts."""
+"""For how many training steps, or whole fine-tunings, a battery lasts."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +11,16 @@ from typing import Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.json_file import read_json
+from poet_profiles.text_file import read_table
 
 from .training.comparison import read_run
+from .training.run_folder import EPOCHS_FILE, FORMAT, SETTINGS_FILE
 
 SECONDS_AN_HOUR = 3600.0
+# Columns of a training's epochs. Not each training keeps features, or validates.
+_MAY_LACK = ["features_energy_j", "features_time_s", "validated"]
+_INFERENCES = ["inference_energy_j", "inference_time_s"]
+_COSTS = ["steps", "energy_j", "time_s", *_MAY_LACK, *_INFERENCES]
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,36 @@ class StepCost:
     idle_power_w: float | None
     life_steps: float | None = None
     basis: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """A training over epochs as its folder has it; energies are above the idle power.
+
+    ``features_j`` is of features that are computed once and kept, ``validation_j`` of all inferences.
+    """
+
+    epochs: int
+    steps: int
+    features_j: float
+    steps_j: float
+    validation_j: float
+    time_s: float
+    source: str
+
+    @property
+    def parts_j(self) -> dict[str, float]:
+        return {"features": self.features_j, "steps": self.steps_j, "validation": self.validation_j}
+
+    def at_once(self, planned: StepCost) -> StepCost:
+        """The whole training as one step, on a board as planned."""
+        return StepCost(
+            sum(self.parts_j.values()),
+            self.time_s,
+            planned.idle_power_w,
+            None if planned.life_steps is None else planned.life_steps / self.steps,
+            self.source,
+        )
 
 
 @dataclass(frozen=True)
@@ -168,6 +205,49 @@ def observed_step(planned: StepCost, path: Path, schedule_hash: str) -> StepCost
         time_s=float(steps["observed_time_s"].median()),
         idle_power_w=float(steps["idle_power_w"].iloc[0]),
         basis=f"{steps['source'].iloc[0]}, median of {len(steps)} steps",
+    )
+
+
+def training_cost(folder: Path, graph_hash: str) -> TrainingCost:
+    """What a training took, by the epochs that its folder has.
+
+    Raises
+    ------
+    UserError
+        If it is no folder of ``poet-harness train``, or one of another model, or an energy is not known.
+    """
+    import pandas as pd
+
+    settings, path = read_json(folder / SETTINGS_FILE), folder / EPOCHS_FILE
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        raise UserError(f"{folder / SETTINGS_FILE}: is not of format {FORMAT}; name what train --folder wrote")
+    if settings.get("graph_hash") != graph_hash:
+        raise UserError(f"{folder}: is of the graph {settings.get('graph_hash')}, the plan's is {graph_hash}")
+    try:
+        rows = pd.read_csv(io.StringIO(read_table(path)))
+        numbers = rows.reindex(columns=_COSTS).astype(float)
+        if (numbers < 0).any(axis=None) or (numbers["steps"] < 1).any():
+            raise ValueError("a number is too small")
+        source = str(rows["source"].iloc[-1])
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, IndexError) as error:
+        raise UserError(f"{path}: is no table of epochs ({error}); name what train --folder wrote") from None
+    numbers[_MAY_LACK] = numbers[_MAY_LACK].fillna(0.0)
+    validated = numbers["validated"] > 0
+    numbers.loc[~validated, _INFERENCES] = 0.0
+    if numbers.isna().any(axis=None):
+        row, column = (int(place[0]) for place in numbers.isna().to_numpy().nonzero())
+        raise UserError(f"{path}:{row + 2}: {_COSTS[column]}: is not known, so the energy of the training is not")
+    time_s = numbers["time_s"] + numbers["features_time_s"] + numbers["validated"] * numbers["inference_time_s"]
+    return TrainingCost(
+        epochs=len(numbers),
+        steps=int(numbers["steps"].sum()),
+        features_j=float(numbers["features_energy_j"].sum()),
+        steps_j=float(numbers["energy_j"].sum()),
+        validation_j=float((numbers["validated"] * numbers["inference_energy_j"]).sum()),
+        time_s=float(time_s.sum()),
+        source=source,
     )
 
 

@@ -74,8 +74,8 @@ def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsy
 
 
 def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The tiny plan's batch is 2; five samples are three batches, the data set has five.
-    assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(2.4e6)
+    # The tiny plan's batch is 2; five samples are two batches, as of `train`, the data set has five.
+    assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(3.6e6)
     found = figures(capsys, "--plan", plan, *CELL, "--data", plan / "data.npz")
     assert (found["samples"], found["epochs"]) == (10, pytest.approx(7.2e6 / 5))
 
@@ -121,6 +121,65 @@ def test_what_a_run_saw_takes_the_place_of_the_prediction(
     assert "a run of the schedule" in battery(capsys, "--plan", plan, *CELL, "--run", path)[2]
 
 
+def written(folder: Path, rows: list[dict[str, object]], graph: str = HASH) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"format": "poet-run/1", "graph_hash": graph}))
+    pd.DataFrame(rows).to_csv(folder / "epochs.csv", index=False)
+    return folder
+
+
+EPOCH = {"epoch": 1, "steps": 4, "energy_j": 8e-3, "time_s": 0.4, "source": "emulated"}
+VALIDATED = {"validated": 10, "inference_energy_j": 2e-4, "inference_time_s": 0.01}
+KEPT = {"features_energy_j": 0.1, "features_time_s": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts_j", "time_s"),
+    [
+        ([EPOCH] * 3, (0, 24e-3, 0), 1.2),
+        ([EPOCH | VALIDATED] * 3, (0, 24e-3, 6e-3), 1.5),
+        ([EPOCH | VALIDATED | KEPT, EPOCH | VALIDATED, EPOCH | VALIDATED], (0.1, 24e-3, 6e-3), 2.0),
+    ],
+)
+def test_how_many_fine_tunings_a_cell_holds(
+    plan: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, object]], parts_j: tuple[float], time_s: float
+) -> None:
+    training = ["--plan", plan, *CELL, "--training", written(plan / "training", rows)]
+    found = figures(capsys, *training)
+    whole_j = sum(parts_j) + IDLE_W * time_s
+    assert found["fine_tunings"] == pytest.approx(720 / whole_j)
+    assert found["steps"] == pytest.approx(12 * 720 / whole_j)
+    assert found["epochs"] == pytest.approx(3 * 720 / whole_j)
+    assert found["hours"] == pytest.approx(720 / whole_j * time_s / 3600)
+    assert [*found["fine_tuning_j"].values()] == pytest.approx([*parts_j, IDLE_W * time_s])
+    code, out, err = battery(capsys, *training)
+    assert (code, err) == (0, "")
+    assert "fine-tunings of 3 epochs, in" in out
+    assert f"a fine-tuning takes {whole_j * 1e3:.4g} mJ in {time_s:.4g} s: " in out
+    assert "24 of steps" in out
+
+
+@pytest.mark.parametrize(
+    ("rows", "graph", "words"),
+    [
+        ([EPOCH], "f" * 16, "training: is of the graph ffffffffffffffff, the plan's is"),
+        ([EPOCH, EPOCH | {"energy_j": None}], HASH, "epochs.csv:3: energy_j: is not known"),
+        ([EPOCH | VALIDATED | {"inference_energy_j": None}], HASH, "epochs.csv:2: inference_energy_j: is not known"),
+        ([EPOCH | {"steps": "many"}], HASH, "is no table of epochs"),
+        ([], HASH, "is no table of epochs"),
+        ([EPOCH | {"steps": 0}], HASH, "is no table of epochs"),
+        ([EPOCH | {"energy_j": -1.0}], HASH, "is no table of epochs"),
+    ],
+)
+def test_a_training_whose_energy_is_not_known_is_refused(
+    plan: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, object]], graph: str, words: str
+) -> None:
+    code, out, err = battery(capsys, "--plan", plan, *CELL, "--training", written(plan / "training", rows, graph))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
 def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
     for words in (
@@ -161,6 +220,9 @@ def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_a
         (["--cell", "0mAh"], "0mAh: must be above 0"),
         (["--cell", "500mAh", "--idle-power", "3"], "--idle-power 3: must be such as 50uW"),
         (["--cell", "500mAh", "--samples", "3", "--data", "x"], "--samples and --data"),
+        (["--cell", "500mAh", "--samples", "1"], "--samples 1: a batch takes 2"),
+        (["--cell", "500mAh", "--samples", "3", "--training", "x"], "--training: says what"),
+        (["--cell", "500mAh", "--training", "x"], "x/run.json"),
     ],
 )
 def test_a_users_mistake_is_one_line(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from poet_profiles.cells import Cell
 
-    from ..battery import Battery, Life, StepCost
+    from ..battery import Battery, Life, StepCost, TrainingCost
 
 NAME = "battery"
 GIVEN = "given"
@@ -49,6 +49,9 @@ def command(
         Path | None,
         typer.Option(help="CSV of poet-harness run: take the steps that it saw, not the plan's prediction."),
     ] = None,
+    training: Annotated[
+        Path | None, typer.Option(help="Folder of poet-harness train: for how many such trainings it lasts.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many such cells.")] = 1,
     voltage: Annotated[
         float | None, typer.Option(help="Mean voltage of a cell in use, in volt. [the nominal one]")
@@ -71,7 +74,7 @@ def command(
     data: Annotated[Path | None, typer.Option(help="Or the training set itself, .npz (poet-plan data).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print for how many training steps, epochs and hours a battery lasts.
+    """Print for how many training steps, epochs, fine-tunings and hours a battery lasts.
 
     A step draws the energy of the plan, and the idle power for as long as it takes. Between two steps the board sleeps
     and draws the idle power. The command prints every number that the answer rests on, and where it is from: a data
@@ -79,16 +82,21 @@ def command(
     """
     from poet_profiles.errors import UserError
 
-    from ..battery import Battery, life, observed_step, planned_step
+    from ..battery import Battery, life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan
     from .console import print_json, wide_console
 
     if samples is not None and data is not None:
         raise UserError("--samples and --data both say how large the training set is; give one of them")
+    if training is not None and (run or samples or data):
+        raise UserError("--training: says what --run, --samples and --data say; leave them out")
     schedule = read_plan(plan)
     step = planned_step(plan, schedule.energy_j, schedule.time_s)
     if run is not None:
         step = observed_step(step, run, schedule.schedule_hash)
+    whole = None if training is None else training_cost(training, schedule.graph_hash)
+    if whole is not None:
+        step = whole.at_once(step)
     chosen = _cell(cell)
     shares = (
         _share("usable capacity", "--usable", usable, USABLE),
@@ -105,18 +113,23 @@ def command(
         from ..data.batches import read_training_data
 
         samples = batch * len(read_training_data(data, schedule, None).batches)
-    steps_an_epoch = None if samples is None else math.ceil(samples / batch)
+    if samples is not None and samples < batch:
+        raise UserError(f"--samples {samples}: a batch takes {batch}; name at least as many")
+    epochs_a_step = _epochs_a_step(whole, samples, batch)
+    unit, at_once = ("step", 1) if whole is None else ("fine-tuning", whole.steps)
     assumptions = (_capacity(chosen), volt, *shares, _idle(step, sleep_power_w))
-    warnings = _warnings(chosen, step, lasts)
+    warnings = _warnings(chosen, step, lasts, unit)
     if as_json:
         print_json(
             {
-                "steps": lasts.steps,
-                "epochs": None if steps_an_epoch is None else lasts.steps / steps_an_epoch,
+                "steps": lasts.steps * at_once,
+                "epochs": None if epochs_a_step is None else lasts.steps * at_once * epochs_a_step,
+                "fine_tunings": None if whole is None else lasts.steps,
                 "hours": lasts.hours,
                 "battery_j": battery.energy_j,
-                "step_j": lasts.step_j,
-                "between_j": lasts.between_j,
+                "fine_tuning_j": None if whole is None else {**whole.parts_j, "idle": lasts.step_j - step.energy_j},
+                "step_j": lasts.step_j / at_once,
+                "between_j": lasts.between_j / at_once,
                 "cell_current_a": lasts.cell_current_a,
                 "cells": count,
                 "batch": batch,
@@ -126,19 +139,29 @@ def command(
             }
         )
         return
-    epochs = (
-        "" if steps_an_epoch is None else f", {_rounded(lasts.steps / steps_an_epoch)} epochs of {samples:,} samples"
-    )
+    if whole is not None:
+        what = f"fine-tunings of {whole.epochs} epochs"
+    elif epochs_a_step is not None:
+        what = f"steps of batch {batch}, {_rounded(lasts.steps * epochs_a_step)} epochs of {samples:,} samples"
+    else:
+        what = f"steps of batch {batch}"
     console = wide_console()
     for line in (
-        f"{_rounded(lasts.steps)} steps of batch {batch}{epochs}, in {_rounded(lasts.hours)} hours",
-        *_account(step, battery, lasts),
+        f"{_rounded(lasts.steps)} {what}, in {_rounded(lasts.hours)} hours",
+        *_account(step, battery, lasts, unit, {"training": step.energy_j} if whole is None else whole.parts_j),
         "",
         *_listed(assumptions),
         "  not counted: self-discharge, the converter's own current, and data that come to the board",
         *warnings,
     ):
         console.print(line, soft_wrap=True, markup=False)
+
+
+def _epochs_a_step(whole: TrainingCost | None, samples: int | None, batch: int) -> float | None:
+    """Epochs are of whole batches: `train` leaves the rest out."""
+    if whole is not None:
+        return whole.epochs / whole.steps
+    return None if samples is None else 1 / (samples // batch)
 
 
 def _cell(words: str) -> Cell:
@@ -198,17 +221,18 @@ def _pattern(units: Mapping[str, float]) -> str:
     return rf"(\d+\.?\d*|\.\d+) ?({'|'.join(units)})"
 
 
-def _account(step: StepCost, battery: Battery, lasts: Life) -> list[str]:
+def _account(step: StepCost, battery: Battery, lasts: Life, unit: str, parts_j: Mapping[str, float]) -> list[str]:
     cells = f"{battery.count} cells, each giving" if battery.count > 1 else "the cell, which gives"
     basis = f" ({step.basis})" if step.basis else ""
-    plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
+    parts = ", ".join(f"{joules * 1e3:.4g} of {part}" for part, joules in parts_j.items() if joules)
+    idle_j = lasts.step_j - step.energy_j
     lines = [
         f"  {battery.energy_j:,.4g} J arrive at the board from {cells} {lasts.cell_current_a * 1e3:.3g} mA in training",
-        f"  a step takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of training{basis}, {idle} of the "
-        "idle power",
+        f"  a {unit} takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {parts}{basis}, {idle_j * 1e3:.4g} of "
+        "the idle power",
     ]
     if lasts.between_s:
-        lines.append(f"  between two steps the board takes {lasts.between_j * 1e3:.4g} mJ in {lasts.between_s:.4g} s")
+        lines.append(f"  between two {unit}s the board takes {lasts.between_j * 1e3:.4g} mJ in {lasts.between_s:.4g} s")
     return lines
 
 
@@ -217,7 +241,7 @@ def _listed(assumptions: Sequence[Assumption]) -> list[str]:
     return [f"  {each.name:<{names}}  {each.words:>{words}}  {each.source}" for each in assumptions]
 
 
-def _warnings(cell: Cell, step: StepCost, lasts: Life) -> list[str]:
+def _warnings(cell: Cell, step: StepCost, lasts: Life, unit: str) -> list[str]:
     lines = []
     if cell.rated_current_a is not None and lasts.cell_current_a > cell.rated_current_a:
         lines.append(
@@ -225,7 +249,7 @@ def _warnings(cell: Cell, step: StepCost, lasts: Life) -> list[str]:
             f"{lasts.cell_current_a * 1e3:.3g} mA here"
         )
     if step.life_steps is not None and step.life_steps < lasts.steps:
-        lines.append(f"the card is worn out before, after {_rounded(step.life_steps)} steps")
+        lines.append(f"the card is worn out before, after {_rounded(step.life_steps)} {unit}s")
     return lines
 
 
