@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan plot`: pictures of a sweep's points."""
+"""`poet-plan plot`: pictures of a sweep's points, and of a training's epochs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from poet_planner.comparison.sweep_table import Point
 
 
+# An option, the names that it was given, and the points' field that it is about.
+Names = Sequence[tuple[str, str | None, str]]
+
+
 class Kind(StrEnum):
     """What is drawn."""
 
@@ -24,10 +29,11 @@ class Kind(StrEnum):
     ENERGY_VS_DEADLINE = "energy-vs-deadline"
     OVERHEAD_MAP = "overhead-map"
     MAX_BATCH = "max-batch"
+    TRAINING = "training"
 
 
 def plot(
-    points: Annotated[Path, typer.Argument(help="points.csv of `poet-plan sweep`, or a compare.csv.")],
+    points: Annotated[Path, typer.Argument(help="points.csv of `poet-plan sweep`, a compare.csv, or an epochs.csv.")],
     figure: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.ENERGY_VS_RAM,
     methods: Annotated[
         str | None, typer.Option(help="Only these: a,b (names of `poet-plan methods`). Default is all in the file.")
@@ -38,33 +44,45 @@ def plot(
         Path | None, typer.Option("--out", "-o", help="Folder for the picture; default is that of the points.")
     ] = None,
 ) -> None:
-    """Draw a sweep as PNG and SVG.
+    """Draw a sweep, or a training, as PNG and SVG.
 
     energy-vs-ram and overhead-log: a curve a method; energy-vs-deadline: the same by deadline; overhead-map: poet's
-    overhead for each RAM and deadline; max-batch: the largest batch of each method in the same RAM.
+    overhead for each RAM and deadline; max-batch: the largest batch of each method in the same RAM; training: the
+    learning curve of `poet-harness train --folder`, from its epochs.csv.
     """
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.comparison.sweep_table import read_points
     from poet_planner.report.figures import save
 
     folder = points.parent if out is None else out
     paths = [folder / f"{figure.value}.{ending}" for ending in ("png", "svg")]
-    chosen = read_points(points)
-    for option, names, field in (
-        ("--methods", methods, "method"),
-        ("--models", models, "model"),
-        ("--boards", boards, "board"),
-    ):
-        chosen = _only(chosen, option, names, field)
-    if not chosen:
-        raise UserError(f"{points}: has no points to draw")
+    names = (("--methods", methods, "method"), ("--models", models, "model"), ("--boards", boards, "board"))
+    drawn = _training(points, names) if figure is Kind.TRAINING else _draw(figure, _chosen(points, names))
     for path in paths:
         check_writable(path)
-    drawn = _draw(figure, chosen)
     for path in paths:
         save(drawn, path)
     print(f"wrote {', '.join(str(path) for path in paths)}")
+
+
+def _training(epochs: Path, names: Names) -> Figure:
+    from poet_planner.report.learning_curve import learning_curve, read_epochs
+
+    for option, given, _ in names:
+        if given is not None:
+            raise UserError(f"{option} {given}: says nothing of a training; leave it out")
+    return learning_curve(read_epochs(epochs))
+
+
+def _chosen(path: Path, names: Names) -> list[Point]:
+    from poet_planner.comparison.sweep_table import read_points
+
+    points = read_points(path)
+    for option, given, field in names:
+        points = _only(points, option, given, field)
+    if not points:
+        raise UserError(f"{path}: has no points to draw")
+    return points
 
 
 def _only(points: list[Point], option: str, names: str | None, field: str) -> list[Point]:
