@@ -56,6 +56,23 @@ SOURCE = """
 __attribute__((used, aligned(8))) static const unsigned table[32] = {1, 2, 3};
 __attribute__((naked)) int load(void) { __asm__ volatile("push {r4, lr}\\n%s\\nmovs r0, #7\\npop {r4, pc}\\n.ltorg"); }
 """
+CONDITIONAL = """
+    ldr r1, =table
+    movs r2, #0
+    movs r3, #5
+    cmp r2, #0
+    itete eq
+    ldreq r0, [r1, #4]
+    ldrne r0, [r1]
+    addeq r0, r0, r3
+    ldrbne r3, [r1, #8]
+    cmp r0, r3
+    ittt gt
+    ldrgt r4, [r1, r2]
+    ldrhgt r3, [r1, #8]
+    addgt r0, r0, r4
+    add r0, r0, r3
+"""
 RESIDENTS = """
 #include "poet/saved.h"
 static const poet_resident residents[] = {{0, 40, 1}, {40, 8, 2}, {48, 600, 1}, {648, 24, 3}, {672, 48, 4}};
@@ -94,6 +111,19 @@ def test_reads_are_those_that_unicorn_sees(core: str, body: str, tmp_path: Path)
     assert found[0] == 7
     assert ours == by_words(theirs)
     assert len(ours) > body.count("ld")
+
+
+@pytest.mark.parametrize("runs_first", [False, True])
+def test_loads_in_it_blocks_are_made_and_seen_where_their_condition_holds(runs_first: bool, tmp_path: Path) -> None:
+    """The table holds 1, 2, 3; of two loads under contrary conditions one is made."""
+    core = made("cortex-m4f", tmp_path, (SOURCE % CONDITIONAL.replace("\n", "\\n")).replace("movs r0, #7", ""), "load")
+    seen: list[tuple[int, int]] = []
+    if runs_first:
+        core.call("load")
+    with core.watched_reads(lambda place, width: seen.append((place - core.address("table"), width))):
+        assert core.call("load")[0] == (2 + 5) + 1 + 3
+    assert [read for read in seen if read[0] in range(128)] == [(4, 4), (0, 4), (8, 2)]
+    assert core.call("load")[0] == (2 + 5) + 1 + 3
 
 
 def test_a_program_with_conditional_loads_computes_what_it_does_unwatched(tmp_path: Path) -> None:
