@@ -6,7 +6,7 @@
 Runs on both emulated cores, so every figure is `emulated`. An element is one of the largest tensor that an operator
 reads or writes. Of the benchmark grid's shapes, each operator runs the one whose largest tensor is nearest to 4 KB.
 Soft floats take longer for some numbers than for others: tensors are normally distributed here, statistics and
-probabilities between 0.05 and 0.95.
+probabilities between 0.05 and 0.95. Exits 1 if an operator takes more than its limit on the M4F.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
+LIMITS = {  # cycles an element on the M4F, at most
+    "max_pool2d": 14.5,
+    "batch_norm": 21.0,
+    "batch_norm_backward": 24.0,
+    "relu": 9.5,
+    "relu_backward": 11.0,
+    "sgd": 9.0,
+}
 PRODUCTS = ("conv2d", "linear", "matmul")
 # The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
 # which are never negative.
@@ -43,16 +51,24 @@ def main() -> int:
     if unknown:
         print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
         return 2
-    table = Table("operator", "shape", "elements", *CORES, title="cycles an element (emulated)")
+    columns = ("operator", "shape", "elements", "at most", *CORES)
+    table, above = Table(*columns, title="cycles an element (emulated)"), []
     with tempfile.TemporaryDirectory() as folder:
         sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
         cores = [EmulatedCore(core, sources, ["poet_operators"], Path(folder)) for core in CORES]
         for shape in shapes(wanted):
             elements = largest(shape) // 4
-            cycles = [f"{cycles_of(core, shape) / elements:.2f}" for core in cores]
-            table.add_row(shape.op, extents(shape), str(elements), *cycles)
+            cycles = [cycles_of(core, shape) / elements for core in cores]
+            limit = LIMITS.get(shape.op)
+            table.add_row(
+                shape.op, extents(shape), str(elements), str(limit or ""), *(f"{each:.2f}" for each in cycles)
+            )
+            if limit is not None and cycles[0] > limit:
+                above.append(f"{shape.op}: {cycles[0]:.2f} cycles an element on the {CORES[0]}, more than {limit}")
     Console(width=150).print(table)
-    return 0
+    for line in above:
+        print(line, file=sys.stderr)
+    return 1 if above else 0
 
 
 def shapes(names: list[str]) -> Iterator[Configuration]:

@@ -20,6 +20,7 @@ from tests.support.firmware.operator_references import REFERENCES, Draw
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
+from benchmarks.firmware import elements
 from benchmarks.firmware.emulated_core import EmulatedCore
 from benchmarks.firmware.kernels import DS_CNN, LAID_OUT, MOBILENET, RESNET8, Case, convolutions, products
 
@@ -99,11 +100,21 @@ def test_columns_that_only_begin_like_windows(
 
 
 def test_cycles_an_element_are_listed() -> None:
-    command = [sys.executable, "-m", "benchmarks.firmware.elements", "group_norm", "max_pool2d_backward", "adam"]
+    command = [sys.executable, "-m", "benchmarks.firmware.elements", "group_norm", "max_pool2d", "adam"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     cells = [line.strip("│").split("│") for line in done.stdout.splitlines() if line.startswith("│")]
     cycles = {row[0].strip(): [float(cell) for cell in row[-2:]] for row in cells}
-    assert set(cycles) == {"group_norm", "max_pool2d_backward", "adam"}
+    assert set(cycles) == {"group_norm", "max_pool2d", "adam"}
     assert all(0 < m4f < m0plus for m4f, m0plus in cycles.values())
     assert cycles["adam"][0] < 80
+
+
+def test_operators_above_their_limit_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["elements", "relu", "sgd"])
+    assert elements.main() == 0
+    monkeypatch.setitem(elements.LIMITS, "relu", 1.0)
+    assert elements.main() == 1
+    assert capsys.readouterr().err.startswith("relu: ")

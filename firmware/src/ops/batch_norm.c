@@ -2,6 +2,7 @@
 /* Batch normalisation in training mode, with the batch's own statistics: per channel,
  * y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps) and the biased variance.
  * It changes nothing but its outputs, so that it can be recomputed; batch_norm_update moves the running statistics. */
+#include "fours.h"
 #include "mathematics.h"
 #include "shape.h"
 
@@ -22,15 +23,52 @@ int poet_batch_norm_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
+static float sum_of_image(const float *x, int32_t size)
+{
+    float sum = 0.0f;
+    for (int32_t fours = poet_fours(size); fours > 0; fours--, x += 4) {
+        const float x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
+        sum = sum + x0 + x1 + x2 + x3;
+    }
+    for (int32_t ones = poet_ones(size); ones > 0; ones--) {
+        sum += *x++;
+    }
+    return sum;
+}
+
+static float squares_of_image(const float *x, int32_t size, float mean)
+{
+    float sum = 0.0f;
+    for (int32_t fours = poet_fours(size); fours > 0; fours--, x += 4) {
+        const float d0 = x[0] - mean, d1 = x[1] - mean, d2 = x[2] - mean, d3 = x[3] - mean;
+        const float square0 = d0 * d0, square1 = d1 * d1, square2 = d2 * d2, square3 = d3 * d3;
+        sum = sum + square0 + square1 + square2 + square3;
+    }
+    for (int32_t ones = poet_ones(size); ones > 0; ones--, x++) {
+        sum += (*x - mean) * (*x - mean);
+    }
+    return sum;
+}
+
+static void normalise_image(const float *x, int32_t size, float mean, float invstd, float scale, float shift, float *y)
+{
+    for (int32_t fours = poet_fours(size); fours > 0; fours--, x += 4, y += 4) {
+        const float d0 = x[0] - mean, d1 = x[1] - mean, d2 = x[2] - mean, d3 = x[3] - mean;
+        const float z0 = d0 * invstd, z1 = d1 * invstd, z2 = d2 * invstd, z3 = d3 * invstd;
+        const float scaled0 = z0 * scale, scaled1 = z1 * scale, scaled2 = z2 * scale, scaled3 = z3 * scale;
+        const float y0 = scaled0 + shift, y1 = scaled1 + shift, y2 = scaled2 + shift, y3 = scaled3 + shift;
+        y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;
+    }
+    for (int32_t ones = poet_ones(size); ones > 0; ones--) {
+        *y++ = (*x++ - mean) * invstd * scale + shift;
+    }
+}
+
 static float mean_of_channel(const poet_batch_norm_params *p, const float *x)
 {
     float sum = 0.0f;
     for (int32_t n = 0; n < p->n; n++, x += p->c * p->size) {
-        float image = 0.0f; /* summed by image first, which rounds less than one long sum */
-        for (int32_t i = 0; i < p->size; i++) {
-            image += x[i];
-        }
-        sum += image;
+        sum += sum_of_image(x, p->size); /* by image first, which rounds less than one long sum */
     }
     return sum / (float)(p->n * p->size);
 }
@@ -39,11 +77,7 @@ static float variance_of_channel(const poet_batch_norm_params *p, const float *x
 {
     float sum = 0.0f;
     for (int32_t n = 0; n < p->n; n++, x += p->c * p->size) {
-        float image = 0.0f;
-        for (int32_t i = 0; i < p->size; i++) {
-            image += (x[i] - mean) * (x[i] - mean);
-        }
-        sum += image;
+        sum += squares_of_image(x, p->size, mean);
     }
     return sum / (float)(p->n * p->size);
 }
@@ -64,9 +98,7 @@ int poet_batch_norm_run(const poet_op_args *args)
         const float scale = gamma[c];
         const float shift = beta[c];
         for (int32_t n = 0; n < p->n; n++, x += p->c * p->size, y += p->c * p->size) {
-            for (int32_t i = 0; i < p->size; i++) {
-                y[i] = (x[i] - mean) * invstd * scale + shift;
-            }
+            normalise_image(x, p->size, mean, invstd, scale, shift, y);
         }
         means[c] = mean;
         invstds[c] = invstd;

@@ -25,18 +25,6 @@ int poet_max_pool2d_run(const poet_op_args *args)
     if (status != POET_OK) {
         return status;
     }
-    const poet_windows *win = &pool.windows;
-    const float *x = args->inputs[0];
-    float *y = args->outputs[0];
-    uint8_t *indices = args->outputs[1];
-    for (int32_t plane = 0; plane < pool.planes; plane++, x += win->h * win->w) {
-        for (int32_t oy = 0; oy < win->oh; oy++) {
-            for (int32_t ox = 0; ox < win->ow; ox++) {
-                int32_t place;
-                *y++ = max_of_window(win, x, oy, ox, &place);
-                *indices++ = (uint8_t)place;
-            }
-        }
-    }
+    max_of_windows(&pool, args->inputs[0], args->outputs[0], args->outputs[1]);
     return POET_OK;
 }
