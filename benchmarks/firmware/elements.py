@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles an element of every operator that is no convolution and no matrix product.
+"""Cycles an element of every operator that is no convolution and no matrix product, and of convolutions on 2x2 planes.
 
     .venv/bin/python -m benchmarks.firmware.elements [OPERATOR …]
 
 Runs on both emulated cores, so every figure is `emulated`. An element is one of the largest tensor that an operator
 reads or writes. Of the benchmark grid's shapes, each operator runs the one whose largest tensor is nearest to 4 KB.
 Soft floats take longer for some numbers than for others: tensors are normally distributed here, statistics and
-probabilities between 0.05 and 0.95. Exits 1 if an operator takes more than its limit on the M4F.
+probabilities between 0.05 and 0.95. Convolutions on planes of 2x2 are counted by multiply-accumulates, those with the
+zeros around the plane included; benchmarks.firmware.kernels has the others. Exits 1 if an operator takes more than its
+limit on the M4F.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from poet_harness.profiling.configurations import TRANSFERS, Configuration
 from poet_harness.profiling.grid import grid
-from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.operators import OPERATORS, params_key, parse_params
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +30,11 @@ from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 
 BYTES = 4096
 CORES = ("cortex-m4f", "cortex-m0plus")
-LIMITS = {  # cycles an element on the M4F, at most
+SMALL_PLANES = {"n": 8, "c": 64, "h": 2, "w": 2, "k": 72, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
+LIMITS = {  # cycles on the M4F, at most
+    "conv2d": 2.4,
+    "conv2d_backward_input": 3.2,
+    "conv2d_backward_weight": 3.2,
     "max_pool2d": 14.5,
     "batch_norm": 21.0,
     "batch_norm_backward": 24.0,
@@ -37,6 +43,7 @@ LIMITS = {  # cycles an element on the M4F, at most
     "sgd": 9.0,
 }
 PRODUCTS = ("conv2d", "linear", "matmul")
+CONVOLUTIONS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 # The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
 # which are never negative.
 SIZES_WORDS = 21
@@ -45,26 +52,28 @@ WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE = 12, 1
 
 def main() -> int:
     wanted = sys.argv[1:] or [
-        name for name in OPERATORS if name not in TRANSFERS and not any(product in name for product in PRODUCTS)
+        name
+        for name in OPERATORS
+        if name in CONVOLUTIONS or (name not in TRANSFERS and not any(product in name for product in PRODUCTS))
     ]
     unknown = sorted(set(wanted) - OPERATORS.keys())
     if unknown:
         print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
         return 2
-    columns = ("operator", "shape", "elements", "at most", *CORES)
-    table, above = Table(*columns, title="cycles an element (emulated)"), []
+    columns = ("operator", "shape", "elements or products", "at most", *CORES)
+    table, above = Table(*columns, title="cycles of each (emulated)"), []
     with tempfile.TemporaryDirectory() as folder:
         sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
         cores = [EmulatedCore(core, sources, ["poet_operators"], Path(folder)) for core in CORES]
         for shape in shapes(wanted):
-            elements = largest(shape) // 4
-            cycles = [cycles_of(core, shape) / elements for core in cores]
+            count = OPERATORS[shape.op].sizes(parse_params(shape.params)).flops // 2
+            if shape.op not in CONVOLUTIONS:
+                count = largest(shape) // 4
+            cycles = [cycles_of(core, shape) / count for core in cores]
             limit = LIMITS.get(shape.op)
-            table.add_row(
-                shape.op, extents(shape), str(elements), str(limit or ""), *(f"{each:.2f}" for each in cycles)
-            )
+            table.add_row(shape.op, extents(shape), str(count), str(limit or ""), *(f"{each:.2f}" for each in cycles))
             if limit is not None and cycles[0] > limit:
-                above.append(f"{shape.op}: {cycles[0]:.2f} cycles an element on the {CORES[0]}, more than {limit}")
+                above.append(f"{shape.op}: {cycles[0]:.2f} cycles on the {CORES[0]}, more than {limit}")
     Console(width=150).print(table)
     for line in above:
         print(line, file=sys.stderr)
@@ -72,9 +81,12 @@ def main() -> int:
 
 
 def shapes(names: list[str]) -> Iterator[Configuration]:
-    """For each operator, one of the benchmark grid's shapes."""
+    """For each operator, one of the benchmark grid's shapes; of a convolution, planes of 2x2."""
     every = grid()
     for name in names:
+        if name in CONVOLUTIONS:
+            yield Configuration(name, params_key(name, {**SMALL_PLANES, "bias": 0}))
+            continue
         yield min((shape for shape in every if shape.op == name), key=lambda shape: abs(largest(shape) - BYTES))
 
 

@@ -138,6 +138,17 @@ def is_depthwise_padded(p: Params) -> bool:
     return channels[0] == 1 and channels[1] <= 2
 
 
+def is_small_planes(p: Params) -> bool:
+    """Whether the firmware computes a convolution on planes of 2 x 2 image by image side by side, and pads none.
+
+    ``p`` are parameters of any operator; only those of a convolution can be such.
+    """
+    if not {"r", "g"} <= p.keys():
+        return False
+    form = tuple(p[name] for name in ("h", "w", "r", "s", "sh", "sw", "ph", "pw", "g"))
+    return form == (2, 2, 3, 3, 1, 1, 1, 1, 1) and min(p["n"], p["c"]) >= BLOCK
+
+
 def rows_together(op: str, p: Params) -> int:
     """Rows of weights that an operator computes together: tiles of it, and their halves, have a multiple of so many.
 
@@ -153,6 +164,8 @@ def _conv2d_workspace(p: Params) -> int:
         return WINOGRAD_WORKSPACE
     if is_depthwise(p):
         return 0
+    if is_small_planes(p):
+        return 16 * p["k"]
     rows, columns = _planes(p)
     if _is_pointwise(p) and columns >= BLOCK:
         return 0
@@ -166,6 +179,8 @@ def _conv2d_backward_input_workspace(p: Params) -> int:
         return WINOGRAD_WORKSPACE
     if is_depthwise(p):
         return 0
+    if is_small_planes(p):
+        return 16 * p["c"]
     if _is_pointwise(p) and _planes(p)[1] >= BLOCK:
         return 0
     in_group = p["k"] // p["g"]
@@ -185,6 +200,8 @@ def _conv2d_backward_weight_workspace(p: Params) -> int:
         return WINOGRAD_WORKSPACE
     if is_depthwise(p):
         return 0
+    if is_small_planes(p):
+        return 36 * p["k"]
     if (p["ph"], p["pw"]) == (0, 0):
         return 0
     rows, columns = _planes(p)

@@ -24,6 +24,7 @@ from benchmarks.firmware.emulated_core import EmulatedCore
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
 RATE = 0.37
+PLANES = [(4, 4, 1), (5, 6, 2), (8, 9, 5), (9, 5, 12)]  # images, channels, filters
 SHAPES = [(8, 3, 8, 8), (3, 5, 7, 5), (1, 1, 2, 2), (2, 3, 5, 6), (1, 1, 1, 3)]
 WINDOWS = [(2, 2, 2, 2, 0, 0), (2, 2, 1, 3, 0, 0), (2, 2, 2, 2, 1, 1), (3, 2, 2, 1, 0, 0)]
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40, 3e38, -3e38], np.float32)
@@ -78,6 +79,42 @@ def max_pool(x: Floats, window: Sequence[int]) -> list[Array]:
     top = np.arange(y.shape[2])[:, None] * stride[0] - padding[0]
     left = np.arange(y.shape[3]) * stride[1] - padding[1]
     return [y.numpy(), ((rows - top) * kernel[1] + columns - left).astype(np.uint8)]
+
+
+def convolution(x: Floats, w: Floats, bias: Floats) -> Floats:
+    """Padded by one; every sum begins with the bias, and takes channel after channel, row after row of the kernel."""
+    n, c, h, width = x.shape
+    padded = np.zeros((n, c, h + 2, width + 2), np.float32)
+    padded[:, :, 1:-1, 1:-1] = x
+    sums = np.broadcast_to(bias[None, :, None, None], (n, len(w), h, width)).astype(np.float32)
+    for channel, r, s in np.ndindex(c, 3, 3):
+        window = padded[:, None, channel, r : r + h, s : s + width]
+        sums = sums + window * w[None, :, channel, r, s, None, None]
+    return sums
+
+
+def input_gradient(gy: Floats, w: Floats) -> Floats:
+    """The same with padded gradients: filter after filter, and the kernel's rows likewise."""
+    n, k, h, width = gy.shape
+    padded = np.zeros((n, k, h + 2, width + 2), np.float32)
+    padded[:, :, 1:-1, 1:-1] = gy
+    sums = np.full((n, w.shape[1], h, width), -0.0, np.float32)
+    for filter_, r, s in np.ndindex(k, 3, 3):
+        window = padded[:, None, filter_, 2 - r : 2 - r + h, 2 - s : 2 - s + width]
+        sums = sums + window * w[None, filter_, :, r, s, None, None]
+    return sums
+
+
+def weight_gradient(gy: Floats, x: Floats) -> Floats:
+    """Image after image, in each result after result."""
+    n, k, h, width = gy.shape
+    padded = np.zeros((n, x.shape[1], h + 2, width + 2), np.float32)
+    padded[:, :, 1:-1, 1:-1] = x
+    sums = np.zeros((k, x.shape[1], 3, 3), np.float32)
+    for image, row, column in np.ndindex(n, h, width):
+        window = padded[image, None, :, row : row + 3, column : column + 3]
+        sums = sums + gy[image, :, None, row, column, None, None] * window
+    return sums
 
 
 class OnCore:
@@ -161,3 +198,47 @@ class TestOddNumbers:
                 expected = max_pool(x, window)
                 assert_bits(runner.run("max_pool2d", params, [x]), expected)
                 assert_bits(runner.run("max_pool2d_infer", params, [x]), expected[:1])
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.002, 0.1])
+@pytest.mark.parametrize("shape", PLANES)
+@pytest.mark.parametrize("zeros", [0.0, 0.5, 1.0])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_convolutions_of_small_planes(runner: Runner, shape: tuple[int, ...], zeros: float, odd: float) -> None:
+    """A share of the inputs are zeros of either sign; some filters and channels are negative, or zeros, throughout."""
+    n, c, k = shape
+    x, gy, w = (drawn(seed, *dims, odd=odd) for seed, dims in enumerate([(n, c, 2, 2), (n, k, 2, 2), (k, c, 3, 3)]))
+    random, bias = np.random.default_rng(9), drawn(4, k, odd=0.5)
+    for planes in (x, gy):
+        chosen = random.random(planes.shape) < zeros
+        planes[chosen] = random.choice(np.array([0.0, -0.0], np.float32), int(chosen.sum()))
+    w[::2] = -np.abs(w[::2])
+    w[:, 1] = np.float32(-0.0)
+    params = {"n": n, "c": c, "h": 2, "w": 2, "k": k, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
+    plain, nothing = {**params, "bias": 0}, np.full(k, -0.0, np.float32)
+    assert_bits(runner.run("conv2d", {**params, "bias": 1}, [x, w, bias]), [convolution(x, w, bias)])
+    assert_bits(runner.run("conv2d", plain, [x, w]), [convolution(x, w, nothing)])
+    assert_bits(runner.run("conv2d_backward_input", plain, [gy, w]), [input_gradient(gy, w)])
+    assert_bits(runner.run("conv2d_backward_weight", plain, [gy, x]), [weight_gradient(gy, x)])
+    half = c // 2
+    if half >= 4:  # as many channels as are computed so
+        first = runner.run("conv2d", {**plain, "c": half}, [x[:, :half], w[:, :half]])
+        rest = {**plain, "c": c - half}
+        found = runner.run("conv2d_accumulate", rest, [x[:, half:], w[:, half:], first[0]])
+        assert_bits(found, [convolution(x, w, nothing)])
+    half = k // 2
+    if half >= 1:
+        first = runner.run("conv2d_backward_input", {**plain, "k": half}, [gy[:, :half], w[:half]])
+        rest = {**plain, "k": k - half}
+        found = runner.run("conv2d_backward_input_accumulate", rest, [gy[:, half:], w[half:], first[0]])
+        assert_bits(found, [input_gradient(gy, w)])
+
+
+def test_small_planes_take_the_workspace_that_the_planner_counts_on(operators: Operators) -> None:
+    for n, c, h, w, pad, bias in np.ndindex(6, 6, 4, 4, 3, 2):
+        params = {"n": n, "c": c, "h": h, "w": w, "k": 5, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": pad, "g": 1}
+        params["bias"] = bias
+        if min(n, c, h, w) < 1 or w + 2 * pad < 3:
+            continue
+        for name in ("conv2d", "conv2d_backward_input", "conv2d_backward_weight"):
+            assert operators.sizes(name, params).workspace_bytes == OPERATORS[name].sizes(params).workspace

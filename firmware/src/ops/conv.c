@@ -6,6 +6,7 @@
 #include "depthwise.h"
 #include "depthwise_padded.h"
 #include "gemm.h"
+#include "small_planes.h"
 
 int poet_conv_read(const int32_t *params, poet_conv *conv)
 {
@@ -34,8 +35,10 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
     conv->taps = conv->in_channels * p->r * p->s;
     poet_windows *win = &conv->windows;
     conv->depthwise = poet_depthwise_suits(conv);
+    conv->small_planes = poet_small_planes_suits(conv);
     conv->winograd = !conv->depthwise && poet_winograd_suits(p->n, p->g, p->c, p->k, win);
-    if ((conv->winograd && poet_winograd_sum == NULL) || (conv->depthwise && poet_depthwise_convolution == NULL)) {
+    if ((conv->winograd && poet_winograd_sum == NULL) || (conv->depthwise && poet_depthwise_convolution == NULL) ||
+        (conv->small_planes && poet_small_planes_convolution == NULL)) {
         return POET_E_UNSUPPORTED;
     }
     const int pointwise = p->r == 1 && p->s == 1 && p->ph == 0 && p->pw == 0;

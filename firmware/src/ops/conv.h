@@ -13,6 +13,7 @@ typedef struct poet_conv {
     int32_t taps;                      /* in_channels x r x s: multiply-accumulates of one output element */
     int in_place;                      /* a 1x1 kernel without padding, over rows of whole tiles: none is laid out */
     int winograd;                      /* computed as winograd.h says; else directly */
+    int small_planes;                  /* directly, as small_planes.h says */
     int depthwise;                     /* directly, as depthwise.h says; else as gemm.h does */
     poet_windows windows;
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;

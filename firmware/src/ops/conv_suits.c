@@ -2,6 +2,7 @@
 /* By which algorithm a convolution is computed. Apart from the kernels, so that asking links none of them. */
 #include "depthwise.h"
 #include "micro_kernel.h"
+#include "small_planes.h"
 #include "winograd.h"
 
 static bool extent_suits(int32_t extent)
@@ -31,4 +32,12 @@ bool poet_depthwise_suits(const poet_conv *conv)
     const bool has_stride = win->sh == win->sw && (win->sh == 1 || (win->sh == 2 && even));
     const bool alone = conv->in_channels == 1 && conv->out_channels == 1;
     return alone && has_kernel && has_stride && win->ow >= POET_DEPTHWISE_COLUMNS;
+}
+
+bool poet_small_planes_suits(const poet_conv *conv)
+{
+    const poet_windows *win = &conv->windows;
+    const bool has_kernel = win->r == KERNEL_WIDTH && win->s == KERNEL_WIDTH && win->ph == 1 && win->pw == 1;
+    const bool is_small = win->h == 2 && win->w == 2 && win->sh == 1 && win->sw == 1;
+    return has_kernel && is_small && conv->groups == 1 && conv->n >= POET_TILE && conv->in_channels >= POET_TILE;
 }

@@ -9,6 +9,7 @@
 #include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
+#include "small_planes.h"
 #include "winograd.h"
 
 /* Of a single channel, all input rows are laid out at once. */
@@ -33,6 +34,10 @@ static int64_t im2col_width(const poet_windows *win)
 int poet_convolution_workspace(const poet_conv *conv, uint32_t *bytes)
 {
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
+    if (conv->small_planes) {
+        *bytes = POET_SMALL_PLANES_BYTES * (uint32_t)conv->out_channels;
+        return POET_OK;
+    }
     if (conv->in_place || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
@@ -82,6 +87,12 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
     }
     if (conv->depthwise) {
         poet_depthwise_convolution(conv, sums->add, first, count, x, w, sums->bias, y);
+        return;
+    }
+    if (conv->small_planes) {
+        poet_small_planes_convolution(conv, sums->way, sums->add, count, x, w,
+                                      sums->bias == NULL ? NULL : sums->bias + first, workspace,
+                                      y + first * win->oh * win->ow);
         return;
     }
     const int32_t rows = rows_at_a_time(conv);

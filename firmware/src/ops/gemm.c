@@ -89,25 +89,29 @@ static void multiply_row(const poet_gemm *gemm, const float *a, float start, con
     }
 }
 
-/* Fewer than four rows or columns, or columns apart: tile by tile through a buffer. */
+#define PART_COLUMNS (2 * POET_TILE)
+
+/* Fewer than four rows or columns, or columns apart: through a buffer, two tiles at a time while there are as many. */
 __attribute__((noinline)) static void multiply_part(poet_cursor *cursor, micro_kernel kernel, const poet_gemm *gemm,
                                                     const float *b, float *out)
 {
-    float part[POET_TILE * POET_TILE];
+    float part[POET_TILE * PART_COLUMNS];
     const poet_gemm alone = {.panels = 1};
     const int32_t rows = gemm->rows < POET_TILE ? gemm->rows : POET_TILE;
-    for (int32_t column = 0; column < gemm->columns; column += POET_TILE) {
-        const int32_t past = column + POET_TILE - gemm->columns;
+    int32_t width;
+    for (int32_t column = 0; column < gemm->columns; column += width) {
+        width = gemm->columns - column >= PART_COLUMNS ? PART_COLUMNS : POET_TILE;
+        const int32_t past = column + width - gemm->columns;
         const int32_t first = past > 0 && column >= past ? column - past : column;
-        const int32_t end = first + POET_TILE < gemm->columns ? first + POET_TILE : gemm->columns;
+        const int32_t end = first + width < gemm->columns ? first + width : gemm->columns;
         cursor->b = b + first * gemm->b_column;
         cursor->out = part;
-        cursor->out_row = POET_TILE;
-        cursor->tiles = 1;
+        cursor->out_row = PART_COLUMNS;
+        cursor->tiles = width / POET_TILE;
         multiply_panels(cursor, kernel, &alone);
         for (int32_t i = 0; i < rows; i++) {
             for (int32_t j = first; j < end; j++) {
-                out[i * gemm->out_row + j * gemm->out_column] = part[i * POET_TILE + j - first];
+                out[i * gemm->out_row + j * gemm->out_column] = part[i * PART_COLUMNS + j - first];
             }
         }
     }

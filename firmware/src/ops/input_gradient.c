@@ -11,6 +11,7 @@
 #include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
+#include "small_planes.h"
 #include "span.h"
 #include "winograd.h"
 
@@ -69,6 +70,10 @@ static span columns_met(const poet_windows *win)
 int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint32_t *bytes)
 {
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
+    if (conv->small_planes) {
+        *bytes = POET_SMALL_PLANES_BYTES * (uint32_t)conv->in_channels;
+        return POET_OK;
+    }
     if (conv->in_place || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
@@ -199,6 +204,12 @@ static void compute(const poet_conv *conv, const sums *sums, int32_t first, int3
     }
     if (conv->depthwise) {
         poet_depthwise_input_gradient(conv, sums->add, first, count, gy, w, gx);
+        return;
+    }
+    if (conv->small_planes) {
+        const bool adds = sums->add || first > 0;
+        poet_small_planes_input_gradient(conv, first > 0 ? sums->later : sums->first, adds, count,
+                                         gy + first * win->oh * win->ow, w, workspace, gx);
         return;
     }
     const span columns = conv->in_place ? (span){0, win->ow} : columns_met(win);

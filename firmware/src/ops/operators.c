@@ -11,5 +11,6 @@ const poet_operator poet_operators[] = {
 POET_KERNELS(winograd)
 POET_KERNELS(depthwise)
 POET_KERNELS(depthwise_padded)
+POET_KERNELS(small_planes)
 
 const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};

@@ -7,6 +7,7 @@
 #include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
+#include "small_planes.h"
 #include "span.h"
 #include "winograd.h"
 
@@ -42,6 +43,10 @@ int poet_weight_gradient_workspace(const poet_conv *conv, uint32_t *bytes)
 {
     const poet_windows *win = &conv->windows;
     *bytes = conv->winograd ? POET_WINOGRAD_BYTES : 0;
+    if (conv->small_planes) {
+        *bytes = POET_SMALL_PLANES_WEIGHT_BYTES * (uint32_t)conv->out_channels;
+        return POET_OK;
+    }
     if (!is_padded(win) || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
@@ -129,6 +134,10 @@ void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, c
     const int32_t plane = win->oh * win->ow;
     if (conv->depthwise) {
         poet_depthwise_weight_gradient(conv, first, count, gy, x, gw);
+        return;
+    }
+    if (conv->small_planes) {
+        poet_small_planes_weight_gradient(conv, count, gy + first * plane, x, workspace, gw);
         return;
     }
     poet_clear(gw, count * conv->taps);

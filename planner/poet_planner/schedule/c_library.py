@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.operators import OPERATORS, is_depthwise, is_depthwise_padded, is_winograd, parse_params
+from poet_profiles.operators import (
+    OPERATORS,
+    is_depthwise,
+    is_depthwise_padded,
+    is_small_planes,
+    is_winograd,
+    parse_params,
+)
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
@@ -283,7 +290,12 @@ def _text(words: str) -> str:
 def _kernels(operations: Iterable[Operation]) -> list[str]:
     """Those that convolutions need and the core links only where they are named: as POET_KERNELS calls them."""
     shapes = [parse_params(operation.params) for operation in operations if operation.op in OPERATORS]
-    rules = {"depthwise": is_depthwise, "depthwise_padded": is_depthwise_padded, "winograd": is_winograd}
+    rules = {
+        "depthwise": is_depthwise,
+        "depthwise_padded": is_depthwise_padded,
+        "small_planes": is_small_planes,
+        "winograd": is_winograd,
+    }
     return [kernel for kernel, suits in rules.items() if any(map(suits, shapes))]
 
 

@@ -15,10 +15,10 @@ Params = dict[str, int]
 
 @st.composite
 def convolutions(draw: DrawFn) -> Params:
-    """Plain, strided, padded, grouped and 1x1 convolutions, and each sixth by Winograd's algorithm, or depthwise."""
-    kind = draw(st.integers(0, 5))
-    if kind < 2:
-        return draw(winograd_convolutions() if kind == 0 else depthwise_convolutions())
+    """Plain, strided, padded, grouped and 1x1 convolutions, and each seventh by Winograd, depthwise, small."""
+    kind = draw(st.integers(0, 6))
+    if kind < 3:
+        return draw((winograd_convolutions, depthwise_convolutions, small_planes)[kind]())
     groups = draw(st.sampled_from([1, 1, 1, 2, 3, 8]))
     depthwise = groups > 1 and draw(st.booleans())
     c, k = (1, draw(st.integers(1, 2))) if depthwise else (draw(st.integers(1, 9)), draw(st.integers(1, 10)))
@@ -51,6 +51,14 @@ def winograd_convolutions(draw: DrawFn) -> Params:
     p = {"n": draw(st.integers(1, 2)), "c": c, "h": h, "w": w, "k": k}
     p |= {"r": 3, "s": 3, "sh": 1, "sw": 1, "ph": ph, "pw": pw, "g": 1}
     return p | {"bias": draw(st.integers(0, 1))}
+
+
+@st.composite
+def small_planes(draw: DrawFn) -> Params:
+    """Of 2 x 2, and a few that are larger; images, channels and filters by fours, and others."""
+    h, w = draw(st.sampled_from([(2, 2), (2, 2), (2, 2), (2, 3), (1, 2)]))
+    p = {"n": draw(st.integers(3, 9)), "c": draw(st.integers(3, 9)), "h": h, "w": w, "k": draw(st.integers(1, 9))}
+    return p | {"r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1, "bias": draw(st.integers(0, 1))}
 
 
 @st.composite
@@ -163,6 +171,8 @@ def streamed_convolutions(draw: DrawFn, sums_over_tiles: bool = False) -> Params
         h, w = draw(st.integers(r, 9)), draw(st.integers(s, 9))
         params |= {"n": draw(st.integers(1, 2)), "c": c * g, "r": r, "s": s, "g": g, "k": k, "h": h, "w": w}
         params |= {"ph": min(params["ph"], r // 2), "pw": min(params["pw"], s // 2)}
+        if (r, g) == (3, 1) and draw(st.booleans()):
+            params |= {"n": draw(st.integers(4, 6)), "h": 2, "w": 2, "sh": 1, "sw": 1, "ph": 1, "pw": 1}
     together = WINOGRAD_PART if sums_over_tiles and is_winograd(params) else 1
     return draw(whole_blocks(params, "k", _taps(params), together))
 
