@@ -15,11 +15,13 @@ from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, listening
 
+from benchmarks.evaluation import micro_batches
 from benchmarks.evaluation.page import write_page
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
 EVERYTHING = "all"
 PAGE = "page"
+NAMES = (*(sweep.name for sweep in SWEEPS), micro_batches.NAME)
 
 
 def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
@@ -33,7 +35,7 @@ def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
 
 
 def main(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(sweep.name for sweep in SWEEPS)}, {EVERYTHING}; or {PAGE}.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}, {EVERYTHING}; or {PAGE}.")],
     jobs: Annotated[int, typer.Option(help="Points planned at once; one keeps two cores busy.")] = 1,
     scheduler: Annotated[str | None, typer.Option(help="Plan on the workers of this Dask scheduler.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds a plan, instead of the sweep's own.")] = None,
@@ -45,11 +47,13 @@ def main(
     if name == PAGE:
         write_page()
         return
-    wanted = [sweep for sweep in SWEEPS if name in (sweep.name, EVERYTHING)]
-    if not wanted:
-        raise UserError(f"no sweep {name!r}; there are {', '.join(sweep.name for sweep in SWEEPS)}, and {EVERYTHING}")
-    for sweep in wanted:
-        run(sweep if time_limit is None else replace(sweep, time_limit_s=time_limit), jobs, scheduler)
+    if name not in (*NAMES, EVERYTHING):
+        raise UserError(f"no sweep {name!r}; there are {', '.join(NAMES)}, and {EVERYTHING}")
+    for sweep in SWEEPS:
+        if name in (sweep.name, EVERYTHING):
+            run(sweep if time_limit is None else replace(sweep, time_limit_s=time_limit), jobs, scheduler)
+    if name in (micro_batches.NAME, EVERYTHING):
+        micro_batches.run(time_limit or micro_batches.TIME_LIMIT_S)
 
 
 if __name__ == "__main__":

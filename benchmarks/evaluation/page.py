@@ -15,6 +15,7 @@ from benchmarks.evaluation import (
     figure_4,
     figure_5,
     memory_and_time,
+    micro_batches,
     nrf52840,
     single_techniques,
     table_1,
@@ -45,6 +46,7 @@ def page_facts(results: dict[str, Results]) -> dict[str, str | dict[str, str]]:
         "table_3": table_3.facts(results["table_3"]),
         "limits": memory_and_time.facts(results["figure_3"], results.get("ten_minutes")),
         "nrf52840": nrf52840.facts(results["nrf52840"], results["m4_traced"]),
+        "micro_batches": micro_batches.facts(),
     }
 
 

@@ -10,7 +10,7 @@ from string import Formatter
 import pandas as pd
 import pytest
 
-from benchmarks.evaluation import figure_3
+from benchmarks.evaluation import figure_3, micro_batches
 from benchmarks.evaluation.markdown import percent, wrapped
 from benchmarks.evaluation.page import IMAGES, PAGE, TEMPLATE, committed_results, page_facts, page_figures, page_text
 from benchmarks.evaluation.results import Results, ram_name
@@ -63,6 +63,20 @@ def test_no_plan_of_ours_costs_more_than_any_other_at_its_place(results: dict[st
         anywhere = least_j.notna()
         assert anywhere.any()
         assert (ours_j[anywhere] <= least_j[anywhere] * (1 + 1e-8)).all()
+
+
+def test_gradient_accumulation_by_hand_is_never_below_ours_and_costs_what_is_planned_today() -> None:
+    table = pd.read_csv(micro_batches.TABLE)
+    plans = table.assign(cost_j=table["energy_j"] + table["runner_j"]).set_index(["ram", "method"])
+    for ram in micro_batches.RAMS:
+        by_hand_j = plans["cost_j"][ram, micro_batches.BY_HAND]
+        assert not by_hand_j < plans["cost_j"][ram, micro_batches.OURS] * (1 - 1e-9)
+        if ram in ("64KB", "48KB"):
+            made = micro_batches.row(ram, micro_batches.BY_HAND, micro_batches.TIME_LIMIT_S)
+            assert pd.isna(by_hand_j) == ("energy_j" not in made)
+            committed = dict(plans.loc[(ram, micro_batches.BY_HAND)])
+            for name in set(made) - {"ram", "method"}:
+                assert made[name] == pytest.approx(committed[name])
 
 
 @pytest.mark.parametrize(
