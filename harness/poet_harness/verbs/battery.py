@@ -140,7 +140,8 @@ def command(
         )
         return
     if whole is not None:
-        what = f"fine-tunings of {whole.epochs} epochs"
+        parts = _parts({**whole.parts_j, "idle power": lasts.step_j - step.energy_j})
+        what = f"fine-tunings of {whole.epochs} epochs ({lasts.step_j * 1e3:.4g} mJ each: {parts})"
     elif epochs_a_step is not None:
         what = f"steps of batch {batch}, {_rounded(lasts.steps * epochs_a_step)} epochs of {samples:,} samples"
     else:
@@ -148,7 +149,7 @@ def command(
     console = wide_console()
     for line in (
         f"{_rounded(lasts.steps)} {what}, in {_rounded(lasts.hours)} hours",
-        *_account(step, battery, lasts, unit, {"training": step.energy_j} if whole is None else whole.parts_j),
+        *_account(step, battery, lasts, unit),
         "",
         *_listed(assumptions),
         "  not counted: self-discharge, the converter's own current, and data that come to the board",
@@ -221,14 +222,17 @@ def _pattern(units: Mapping[str, float]) -> str:
     return rf"(\d+\.?\d*|\.\d+) ?({'|'.join(units)})"
 
 
-def _account(step: StepCost, battery: Battery, lasts: Life, unit: str, parts_j: Mapping[str, float]) -> list[str]:
+def _parts(joules: Mapping[str, float]) -> str:
+    return ", ".join(f"{one * 1e3:.4g} of {name}" for name, one in joules.items() if one)
+
+
+def _account(step: StepCost, battery: Battery, lasts: Life, unit: str) -> list[str]:
     cells = f"{battery.count} cells, each giving" if battery.count > 1 else "the cell, which gives"
     basis = f" ({step.basis})" if step.basis else ""
-    parts = ", ".join(f"{joules * 1e3:.4g} of {part}" for part, joules in parts_j.items() if joules)
-    idle_j = lasts.step_j - step.energy_j
+    plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
     lines = [
         f"  {battery.energy_j:,.4g} J arrive at the board from {cells} {lasts.cell_current_a * 1e3:.3g} mA in training",
-        f"  a {unit} takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {parts}{basis}, {idle_j * 1e3:.4g} of "
+        f"  a {unit} takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of training{basis}, {idle} of "
         "the idle power",
     ]
     if lasts.between_s:
