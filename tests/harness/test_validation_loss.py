@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation losses by the command lines, from model to epochs.csv: of targets without classes, and along sequences."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from poet_harness.cli import app as harness
+from poet_planner import models
+from poet_planner.cli import app as planner
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+from typer import Typer
+from typer.testing import CliRunner
+
+from tests.support import ROOT
+
+BOARD = ["--board", "native"]
+COUNT, VALIDATED = 12, 5
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+
+@pytest.fixture(scope="module")
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("validation")
+    with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
+        yield root
+
+
+def call(program: Typer, *arguments: object) -> str:
+    done = CliRunner().invoke(program, list(map(str, arguments)))
+    assert done.exit_code == 0, done.output + str(done.exception)
+    return done.stdout
+
+
+def planned(name: str, plan: Path) -> None:
+    call(planner, "--profile", ROOT / "profiles/nrf52840.csv", "--model", name, "--ram", "100%", "--out", plan)
+
+
+@pytest.mark.parametrize("network", ["hard_activations", "sigmoid_bce", "logits_bce", "causal_encoder"])
+def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: str, folder: Path) -> None:
+    name, plan, kept = f"tests.support.networks.own:{network}", folder / f"{network}-plan", folder / network
+    planned(name, plan)
+    call(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
+    call(harness, "flash", *BOARD, "--plan", plan)
+    model = models.load(name, COUNT + VALIDATED, seed=3)
+    (x,), (y,) = model.inputs, model.targets
+    arrays = {"x_train": x[:COUNT], "y_train": y[:COUNT], "x_val": x[COUNT:], "y_val": y[COUNT:]}
+    np.savez(folder / "set.npz", **{key: array.numpy() for key, array in arrays.items()})
+    trained, given = folder / f"{network}.safetensors", [*BOARD, "--plan", plan]
+    training = ["--data", folder / "begin.npz", "--samples", folder / "set.npz", "--epochs", 2, "--lr", 0.05]
+    call(harness, "train", *given, *training, "--validate", "--folder", kept, "--trained", trained)
+    rows = pd.read_csv(kept / "epochs.csv")
+    model.module.load_state_dict(load_file(trained))
+    with torch.no_grad():
+        loss = float(model.loss(model.module.eval()(x[COUNT:]), y[COUNT:]))
+    assert rows["validation_loss"].iloc[-1] == pytest.approx(loss, rel=1e-4)
+    assert set(rows["validated"]) == {VALIDATED}
+    counted = model.loss is cross_entropy or network == "causal_encoder"
+    assert rows["right"].notna().all() == counted
+    assert (kept / "best.safetensors").is_file()
+
+    evaluated = ["eval", *given, "--data", folder / "set.npz", "--weights", trained]
+    document = json.loads(call(harness, *evaluated, "--json"))
+    assert document["loss"] == pytest.approx(loss, rel=1e-4)
+    refused = CliRunner().invoke(harness, [*map(str, evaluated), "--per-class"])
+    assert (refused.exit_code == 0) == counted
+    if not counted:
+        assert "--per-class: the plan's targets are no classes" in str(refused.exception)
+        assert "no classes" in call(harness, *evaluated)
+
+
+def test_a_loss_without_a_name_is_told_and_without_classes_refused(folder: Path) -> None:
+    """As of a plan of the last release, too."""
+    name, plan, samples = "tests.support.networks.own:hard_activations", folder / "plan", folder / "other.npz"
+    planned(name, plan)
+    summary = json.loads((plan / "summary.json").read_text())
+    summary["inference"]["loss"] = None
+    (plan / "summary.json").write_text(json.dumps(summary))
+    x, y = np.zeros((4, 10), "f4"), np.zeros((4, 3), "f4")
+    np.savez(samples, x_train=x, y_train=y, x_val=x, y_val=y)
+    call(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
+    given = ["train", *BOARD, "--plan", plan, "--data", folder / "begin.npz", "--samples", samples, "--epochs", 1]
+    result = CliRunner().invoke(harness, [*map(str, given), "--validate"])
+    assert "--validate: the targets are no classes, and the plan does not say what its loss is" in str(result.exception)
