@@ -100,6 +100,7 @@ def _said(path: Path, graph_hash: str, output: Resident) -> tuple[Loss | None, t
         return None, tuple(classes)
     axes = range(1, len(output.shape))
     name, axis = (loss.get(key) for key in ("name", "class_axis")) if isinstance(loss, dict) else (None, None)
-    if not (name in OF_CLASSES and axis in axes) and not (name in OF_NUMBERS and axis is None):
+    fits = axis in axes if name in [*OF_CLASSES] else name in [*OF_NUMBERS] and axis is None
+    if not isinstance(name, str) or not fits:
         raise UserError(f"{path}: inference.loss: is none that the harness knows; plan again")
     return Loss(name, axis), tuple(classes)

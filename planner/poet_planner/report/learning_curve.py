@@ -75,7 +75,8 @@ def learning_curve(epochs: Sequence[Epoch]) -> Figure:
     counted = [epoch for epoch in epochs if not math.isnan(epoch.accuracy)]
     figure, axes = new_figure(6.4, 4.8 if counted else 3.2, rows=2 if counted else 1, sharex=True)
     sources = " and ".join(dict.fromkeys(epoch.source for epoch in epochs))
-    axes[0].set_title(f"Training over {len(epochs)} epochs ({sources})", fontsize=10, color=INK, loc="left")
+    title = f"Training over {len(epochs)} epochs ({sources})"
+    axes[0].set_title(title, fontsize=10, color=INK, loc="left", parse_math=False)
     _curve(axes[0], epochs, [epoch.loss for epoch in epochs], TRAINING, "o", "training, mean of the epoch's steps")
     if validated:
         losses = [epoch.validation_loss for epoch in validated]

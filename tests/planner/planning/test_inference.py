@@ -17,6 +17,7 @@ from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
+from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.losses import Loss
@@ -77,6 +78,33 @@ def test_the_summary_says_how_the_loss_reads_the_output(tmp_path: Path, micro_ba
     found = read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
     assert found is not None
     assert (found.loss, found.classes) == (Loss("cross_entropy", 1), named.classes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("loss", "cross_entropy"),
+        ("loss", {"name": "cross_entropy", "class_axis": 2}),
+        ("loss", {"name": "cross_entropy", "class_axis": None}),
+        ("loss", {"name": "mse_loss", "class_axis": 1}),
+        ("loss", {"name": ["mse_loss"]}),
+        ("loss", {"name": "huber_loss"}),
+        ("classes", "a"),
+        ("classes", [1]),
+    ],
+)
+def test_a_summary_that_says_something_else_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    plan(model(), profile="m4", ram="2MB", method="store_all").write(tmp_path)
+    document = json.loads((tmp_path / "summary.json").read_text())
+    document["inference"][key] = value
+    (tmp_path / "summary.json").write_text(json.dumps(document))
+    with pytest.raises(UserError, match=f"summary.json: inference.{key}: .*; plan again"):
+        read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
+    document["inference"]["graph_hash"] = "0" * 16
+    (tmp_path / "summary.json").write_text(json.dumps(document))
+    found = read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
+    assert found is not None
+    assert (found.loss, found.classes) == (None, ())  # it is another plan's
 
 
 def test_where_everything_fits_nothing_is_paged(prepared: BudgetedStep) -> None:

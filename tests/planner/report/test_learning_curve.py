@@ -75,6 +75,13 @@ def test_what_a_training_has_not_is_not_drawn(
     assert [len(lines) for lines in curves(path)] == panels
 
 
+def test_what_a_file_says_of_its_source_is_no_formula(tmp_path: Path) -> None:
+    path = written(tmp_path / "epochs.csv", [row(1)])
+    path.write_text(path.read_text().replace("emulated", r"$\bad{$"))
+    CliRunner().invoke(app, ["plot", str(path), "--figure", "training"], catch_exceptions=False)
+    assert r"$\bad{$" in (tmp_path / "training.svg").read_text()
+
+
 def test_the_verb_writes_it_and_refuses_what_is_none(tmp_path: Path) -> None:
     path = written(tmp_path / "epochs.csv", [row(1), row(2)])
     given = ["plot", str(path), "--figure", "training"]
