@@ -93,7 +93,7 @@ def planned(network: Network, ram: int | str | None, seed: int, objective: str) 
             network.model, profile=network.profile, ram=ram, objective=objective, options=options, **network.given
         )
     except poet.NoScheduleError as error:
-        return {"smallest_ram_bytes": error.smallest_ram_bytes}
+        return {"smallest_ram_bytes": error.possible_bytes}
     with tempfile.TemporaryDirectory() as folder:
         made.write_files(folder)
         files = {name: Path(folder, name) for name in FILES}

@@ -62,7 +62,7 @@ def limited(nodes: int, width: int, ram: Ram, paging: bool, limit_s: float, cloc
         sound = "" if verify(graph, schedule).sound else ", NOT SOUND"
         answer = f"overhead {schedule.energy_j / plain.energy_j - 1:.2%}, gap {schedule.gap:.2%}{sound}"
     except NoScheduleError as refusal:
-        answer = f"no schedule; {refusal.smallest_ram_bytes} bytes would do"
+        answer = f"no schedule; {refusal.possible_bytes} bytes would do"
     seconds = CLOCKS[clock]() - began_s
     kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "darwin" else 1)
     return Limited(seconds, kib / 1024, answer)

@@ -16,7 +16,7 @@ from poet_planner.report.placement import placement_report
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, Statistics, optimise
 from poet_planner.solve.options import Parts
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import UserError
 from poet_profiles.schedule import Schedule, Status
 
 from benchmarks.planner.instances import Instance, Loaded, load
@@ -129,10 +129,10 @@ def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts, in_more
     try:
         return _measured(instance, run, loaded, parts)
     except UserError as refusal:
-        if in_more_ram and isinstance(refusal, NoScheduleError) and refusal.smallest_ram_bytes > loaded.ram_bytes:
-            enough = replace(loaded, ram_bytes=refusal.smallest_ram_bytes)
+        if in_more_ram and isinstance(refusal, NoScheduleError) and (refusal.possible_bytes or 0) > loaded.ram_bytes:
+            enough = replace(loaded, ram_bytes=refusal.possible_bytes)
             return _planned(instance, run, enough, parts, in_more_ram=False)
-        status = "none" if refusal.exit_code == NO_SCHEDULE else "error"
+        status = "none" if isinstance(refusal, NoScheduleError) else "error"
         return replace(_unanswered(instance, run, loaded), status=status, note=str(refusal))
     except Exception as fault:
         return replace(_unanswered(instance, run, loaded), status="error", note=f"{type(fault).__name__}: {fault}")

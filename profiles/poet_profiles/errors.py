@@ -8,6 +8,7 @@ from collections.abc import Sequence
 BAD_INPUT = 2
 NO_SCHEDULE = 3
 NO_DEVICE = 4
+NOT_FOUND = 5
 INTERRUPTED = 130
 
 
@@ -19,7 +20,8 @@ class UserError(Exception):
     message : str
         One line.
     exit_code : int
-        2 bad input, 3 no schedule exists, 4 the device did not answer, 128 + a signal that ended it.
+        2 bad input, 3 no schedule exists, 4 the device did not answer, 5 no schedule was found, and none is proven
+        impossible, 128 + a signal that ended it.
     lines : sequence of str
         Where one file differs from another: a line for each difference.
     """

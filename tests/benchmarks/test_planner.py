@@ -156,7 +156,7 @@ def test_where_no_schedule_gets_offsets_the_refusal_says_so(monkeypatch: pytest.
     monkeypatch.setattr(assign, "place", never)
     with pytest.raises(NoScheduleError, match="offsets") as refusal:
         optimise(small.graph, small.ram_bytes, small.deadline_s, OptimiseOptions(2.0))
-    assert refusal.value.smallest_ram_bytes == small.ram_bytes + 8
+    assert refusal.value.possible_bytes == small.ram_bytes + 8
 
 
 def test_where_the_best_schedules_have_no_offsets_another_does() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from poet_profiles.boards import Board
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 
@@ -15,6 +15,7 @@ from poet_planner.planning.request import Request
 from poet_planner.report.quantities import ram_bytes
 from poet_planner.schedule.firmware_tables import tables_at_most
 from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.solve.options import NoScheduleError
 
 
 def ram_budget_bytes(request: Request, usual: CostedStep, chosen: CostedStep) -> int:
@@ -58,8 +59,8 @@ def refuse_too_large(request: Request) -> None:
         with suppress(ValueError):  # a batch norm of one sample, which has no micro-batches
             least_bytes = least_ram_bytes(model, 1)
     if least_bytes > board.usable_ram_bytes:
-        raise UserError(
+        raise NoScheduleError(
             f"{model}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "
             f"{board.name} has {board.usable_ram_bytes} for a plan; take a smaller model or batch, or state --ram",
-            NO_SCHEDULE,
+            impossible_below_bytes=least_bytes,
         )

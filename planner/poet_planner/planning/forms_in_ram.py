@@ -36,10 +36,9 @@ def cheapest_in_ram(request: Request, usual: BudgetedStep) -> BudgetedStep | Non
 
     Micro-batches are taken only if they save more than what the fits are off.
     """
-    wholes = [usual, *(_in_form(request, usual, layout) for layout in _whole_layouts(request, usual))]
+    wholes = _wholes(request, usual)
     whole = _cheapest([one for one in wholes if one.filled <= 1])
-    counts = counts_of_parts(request) if lasting_bytes(usual.graph) < usual.budget_bytes else []
-    parts = [_in_form(request, usual, MemoryLayout(micro_batches=count)) for count in counts]
+    parts = _parts(request, usual) if lasting_bytes(usual.graph) < usual.budget_bytes else []
     part = _cheapest([one for one in parts if one.filled <= 1])
     if part is not None and (whole is None or part.found_cost_j + _fit_error_j(part.step) < whole.found_cost_j):
         chosen = replace(part, note=_parts_note(request, part, whole, wholes))
@@ -53,6 +52,11 @@ def cheapest_in_ram(request: Request, usual: BudgetedStep) -> BudgetedStep | Non
     fitting = [one for one in (*wholes, *parts) if one.filled <= 1 and one.step.layout not in out]
     rivals = [one for one in fitting if one.least_cost_j < chosen.found_cost_j]
     return replace(chosen, rivals=tuple(sorted(rivals, key=lambda one: one.least_cost_j)))
+
+
+def forms_in_ram(request: Request, usual: BudgetedStep) -> list[BudgetedStep]:
+    """All of them, whether they fit or not."""
+    return [*_wholes(request, usual), *_parts(request, usual)]
 
 
 def in_fewest_parts(request: Request, usual: BudgetedStep) -> BudgetedStep:
@@ -83,6 +87,14 @@ def least_fitting_parts(request: Request, budget_bytes: int) -> int | None:
     except UserError:
         return None
     return None
+
+
+def _wholes(request: Request, usual: BudgetedStep) -> list[BudgetedStep]:
+    return [usual, *(_in_form(request, usual, layout) for layout in _whole_layouts(request, usual))]
+
+
+def _parts(request: Request, usual: BudgetedStep) -> list[BudgetedStep]:
+    return [_in_form(request, usual, MemoryLayout(micro_batches=count)) for count in counts_of_parts(request)]
 
 
 def counts_of_parts(request: Request) -> list[int]:

@@ -57,7 +57,9 @@ class MemoryLayout:
 
     @property
     def words(self) -> str:
-        """Which form of the step in RAM it is."""
+        """Which form of the step it is."""
+        if self.card_above_bytes is not None:
+            return "--parameters card"
         return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
 
 

@@ -196,22 +196,27 @@ def planned(
     The optimiser plans the rivals, too, in a part of the time, unless it was ``stopped``; their bounds are part of the
     answer.
     """
+    from poet_planner.planning.every_form import in_any_form
     from poet_planner.planning.method import OPTIMAL
 
+    lack: NoScheduleError | None = None
+    options = replace(options, least_ram_s=options.for_least_ram_s)  # for every form, whatever its time
     try:
-        if method is not OPTIMAL or not prepared.rivals or options.objective is not Objective.ENERGY:
+        if method is not OPTIMAL:
             return prepared, schedule_of(prepared, method, options)
-        return _cheapest_form(prepared, options, stopped)
-    except NoScheduleError as lack:
+        if prepared.filled <= 1:
+            try:
+                if not prepared.rivals or options.objective is not Objective.ENERGY:
+                    return prepared, schedule_of(prepared, method, options)
+                return _cheapest_form(prepared, options, stopped)
+            except NoScheduleError as error:
+                lack = error
+        return in_any_form(request, prepared, lack, options)
+    except NoScheduleError as error:
         count = least_fitting_parts(request, prepared.budget_bytes)
         if count is None:
             raise
-        raise NoScheduleError(
-            f"{lack}; --micro-batches {count} fits",
-            lack.smallest_ram_bytes,
-            lack.shortest_time_s,
-            lack.infeasible_ram_bytes,
-        ) from None
+        raise error.adding(f"; --micro-batches {count} fits") from None
 
 
 def _cheapest_form(

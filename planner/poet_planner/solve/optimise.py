@@ -7,6 +7,7 @@ It divides the work between search, proof, placement and feasibility. See docs/o
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -15,15 +16,10 @@ from poet_profiles.schedule import Objective, Schedule, Status
 
 from poet_planner.solve.engine import library
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
-from poet_planner.solve.feasibility.minimum_ram import (
-    bracket_minimum_ram,
-    fastest_schedule,
-    passes_necessary_conditions,
-    store_all,
-    with_possible_deadline,
-)
-from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
-from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.feasibility.least_ram import what_would_do
+from poet_planner.solve.feasibility.minimum_ram import passes_necessary_conditions, store_all
+from poet_planner.solve.feasibility.refusal import certain_refusal, known_of, no_schedule
+from poet_planner.solve.instance import WORD, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.objective import at_one_watt, by_time
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
@@ -32,7 +28,7 @@ from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, keeps_limits
+from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.search.portfolio import SEEDS, Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Component, Context, Statistics
@@ -67,7 +63,8 @@ def optimise(
     Raises
     ------
     NoScheduleError
-        If there is none, or none was found within the limit. It names the smallest RAM and the shortest time.
+        If there is none, or none was found within the limit. It says what is proven impossible, and what was found to
+        be possible.
     UserError
         If the graph is not sound, an option has no such value, the solver is not installed, or there is no engine.
     KeyboardInterrupt
@@ -145,12 +142,14 @@ class _Run:
 
     def schedule(self) -> Schedule:
         try:
-            possible = passes_necessary_conditions(self._problem)
-            if possible:
+            if passes_necessary_conditions(self._problem):
                 self._work()
             if not self._proof.found:
-                self._bracket_minimum_ram(possible)
-            return self._placed(self._proof.found)
+                return self._in_least_ram(lacks_offsets=False)
+            try:
+                return self._placed(self._proof.found)
+            except UnplacedError:
+                return self._in_least_ram(lacks_offsets=True)
         finally:
             self._context.statistics.seconds = self._seconds()
 
@@ -162,35 +161,28 @@ class _Run:
                 raise
             self._limit.end()
 
-    def _bracket_minimum_ram(self, possible: bool) -> None:
-        """Look for the smallest RAM that is enough.
+    def _in_least_ram(self, lacks_offsets: bool) -> Schedule:
+        """The schedule of the least RAM, or the fastest, if the search for these finds one within the limits.
 
         Raises
         ------
         NoScheduleError
-            Unless a schedule within the RAM turns up.
+            If neither is.
         """
-        certain = certain_refusal(self._graph, self._problem)
+        certain = certain_refusal(known_of(self._graph, self._problem))
         self._tell(f"{certain}; looking for what would do" if certain else "looking for what would do")
-        problem, budget = with_possible_deadline(self._problem), self._limit.noting(self._tell)
+        options, solver = self._options, self._solver
         with self._context.timed(Component.FEASIBILITY):
             context = self._context.within(Component.FEASIBILITY)
-            bracket = bracket_minimum_ram(
-                problem, self._infeasible_bytes, self._options.seed, self._solver, budget, context
+            known, found = what_would_do(
+                self._graph, self._problem, options.seed, solver, options.for_least_ram_s, context
             )
-            fastest = fastest_schedule(self._problem, self._options.seed, self._overtime)
-        found = (bracket.schedule, fastest) if possible else ()
-        within = cheapest(*(one for one in found if one is not None and keeps_limits(self._problem, one)))
-        if within is None or not self._search.adopt(within.events, Component.FEASIBILITY):
-            raise no_schedule(self._graph, self._problem, bracket, fastest)
-
-    def _unplaced(self, smallest_bytes: int, time_s: float) -> NoScheduleError:
-        return NoScheduleError(
-            f"schedules fit {self._ram_bytes} bytes of RAM, but none that was tried could be given offsets there: "
-            f"the smallest RAM in which one could is {smallest_bytes} bytes",
-            smallest_bytes,
-            time_s,
-        )
+        if found is not None:
+            return self._answer(found)
+        proven = self._graph.resident_bytes + self._infeasible_bytes // WORD * WORD + WORD
+        if self._infeasible_bytes and proven > known.impossible_below_bytes:
+            known = replace(known, impossible_below_bytes=proven)
+        raise no_schedule(known, lacks_offsets)
 
     def _improve(self) -> None:
         """Search, then prove, then search on until the gap is reached or the time is up."""
@@ -271,20 +263,15 @@ class _Run:
     def _placed(self, found: list[Incumbent]) -> Schedule:
         """The answer: the best schedule for which offsets are found, or the best of all if the graph needs none."""
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
-        placed = self._with_offsets(found)
-        self._context.statistics.source = placed.incumbent.source
+        placed = allocated(self._graph, self._problem, found[0]) if self._graph.allocates else self._placer.place(found)
         self._context.statistics.unplaced = self._placer.unplaced(found[0], placed.incumbent)
+        return self._answer(placed)
+
+    def _answer(self, placed: PlacedSchedule) -> Schedule:
+        self._context.statistics.source = placed.incumbent.source
         return schedule_of(
             self._graph, self._ram_bytes, self._deadline_s, placed, self._proof.bound_j, self._options.gap
         )
-
-    def _with_offsets(self, found: list[Incumbent]) -> PlacedSchedule:
-        if self._graph.allocates:
-            return allocated(self._graph, self._problem, found[0])
-        try:
-            return self._placer.place(found)
-        except UnplacedError as fault:
-            raise self._unplaced(fault.arena_bytes + self._graph.resident_bytes, found[0].time) from fault
 
 
 def schedule_of(

@@ -6,8 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.solve.params import DEFAULTS, Params
@@ -69,6 +71,9 @@ class OptimiseOptions:
         Filled in with what each part did, even if there is no schedule in the end.
     progress : callable or None
         Called a few times a second.
+    least_ram_s : float or None
+        Where nothing is found, work for the least RAM that does: reference seconds, beside the time limit. No clock
+        ends it, so what a refusal says does not depend on the computer. None: a share of the time limit.
     clock : callable
         The processor time, in seconds.
     """
@@ -85,26 +90,80 @@ class OptimiseOptions:
     params: Params = DEFAULTS
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
+    least_ram_s: float | None = None
     clock: Callable[[], float] = time.process_time
+
+    @property
+    def for_least_ram_s(self) -> float:
+        """``least_ram_s``, or what it is if nothing is asked for."""
+        if self.least_ram_s is not None:
+            return self.least_ram_s
+        feasibility = self.params.feasibility
+        return max(feasibility.least_ram_s, feasibility.least_ram_share * self.time_limit_s)
+
+
+class Refused(StrEnum):
+    """What is known where there is no schedule: that none exists, or only what did not come of the search."""
+
+    IMPOSSIBLE = "impossible"
+    NOT_FOUND = "not found"
+    NO_OFFSETS = "no offsets"
+    NOT_RUN = "not run"
 
 
 class NoScheduleError(UserError):
-    """No schedule exists within the RAM and the deadline, or none was found in the time allowed.
+    """No schedule within the RAM and the deadline: none exists, as is proven, or none was found in the work allowed.
 
     Attributes
     ----------
-    smallest_ram_bytes : int
-        With this much RAM there is a schedule (within the deadline).
-    shortest_time_s : float
-        The shortest time found within the RAM asked for; infinite if that RAM does not do at any time.
-    infeasible_ram_bytes : int
-        With this much RAM there is none, as is proven; 0 where nothing is.
+    status : Refused
+        Which of these. Its exit code is ``NO_SCHEDULE`` or ``NOT_FOUND``.
+    impossible_below_bytes : int
+        In less RAM there is none, as is proven; 0 where nothing is.
+    possible_bytes : int or None
+        The least RAM of the schedules that were found within the deadline: with as much, and the same options, there is
+        a plan. None: no such schedule is known.
+    impossible_below_s : float
+        In less time there is none; 0 where nothing is known.
+    possible_s : float or None
+        The shortest time of a schedule that was found within the RAM; None: none is known.
     """
 
     def __init__(
-        self, message: str, smallest_ram_bytes: int, shortest_time_s: float, infeasible_ram_bytes: int = 0
+        self,
+        message: str,
+        status: Refused = Refused.IMPOSSIBLE,
+        impossible_below_bytes: int = 0,
+        possible_bytes: int | None = None,
+        impossible_below_s: float = 0.0,
+        possible_s: float | None = None,
     ) -> None:
-        super().__init__(message, exit_code=NO_SCHEDULE)
-        self.smallest_ram_bytes = smallest_ram_bytes
-        self.shortest_time_s = shortest_time_s
-        self.infeasible_ram_bytes = infeasible_ram_bytes
+        super().__init__(message, NO_SCHEDULE if status is Refused.IMPOSSIBLE else NOT_FOUND)
+        self.status = status
+        self.impossible_below_bytes = impossible_below_bytes
+        self.possible_bytes = possible_bytes
+        self.impossible_below_s = impossible_below_s
+        self.possible_s = possible_s
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        return {
+            "status": self.status.value,
+            "message": str(self),
+            "exit_code": self.exit_code,
+            "impossible_below_bytes": self.impossible_below_bytes,
+            "possible_bytes": self.possible_bytes,
+            "impossible_below_s": self.impossible_below_s,
+            "possible_s": self.possible_s,
+        }
+
+    def adding(self, words: str) -> NoScheduleError:
+        """The same with more to say."""
+        return NoScheduleError(
+            f"{self}{words}",
+            self.status,
+            self.impossible_below_bytes,
+            self.possible_bytes,
+            self.impossible_below_s,
+            self.possible_s,
+        )

@@ -39,6 +39,7 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.feasibility.minimum_ram import CLOSE
+from poet_planner.solve.options import Refused
 from poet_planner.torch_step.gradient_layouts import in_parameter_layouts
 from poet_planner.torch_step.guard import Guard
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
@@ -242,10 +243,8 @@ class _Planner:
         except NoScheduleError as lack:
             if budget is None or limit_s is not None or self.optimizer is not None:
                 raise
-            raise NoScheduleError(
-                f"{lack}{by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)}",
-                *(lack.smallest_ram_bytes, lack.shortest_time_s, lack.infeasible_ram_bytes),
-            ) from None
+            slices = by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)
+            raise lack.adding(slices) from None
         pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
         compiled = self._compiled(traced, graph, schedule, budget, self._pager() if pages else None)
         report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
@@ -302,8 +301,8 @@ class _Planner:
             raise NoScheduleError(
                 f"{graph.name}: no plan takes {time_text(limit_s)}: the step that keeps everything takes "
                 f"{time_text(store_all.time_s)}, and none takes less",
-                plain_bytes,
-                store_all.time_s,
+                impossible_below_s=store_all.time_s,
+                possible_s=store_all.time_s if fits else None,
             )
         base_bytes = graph.resident_bytes - beside.renewed_bytes - beside.states_bytes
         ram = store_all.peak_bytes if budget is None else base_bytes + budget
@@ -313,16 +312,20 @@ class _Planner:
             if budget is None:
                 raise
             # A step that keeps everything draws nothing again, and needs no state for that.
-            least = min(plain_bytes, lack.smallest_ram_bytes - base_bytes)
-            too_little = lack.infeasible_ram_bytes - graph.resident_bytes + beside.renewed_bytes
+            least = plain_bytes
+            if lack.possible_bytes is not None:
+                least = min(plain_bytes, lack.possible_bytes - base_bytes)
+            below = lack.impossible_below_bytes - graph.resident_bytes + beside.renewed_bytes
             within = "" if limit_s is None else f" and takes no more than {time_text(limit_s)}"
-            asked = f"allocates {bytes_text(budget)} a step{within}"
-            if budget > too_little:
+            asked, status = f"allocates {bytes_text(budget)} a step{within}", Refused.IMPOSSIBLE
+            if budget >= below:
+                status = Refused.NO_OFFSETS if lack.status is Refused.NO_OFFSETS else Refused.NOT_FOUND
                 asked = (
                     f"that {asked} was found within {self.options.time_limit_s:g} s "
                     "(options=OptimiseOptions(time_limit_s=…) gives it more)"
                 )
-            raise _too_little(graph, asked, least, too_little, lack.shortest_time_s) from None
+            words = _too_little(graph, asked, least, below, lack.possible_s)
+            raise NoScheduleError(words, status, below, least, lack.impossible_below_s, lack.possible_s) from None
         faults = verify(graph, schedule).faults
         if faults:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
@@ -366,7 +369,7 @@ def _page_place(pages: str | Path | None, device: Cpu) -> Path | str | None:
     return folder
 
 
-def _too_little(graph: Graph, asked: str, least: int, too_little: int, shortest_s: float) -> NoScheduleError:
+def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: float | None) -> str:
     """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it.
 
     Parameters
@@ -375,8 +378,8 @@ def _too_little(graph: Graph, asked: str, least: int, too_little: int, shortest_
         What no plan does.
     least : int
         Bytes that do.
-    too_little : int
-        Bytes that do not, as is proven.
+    below : int
+        Bytes than which less does not, as is proven.
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
@@ -387,15 +390,14 @@ def _too_little(graph: Graph, asked: str, least: int, too_little: int, shortest_
     }
     largest = max(needs, key=lambda id: needs[id])
     message = f"{graph.name}: no plan {asked}"
-    smallest = "the smallest that does is " if least <= CLOSE * too_little else ""
+    smallest = "the smallest that does is " if least <= CLOSE * below else ""
     message += f"; {smallest}{bytes_text(least)}{'' if smallest else ' does'}"
-    if math.isfinite(shortest_s):
+    if shortest_s is not None:
         message += f", or a deadline of {time_text(shortest_s)}"
-    message += (
+    return message + (
         f"; what lives to the step's end takes {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
         f"{bytes_text(needs[largest])} while it runs"
     )
-    return NoScheduleError(message, least, shortest_s, too_little)
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

@@ -112,7 +112,7 @@ def test_ram_and_deadline_are_numbers_or_words() -> None:
 def test_what_does_not_fit_says_what_would() -> None:
     with pytest.raises(NoScheduleError) as caught:
         plan(GRAPH, ram=300, options=OptimiseOptions(time_limit_s=1))
-    assert caught.value.smallest_ram_bytes == 564
+    assert caught.value.possible_bytes == 564
 
 
 @pytest.mark.parametrize(

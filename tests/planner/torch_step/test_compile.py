@@ -22,7 +22,7 @@ from poet_planner.graph import PageCost
 from poet_planner.report.quantities import bytes_text
 from poet_planner.torch_step import profile_here
 from poet_planner.torch_step.step import PlannedStep
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -426,9 +426,9 @@ def test_too_little_memory_names_what_would_do_and_what_takes_it() -> None:
         compiled(module, batch, ram="1%")
     assert f"what lives to the step's end takes {bytes_text(gradients)}" in str(caught.value)
     assert caught.value.exit_code == NO_SCHEDULE
-    enough = caught.value.smallest_ram_bytes
+    enough = caught.value.possible_bytes
     assert f"; the smallest that does is {bytes_text(enough)}" in str(caught.value)
-    assert enough <= 1.01 * caught.value.infeasible_ram_bytes
+    assert enough <= 1.01 * caught.value.impossible_below_bytes
     with compiled(module, batch, ram=enough) as step:
         for _ in range(2):
             step(*batch)
@@ -442,11 +442,13 @@ def test_where_the_time_ended_the_search_nothing_is_called_impossible_or_the_sma
         poet.compile(module, cross_entropy, example=batch, ram="57%", options=hurried, quiet=True)
     said = str(caught.value)
     assert "no plan that allocates" in said and "was found within 0 s (options=OptimiseOptions(time_limit_s=…)" in said
-    assert f"; {bytes_text(caught.value.smallest_ram_bytes)} does" in said
+    assert f"; {bytes_text(caught.value.possible_bytes)} does" in said
+    assert caught.value.exit_code == NOT_FOUND
+    assert caught.value.impossible_below_bytes < caught.value.possible_bytes
     assert "smallest" not in said
     # Less does.
     with compiled(module, batch, ram="60%") as step:
-        assert step.report.planned_peak_bytes < caught.value.smallest_ram_bytes
+        assert step.report.planned_peak_bytes < caught.value.possible_bytes
 
 
 def test_what_would_do_is_no_more_than_keeping_everything_takes() -> None:
@@ -457,8 +459,8 @@ def test_what_would_do_is_no_more_than_keeping_everything_takes() -> None:
         plain_bytes = step.report.plain_peak_bytes
     with pytest.raises(poet.NoScheduleError) as caught:
         compiled(module, batch, ram="90%")
-    assert caught.value.smallest_ram_bytes <= plain_bytes
-    with compiled(module, batch, ram=caught.value.smallest_ram_bytes) as step:
+    assert caught.value.possible_bytes <= plain_bytes
+    with compiled(module, batch, ram=caught.value.possible_bytes) as step:
         assert torch.isfinite(step(*batch))
 
 

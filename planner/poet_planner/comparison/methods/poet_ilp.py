@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
-from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
@@ -22,16 +21,13 @@ from poet_planner.comparison.methods.in_place import remade
 from poet_planner.comparison.methods.limits import refuse_time
 from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions, Progress
-from poet_planner.solve.feasibility.minimum_ram import (
-    bracket_minimum_ram,
-    fastest_schedule,
-    passes_necessary_conditions,
-    with_possible_deadline,
-)
-from poet_planner.solve.feasibility.refusal import certain_refusal, no_schedule
+from poet_planner.solve.feasibility.least_ram import what_would_do
+from poet_planner.solve.feasibility.minimum_ram import passes_necessary_conditions
+from poet_planner.solve.feasibility.refusal import certain_refusal, known_of, no_schedule
 from poet_planner.solve.instance import WORD, Flags, Floats, Ints, Problem, build_problem, dearest_page_j, energy_unit_j
 from poet_planner.solve.milp.solvers import SolverStatus, solver_named
 from poet_planner.solve.optimise import schedule_of
+from poet_planner.solve.options import NoScheduleError, Refused
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import place
@@ -202,10 +198,10 @@ class _Stating:
     def _refuse(self, stating_s: float) -> None:
         needed_s = (1 + READING) * stating_s
         if needed_s > self._allowed_s:
-            raise UserError(
+            raise NoScheduleError(
                 f"Building the MILP for {self._stages} nodes takes {needed_s:.2g} s or more; "
                 f"{max(0.0, self._allowed_s):.2g} s are left: raise --time-limit, or use another method",
-                NO_SCHEDULE,
+                Refused.NOT_RUN,
             )
 
 
@@ -218,10 +214,10 @@ def refuse_too_many(graph: Graph, name: str) -> None:
         If it has.
     """
     if len(graph.nodes) > MOST_NODES:
-        raise UserError(
+        raise NoScheduleError(
             f"{name} has a variable for each of {len(graph.nodes)} nodes in as many stages, too many to state: "
             f"it plans up to {MOST_NODES} nodes; use another method",
-            NO_SCHEDULE,
+            Refused.NOT_RUN,
         )
 
 
@@ -275,14 +271,14 @@ def schedule(
     budget = limit.keeping(lambda: placing_s).noting(tell)
 
     def refuse() -> NoReturn:
-        certain = "" if passes_necessary_conditions(problem) else f"{certain_refusal(graph, problem)}; "
-        tell(f"{certain}looking for what would do")
-        bracket = bracket_minimum_ram(with_possible_deadline(problem), 0, options.seed, solver, budget)
-        if passes_necessary_conditions(problem) and bracket.feasible_bytes <= problem.budget:
-            raise UserError(
-                f"{name} has no schedule within the limits; plan with --method optimal, which has", NO_SCHEDULE
-            )
-        raise no_schedule(graph, problem, bracket, fastest_schedule(problem, options.seed, limit))
+        certain = certain_refusal(known_of(graph, problem))
+        tell(f"{certain}; looking for what would do" if certain else "looking for what would do")
+        known, found = what_would_do(graph, problem, options.seed, solver, options.time_limit_s)
+        lack = no_schedule(known)
+        if found is None and lack.status is Refused.IMPOSSIBLE:
+            raise lack
+        which = "" if found is None else ", which has"
+        raise NoScheduleError(f"{name} has no schedule within the limits; plan with --method optimal{which}")
 
     if not passes_necessary_conditions(problem):
         refuse()
@@ -310,14 +306,13 @@ def schedule(
         if asked.budget <= 0:
             break
     if not last or (result.status is SolverStatus.TIME_LIMIT and not result.solutions):
-        raise UserError(
+        raise NoScheduleError(
             f"{name}: {solver.name} found no schedule in {options.time_limit_s:g} s; raise --time-limit, or plan "
             "with --method optimal",
-            NO_SCHEDULE,
+            Refused.NOT_FOUND,
         )
-    raise UserError(
-        f"{name} has no schedule within the limits: the last that it found {last}; plan with --method optimal",
-        NO_SCHEDULE,
+    raise NoScheduleError(
+        f"{name} has no schedule within the limits: the last that it found {last}; plan with --method optimal"
     )
 
 

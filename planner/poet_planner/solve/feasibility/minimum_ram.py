@@ -22,7 +22,7 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
 CLOSE = 1.01  # within this factor the smallest RAM is known closely enough
-SHORTEST_S = 1.0  # effort, and time, for the shortest time within a RAM: seconds
+SHORTEST_S = 1.0  # effort for the shortest time within a RAM: seconds
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,10 @@ def passes_necessary_conditions(problem: Problem) -> bool:
     return bool(fits and busy_s(problem) <= problem.deadline)
 
 
-def with_possible_deadline(problem: Problem) -> Problem:
-    """``problem``; without its deadline if no schedule can meet it."""
-    return problem if busy_s(problem) <= problem.deadline else replace(problem, deadline=np.inf)
-
-
 def fastest_schedule(problem: Problem, seed: int, budget: TimeBudget) -> Incumbent | None:
     """The fastest schedule within the RAM that a short search finds, late or not; None if it finds none."""
     if working_set_bytes(problem).max(initial=0) > problem.budget:
         return None
     search = Annealer(with_time_as_energy(problem), seed)
-    search.run(int(SHORTEST_S * moves_per_second(problem)), budget.share(1.0, SHORTEST_S))
+    search.run(int(SHORTEST_S * moves_per_second(problem)), budget)
     return search.incumbent

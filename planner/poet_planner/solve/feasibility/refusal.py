@@ -1,82 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why there is no schedule within the limits, in words: first what is certain before any search, then what would do."""
+"""Why there is no schedule within the limits, in words: what is certain, then what does, then what is not known."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, floor, inf
 
 from poet_profiles.graph import Graph
 
-from poet_planner.solve.feasibility.minimum_ram import Bracket, with_possible_deadline
-from poet_planner.solve.instance import WORD, Problem, busy_s, working_set_bytes
-from poet_planner.solve.options import NoScheduleError
-from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.feasibility.minimum_ram import CLOSE
+from poet_planner.solve.instance import Problem, busy_s, working_set_bytes
+from poet_planner.solve.options import NoScheduleError, Refused
 
 KB = 1024
+MORE_WORK = "--time-limit gives the search more work"
 
 
-def certain_refusal(graph: Graph, problem: Problem) -> str:
+@dataclass(frozen=True)
+class Known:
+    """What is known of the limits of a graph, or of one of several forms of a step. Bytes include what is resident.
+
+    Attributes
+    ----------
+    asked_bytes, asked_s : int, float
+        The limits asked for; infinite seconds: no deadline.
+    needed_bytes : int
+        What the largest node needs by itself; ``largest`` names it.
+    computing_s : float
+        What computing every node once takes.
+    impossible_below_bytes : int
+        In less there is no schedule, as is proven.
+    possible_bytes : int or None
+        In as much one was found.
+    possible_s : float or None
+        The shortest time that was found within the RAM asked for.
+    form : str
+        Which form of the step this is, in words; empty where there is only one.
+    """
+
+    asked_bytes: int
+    asked_s: float
+    needed_bytes: int
+    largest: str
+    computing_s: float
+    impossible_below_bytes: int
+    possible_bytes: int | None = None
+    possible_s: float | None = None
+    form: str = ""
+
+
+def known_of(graph: Graph, problem: Problem) -> Known:
+    """What is known before any search."""
+    needed = graph.resident_bytes + int(working_set_bytes(problem).max(initial=0))
+    return Known(
+        asked_bytes=graph.resident_bytes + problem.budget,
+        asked_s=problem.deadline,
+        needed_bytes=needed,
+        largest=_largest(graph, problem),
+        computing_s=busy_s(problem),
+        impossible_below_bytes=needed,
+    )
+
+
+def certain_refusal(known: Known) -> str:
     """What rules out every schedule before any search: one node, or too little time. Empty: neither does."""
-    asked, needed = _asked_bytes(graph, problem), _needed_bytes(graph, problem)
-    if needed > asked:
-        unit = _unit(asked, needed)
-        return f"{_largest(graph, problem)} {_at_least(needed, unit)} by itself, so {_text(asked, unit)} cannot do"
-    if busy_s(problem) > problem.deadline:
-        return f"computing every node once takes {busy_s(problem):.6g} s, so {problem.deadline:.6g} s cannot do"
+    unit = _unit(known)
+    if known.needed_bytes > known.asked_bytes:
+        needed, asked = _at_least(known.needed_bytes, unit), _text(known.asked_bytes, unit)
+        return f"{known.largest} needs {needed} by itself{_in(known.form)}, so {asked} cannot do"
+    if known.computing_s > known.asked_s:
+        return f"computing every node once takes {known.computing_s:.6g} s, so {known.asked_s:.6g} s cannot do"
     return ""
 
 
-def no_schedule(graph: Graph, problem: Problem, bracket: Bracket, fastest: Incumbent | None) -> NoScheduleError:
-    """The error that names a RAM and a time that are enough, as far as they are known.
+def no_schedule(known: Known, lacks_offsets: bool = False, possible_form: str = "") -> NoScheduleError:
+    """The error that says all that is known.
 
     Parameters
     ----------
-    bracket : Bracket
-        Of the RAM of `with_possible_deadline`.
-    fastest : Incumbent or None
-        `fastest_schedule`.
+    lacks_offsets : bool
+        Whether schedules were found that fit, and no offsets for them.
+    possible_form : str
+        Which form of the step it is that does with ``known.possible_bytes``, in words.
     """
-    asked, needed = _asked_bytes(graph, problem), _needed_bytes(graph, problem)
-    enough, too_small = (graph.resident_bytes + size for size in (bracket.feasible_bytes, bracket.infeasible_bytes))
-    unit = _unit(asked, needed)
-    ram = _text(asked, unit)
-    fact = certain_refusal(graph, problem)
-    if not fact:
-        found = "fits" if problem.budget <= bracket.infeasible_bytes else "was found in"
-        fact = f"no schedule {found} {ram}{_within(problem)}"
-    known = f"{_at_most(enough, unit)} are known to do{_within(with_possible_deadline(problem))}"
-    if bracket.is_close:
-        known += ", and hardly less"
-    elif too_small > max(asked, needed - WORD):
-        known += f", {_at_least(too_small, unit)} are proven too small (--time-limit narrows that)"
-    if fastest is not None:
-        known += f"; in {ram} the shortest step found takes {fastest.time:.6g} s"
-    return NoScheduleError(f"{fact}; {known}", enough, inf if fastest is None else fastest.time, too_small)
-
-
-def _asked_bytes(graph: Graph, problem: Problem) -> int:
-    return graph.resident_bytes + problem.budget
-
-
-def _needed_bytes(graph: Graph, problem: Problem) -> int:
-    """Of the node with the largest working set, with what is resident."""
-    return graph.resident_bytes + int(working_set_bytes(problem).max(initial=0))
+    unit = _unit(known)
+    fact, asked = certain_refusal(known), _text(known.asked_bytes, unit)
+    is_proven = bool(fact) or known.asked_bytes < known.impossible_below_bytes
+    status = Refused.IMPOSSIBLE if is_proven else Refused.NO_OFFSETS if lacks_offsets else Refused.NOT_FOUND
+    if lacks_offsets and not is_proven:
+        fact = f"schedules fit {asked}{_within(known)}, but for none that was tried were offsets found there"
+    fact = fact or f"no schedule {'fits' if is_proven else 'was found in'} {asked}{_within(known)}"
+    said = [fact]
+    lower, enough = known.impossible_below_bytes, known.possible_bytes
+    if lower > max(known.needed_bytes, known.asked_bytes + 1):
+        said.append(f"less than {_at_least(lower, unit)} is proven too little")
+    if enough is not None and enough > known.asked_bytes:
+        said.append(f"{_at_most(enough, unit)} do{_in(possible_form)}{_within(known)}")
+    if known.possible_s is not None and known.possible_s > known.asked_s:
+        said.append(f"in {asked} a step of {known.possible_s:.6g} s was found")
+    is_open = enough is None or enough > CLOSE * max(lower, known.asked_bytes + 1)
+    if status is not Refused.IMPOSSIBLE:
+        said.append(f"whether {asked} do is not known: {MORE_WORK}")
+    elif is_open and known.computing_s <= known.asked_s:
+        said.append(f"what lies between is not known: {MORE_WORK}")
+    return NoScheduleError("; ".join(said), status, lower, enough, known.computing_s, known.possible_s)
 
 
 def _largest(graph: Graph, problem: Problem) -> str:
-    """That node in words; one that computes nothing stands for an end that values live to see."""
+    """The node of the largest working set; one that computes nothing stands for an end that values live to see."""
     node = graph.nodes[int(working_set_bytes(problem).argmax())]
     is_end = node.operation is None and node.workspace_bytes == sum(value.bytes for value in node.values) == 0
-    return "what lives until the end (gradients) needs" if is_end else f"{node.id} needs"
+    return "what lives until the end (gradients)" if is_end else node.id
 
 
-def _within(problem: Problem) -> str:
-    return "" if problem.deadline == inf else f" within {problem.deadline:.6g} s"
+def _in(form: str) -> str:
+    return f" ({form})" if form else ""
 
 
-def _unit(asked: int, needed: int) -> int:
-    """Bytes in the unit of all amounts of a message: KB, where tenths of them tell these two apart."""
-    return KB if asked >= KB and abs(needed - asked) >= KB else 1
+def _within(known: Known) -> str:
+    return "" if known.asked_s == inf else f" within {known.asked_s:.6g} s"
+
+
+def _unit(known: Known) -> int:
+    """Bytes in the unit of all amounts of a message: KB, where what was asked for is a KB from all others."""
+    others = (known.needed_bytes, known.impossible_below_bytes, known.possible_bytes)
+    apart = all(abs(amount - known.asked_bytes) >= KB for amount in others if amount is not None)
+    return KB if known.asked_bytes >= KB and apart else 1
 
 
 def _text(amount: float, unit: int) -> str:

@@ -33,11 +33,7 @@ STEP_S = 1e-5  # decoding a schedule, for each of its steps: reference seconds
 
 
 class UnplacedError(Exception):
-    """No schedule could be placed within the budget; one could be within ``arena_bytes``."""
-
-    def __init__(self, arena_bytes: int) -> None:
-        super().__init__(f"no offsets below {arena_bytes} bytes")
-        self.arena_bytes = arena_bytes
+    """No schedule that was tried could be placed within the budget."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,7 @@ class Placer:
             if self._found is None:
                 raise
         if self._found is None:
-            late = self._overtime.share(1.0, self._params.late_s)
-            lowest = place(self._graph, best.decoded.steps, self._problem.budget, late, context=self._context)
-            raise UnplacedError(lowest.arena_bytes)
+            raise UnplacedError
         return self._found
 
     def unplaced(self, best: Incumbent, answer: Incumbent) -> Unplaced | None:

@@ -95,7 +95,7 @@ def test_algorithm_1_says_the_smallest_ram_like_the_optimiser() -> None:
     graph, store_all = paper_graph("linear.m4")
     with pytest.raises(NoScheduleError) as caught:
         method_named("poet_ilp").schedule(graph, store_all.peak_bytes // 3, None, OptimiseOptions(time_limit_s=2))
-    assert caught.value.smallest_ram_bytes == 3256
+    assert caught.value.possible_bytes == 3256
 
 
 def test_unknown_methods_are_refused() -> None:

@@ -73,4 +73,4 @@ def test_the_smallest_ram_named_for_a_deep_chain_is_what_a_node_needs() -> None:
     # Found within a second; compiling, in a fresh checkout, may take a minute.
     with pytest.raises(NoScheduleError) as refusal:
         optimise(chain(40), 4 * 2, None, OptimiseOptions(time_limit_s=120.0))
-    assert refusal.value.smallest_ram_bytes == 4 * 3
+    assert refusal.value.possible_bytes == 4 * 3
