@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule, Status
@@ -22,7 +22,17 @@ from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods.ablations import PAGING, REMATERIALIZATION
 from poet_planner.comparison.registry import METHODS
 from poet_planner.comparison.sharing import SAME_ENERGY
-from poet_planner.comparison.sweep_table import COLUMNS, Point, PointKey, deadline_text
+from poet_planner.comparison.sweep_table import (
+    COLUMNS,
+    FAILED,
+    LACKS,
+    NONE,
+    NOT_RUN,
+    TIME,
+    Point,
+    PointKey,
+    deadline_text,
+)
 from poet_planner.comparison.warm_up import warm_up
 from poet_planner.planning.budgeted_step import on_its_own
 from poet_planner.planning.costed_step import CostedStep
@@ -34,10 +44,15 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.optimise import PROVEN_GAP
+from poet_planner.solve.options import NoScheduleError, Refused
 from poet_planner.solve.starts import with_bound
 
-NONE = "none"  # a method's status where it has no schedule within the limits
-FAILED = "failed"  # and where it broke
+STATUSES = {
+    Refused.IMPOSSIBLE: NONE,
+    Refused.NOT_FOUND: TIME,
+    Refused.NO_OFFSETS: TIME,
+    Refused.NOT_RUN: NOT_RUN,
+}
 
 
 @dataclass(frozen=True)
@@ -256,7 +271,7 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     most = max(*ends, 1e-9)
     for place, (point, end) in enumerate(zip(points, ends, strict=True)):
-        text = "no schedule" if point.overhead is None else more_text(point.overhead)
+        text = LACKS[point.status] if point.overhead is None else more_text(point.overhead)
         if point.time_of_plain is not None:
             text += f", {point.time_of_plain:.3g}x time"
         axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
@@ -287,12 +302,12 @@ def _answer(setting: Setting, method: Method, options: OptimiseOptions) -> Metho
     started_s = time.perf_counter()
     try:
         if method.in_parts and isinstance(setting.in_parts, str):
-            raise UserError(setting.in_parts, NO_SCHEDULE)
+            raise NoScheduleError(setting.in_parts, Refused.NOT_RUN)
         schedule = method.schedule(graph, setting.ram_bytes, setting.deadline_s, options)
     except UserError as lack:
         # Its cure is for a plan by this method alone.
         note = " ".join(str(lack).split(";")[0].split())
-        status = NONE if lack.exit_code == NO_SCHEDULE else FAILED
+        status = STATUSES[lack.status] if isinstance(lack, NoScheduleError) else FAILED
         return MethodResult(method, None, status, time.perf_counter() - started_s, note)
     seconds = time.perf_counter() - started_s
     report = verify(graph, schedule)

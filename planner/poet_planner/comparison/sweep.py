@@ -16,8 +16,8 @@ import numpy as np
 from poet_profiles.graph import Graph, Uses
 
 from poet_planner.comparison.code_version import code_version
-from poet_planner.comparison.compare import FAILED, MethodResult, Setting, Subject, answers, place_of, point_of
-from poet_planner.comparison.sweep_table import Point
+from poet_planner.comparison.compare import MethodResult, Setting, Subject, answers, place_of, point_of
+from poet_planner.comparison.sweep_table import FAILED, Point
 from poet_planner.planning.method import Method
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.starts import cheapest_start

@@ -20,6 +20,11 @@ from poet_profiles.errors import UserError
 from poet_profiles.text_file import read_table
 from poet_profiles.whole_file import write_whole
 
+# A method's status where there is no schedule of its: it has none within the limits, its time was up, it was not run,
+# or it broke.
+NONE, TIME, NOT_RUN, FAILED = "none", "time", "not run", "failed"
+# Each in the words of a picture.
+LACKS = {NONE: "no schedule exists", TIME: "not found in the time", NOT_RUN: "not run", FAILED: "failed"}
 # Enough to tell plans apart, and no more than costs are given in.
 FLOAT_FORM = ".9g"
 
@@ -43,8 +48,8 @@ class Point:
     deadline_s : float or None
         None: no deadline. ``deadline_of_plain`` is its multiple of the store-all time.
     status : str
-        ``optimal``, ``feasible``; ``none`` where the method has no schedule within the limits, ``failed`` where it
-        broke: ``note`` says why.
+        ``optimal``, ``feasible``; ``none`` where the method has no schedule within the limits, ``time`` where it found
+        none in its time, ``not run`` where it was not tried, ``failed`` where it broke: ``note`` says why.
     overhead : float or None
         Energy above the store-all schedule's, as a share of that.
     recompute_j, page_in_j, page_out_j : float or None

@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 from xml.etree import ElementTree
 
 import pytest
 from poet_planner.cli import app
-from poet_planner.comparison.compare import Setting, Subject, compare
+from poet_planner.comparison.compare import Setting, Subject, answers, compare, write_picture
+from poet_planner.comparison.methods.poet_ilp import MOST_NODES
 from poet_planner.comparison.registry import METHODS
 from poet_planner.planning.method import method_named
-from poet_planner.solve import OptimiseOptions
+from poet_planner.solve import NoScheduleError, OptimiseOptions
+from poet_planner.solve.options import Refused
 from poet_profiles.errors import UserError
 from poet_profiles.graph import PageCost
 from typer.testing import CliRunner
 
+from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.chains import training_chain
 from tests.support.graphs.paper_graphs import FOLDER, paper_graph
 
@@ -109,6 +114,36 @@ def test_a_proven_plan_that_does_with_one_technique_is_that_techniques_own(
     assert rows[technique].energy_j == rows["optimal"].energy_j
     assert rows[other].note == ""
     assert rows[other].energy_j is None or rows[other].energy_j > rows["optimal"].energy_j
+
+
+def test_that_none_exists_that_the_time_ended_and_that_it_was_not_run_are_three_things(tmp_path: Path) -> None:
+    """In the table and in the picture."""
+    graph, store_all = paper_graph("linear.a72")
+
+    def refusing(status: Refused) -> Callable[..., NoReturn]:
+        def schedule(*_: object) -> NoReturn:
+            raise NoScheduleError("why; and a cure", status)
+
+        return schedule
+
+    statuses = {"dtr": Refused.IMPOSSIBLE, "revolve": Refused.NOT_FOUND, "chen_sqrt": Refused.NOT_RUN}
+    methods = [replace(method_named(name), schedule=refusing(status)) for name, status in statuses.items()]
+    setting = Setting(Subject(graph, "linear"), store_all.peak_bytes, None)
+    points = list(compare(setting, [method_named("optimal"), *methods], OptimiseOptions(time_limit_s=1)))
+    said = {point.method: point.status for point in points}
+    assert said == {"dtr": "none", "revolve": "time", "chen_sqrt": "not run", "optimal": "optimal"}
+    assert {point.note for point in points if point.energy_j is None} == {"why"}
+    write_picture(setting, points, tmp_path / "compare.svg")
+    drawn = (tmp_path / "compare.svg").read_text()
+    assert all(f">{words}</text>" in drawn for words in ("no schedule exists", "not found in the time", "not run"))
+
+
+def test_a_method_that_was_never_stated_was_not_run() -> None:
+    """Algorithm 1 has a variable for each pair of nodes."""
+    graph = layered_graph(MOST_NODES + 2, 4, 0)
+    setting = Setting(Subject(graph, "layered"), 10**9, None)
+    [answer] = answers(setting, [method_named("poet_ilp")], OptimiseOptions(time_limit_s=1))
+    assert (answer.status, answer.schedule) == ("not run", None)
 
 
 def test_a_schedule_that_breaks_the_contract_is_a_failure_and_no_start() -> None:

@@ -14,16 +14,16 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.in_place import remade
 from poet_planner.comparison.methods.limits import refuse_time
 from poet_planner.comparison.methods.queued import QueueingDecoder
-from poet_planner.solve import OptimiseOptions
+from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_planner.solve.instance import WORD, build_problem
 from poet_planner.solve.optimise import schedule_of
+from poet_planner.solve.options import Refused
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
@@ -167,12 +167,12 @@ class Instance:
 
         Raises
         ------
-        UserError
-            If there is none.
+        NoScheduleError
+            If there is none, or the time ended before one was found.
         """
         made = self._first_placed([range(self.nodes)]).made or self._first_placed(orders).made
         if made is None:
-            raise no_schedule(name)
+            raise out_of_time(name) if self.time_left.expired else no_schedule(name)
         return made
 
     def planned(self, name: str, orders: Callable[[int], Iterable[Events]]) -> Schedule:
@@ -189,7 +189,7 @@ class Instance:
                 break
             asked -= max(WORD, trial.missing)
         if made is None:
-            raise no_schedule(name)
+            raise out_of_time(name) if self.time_left.expired else no_schedule(name)
         return made
 
     def _first_placed(self, orders: Iterable[Events]) -> _Trial:
@@ -221,16 +221,16 @@ class Instance:
         return schedule_of(self.graph, self.ram_bytes, self.deadline_s, placed, bound_j, self.options.gap)
 
 
-def no_schedule(name: str) -> UserError:
-    """What a method says that finds none."""
-    return UserError(
-        f"{name} has no schedule that keeps the RAM budget and the deadline; raise --ram or --deadline", NO_SCHEDULE
+def no_schedule(name: str) -> NoScheduleError:
+    """What a method says that came to its end and found none."""
+    return NoScheduleError(
+        f"{name} has no schedule that keeps the RAM budget and the deadline; raise --ram or --deadline"
     )
 
 
-def out_of_time(name: str) -> UserError:
+def out_of_time(name: str) -> NoScheduleError:
     """What a method says that did not come to an end."""
-    return UserError(f"{name} found no schedule in the time allowed; raise --time-limit", NO_SCHEDULE)
+    return NoScheduleError(f"{name} found no schedule in the time allowed; raise --time-limit", Refused.NOT_FOUND)
 
 
 def _lists(start: np.ndarray, entries: np.ndarray) -> list[list[int]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
+
+from poet_planner.solve.options import NoScheduleError
 
 if TYPE_CHECKING:
     from poet_planner.solve import OptimiseOptions
@@ -41,19 +43,26 @@ def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float |
 
     Raises
     ------
-    UserError
+    NoScheduleError
         If it needs more RAM, or more time.
     """
-    if made.ram_budget_bytes > ram_bytes:
-        raise UserError(
+    fits, is_in_time = made.ram_budget_bytes <= ram_bytes, deadline_s is None or made.time_s <= deadline_s
+    known: dict[str, Any] = {
+        "impossible_below_bytes": made.ram_budget_bytes,
+        "possible_bytes": made.ram_budget_bytes if is_in_time else None,
+        "impossible_below_s": made.time_s,
+        "possible_s": made.time_s if fits else None,
+    }
+    if not fits:
+        raise NoScheduleError(
             f"the {name} schedule needs {made.ram_budget_bytes} B of RAM, the budget is {ram_bytes} B; "
             "raise --ram, or plan with --method optimal",
-            NO_SCHEDULE,
+            **known,
         )
-    if deadline_s is not None and made.time_s > deadline_s:
-        raise UserError(
+    if not is_in_time:
+        raise NoScheduleError(
             f"the {name} schedule takes {made.time_s:.6g} s, the deadline is {deadline_s:.6g} s; raise --deadline",
-            NO_SCHEDULE,
+            **known,
         )
     return replace(made, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
 

@@ -10,20 +10,22 @@ import numpy as np
 from poet_profiles.errors import UserError
 
 from poet_planner.comparison.pictures.panels import COLUMN_INCHES, PAGE_INCHES, with_networks
-from poet_planner.comparison.sweep_table import Point
+from poet_planner.comparison.sweep_table import FAILED, LACKS, NONE, NOT_RUN, TIME, Point
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.quantities import bytes_text, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
+HATCHES = {NONE: "////", TIME: "....", NOT_RUN: "", FAILED: "xxxx"}
 # The overhead that is drawn darkest, in %, and the one from which on cells are no longer white.
 DARKEST, LIGHTEST = 100.0, 0.01
 
 
 def overhead_map(points: Iterable[Point]) -> Figure:
-    """A map a model and board; a hatched cell has no schedule.
+    """A map a model and board; the legend says what a hatched cell lacks.
 
     Raises
     ------
@@ -48,26 +50,33 @@ def overhead_map(points: Iterable[Point]) -> Figure:
         axis.set_visible(False)
     figure.supxlabel("RAM", fontsize=8, color=INK)
     figure.supylabel("deadline", fontsize=8, color=INK)
+    if lacking := [status for status in LACKS if any(point.status == status for point in ours)]:
+        figure.legend(
+            handles=[_cell(status) for status in lacking], loc="outside lower center", frameon=False, fontsize=6
+        )
     figure.suptitle("energy above the store-all schedule's, %", fontsize=8, color=INK)
     return figure
 
 
 def _draw(axis: Axes, points: list[Point]) -> None:
     from matplotlib.colors import LogNorm
-    from matplotlib.patches import Rectangle
 
     rams = sorted({point.ram_budget_bytes for point in points})
     deadlines = sorted({_lateness(point) for point in points})
+    lacks = {}
     overheads = np.full((len(deadlines), len(rams)), np.nan)
     for point in points:
+        place = deadlines.index(_lateness(point)), rams.index(point.ram_budget_bytes)
         if point.overhead is not None:
-            overheads[deadlines.index(_lateness(point)), rams.index(point.ram_budget_bytes)] = 100 * point.overhead
+            overheads[place] = 100 * point.overhead
+        else:
+            lacks[place] = point.status
     norm = LogNorm(LIGHTEST, DARKEST, clip=True)
     axis.pcolormesh(np.clip(overheads, LIGHTEST, None), cmap="Oranges", norm=norm, edgecolor="white", linewidth=0.5)
     for (row, column), overhead in np.ndenumerate(overheads):
         if np.isnan(overhead):
-            cell = Rectangle((column, row), 1, 1, facecolor="white", edgecolor=INK, hatch="////", linewidth=0)
-            axis.add_patch(cell)
+            if (row, column) in lacks:
+                axis.add_patch(_cell(lacks[row, column], column, row))
             continue
         text = share_text(overhead / 100).removesuffix(" %")
         colour = "white" if norm(overhead) > 0.7 else "black"
@@ -75,6 +84,15 @@ def _draw(axis: Axes, points: list[Point]) -> None:
     axis.set_xticks(np.arange(len(rams)) + 0.5, [bytes_text(ram) for ram in rams], rotation=90, fontsize=6)
     names = ["none" if np.isinf(late) else f"{late:.4g}\u00d7" for late in deadlines]
     axis.set_yticks(np.arange(len(deadlines)) + 0.5, names, fontsize=6)
+
+
+def _cell(status: str, x: int = 0, y: int = 0) -> Rectangle:
+    """A cell without a schedule, or a legend's."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(
+        (x, y), 1, 1, facecolor="white", edgecolor=INK, hatch=HATCHES[status], linewidth=0, label=LACKS[status]
+    )
 
 
 def _lateness(point: Point) -> float:

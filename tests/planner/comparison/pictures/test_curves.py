@@ -171,3 +171,15 @@ def test_byte_ticks_are_few_and_within(least: int, factor: float, ticks: int) ->
     assert places == sorted(set(places))
     assert all(least <= place <= least * factor for place in places)
     assert 1 <= len(places) < 2 * ticks
+
+
+def test_the_map_tells_that_none_exists_from_that_none_was_found() -> None:
+    """Each hatch is in the legend; where every cell has a schedule there is none."""
+    lacking = [sweep_point("optimal", share, None, status=status) for share, status in ((0.5, "none"), (0.6, "time"))]
+    planned = sweep_point("optimal", 0.9, 0.1)
+    assert not overhead_map([planned]).legends
+    figure = overhead_map([planned, *lacking])
+    [legend] = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["no schedule exists", "not found in the time"]
+    hatches = {patch.get_hatch() for patch in figure.axes[0].patches}
+    assert hatches == {handle.get_hatch() for handle in legend.get_patches()} and len(hatches) == 2
