@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +47,8 @@ schedule, its C headers, pictures and a summary.
 
     poet-plan --profile nrf52840 --model digits_cnn --ram 216KB --out plan
     poet-plan --graph graph.json --ram 256KB --deadline 1.5x --time-limit 60 --out plan
+
+Exit codes: 0 done, 2 bad input, 3 no schedule exists, 5 none was found in the work allowed, 130 or 143 interrupted.
 """
 
 
@@ -70,7 +74,7 @@ def plan(
 
     from poet_planner.planning.method import OPTIMAL, method_named, plans_without_pages
     from poet_planner.planning.more_ram import seconds_for
-    from poet_planner.planning.pipeline import prepare, verified
+    from poet_planner.planning.pipeline import prepare, refuse_before_tracing, refuse_unrunnable, verified
     from poet_planner.report.pictures import NAMES as PICTURES
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
@@ -86,7 +90,10 @@ def plan(
     alone_in(context, out)
     asked = request_of(network, board, limits, memory, training)
     request = replace(asked, early_updates=plans_without_pages(method))
-    prepared = prepare(request, method.in_parts)
+    with _refusal_as_json(output.as_json):
+        refuse_before_tracing(request)
+        refuse_unrunnable(request)
+        prepared = prepare(request, method.in_parts)
     _say(prepared.note)
     if output.library is not None:
         _refuse_without_library(prepared, output.library)
@@ -101,7 +108,8 @@ def plan(
         statistics=Statistics(),
     )
     chosen = prepared
-    prepared, schedule, interrupted = _schedule(request, chosen, method, options)
+    with _refusal_as_json(output.as_json):
+        prepared, schedule, interrupted = _schedule(request, chosen, method, options)
     if prepared.note != chosen.note:
         _say(prepared.note)
     asks = asking_s and not interrupted
@@ -115,6 +123,21 @@ def plan(
         made.draw(out, output.time_to_scale, output.svg)  # Meanwhile people read.
         if not output.as_json:
             typer.echo(f"pictures: {', '.join(str(out / f'{name}.png') for name in PICTURES)}")
+
+
+@contextmanager
+def _refusal_as_json(as_json: bool) -> Iterator[None]:
+    """A refusal of limits as a document on standard output, beside its line on standard error."""
+    import json
+
+    from poet_planner.solve import NoScheduleError
+
+    try:
+        yield
+    except NoScheduleError as lack:
+        if as_json:
+            print(json.dumps(lack.document(), indent=1))
+        raise
 
 
 def _say(note: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
@@ -24,10 +25,10 @@ from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
-from poet_planner.planning.request import Profiles, Request, named
+from poet_planner.planning.request import Parameters, Profiles, Request, named
 from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
-from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
 
@@ -161,6 +162,33 @@ def plan(
     return verified(*planned(request, prepared, planner, options), options.statistics)
 
 
+def refuse_before_tracing(request: Request) -> None:
+    """Refuse what needs no trace to be refused: raises a `UserError`."""
+    request.refuse_without_costs()
+    if request.ram is None:
+        refuse_too_large(request)
+
+
+def refuse_unrunnable(request: Request) -> None:
+    """Refuse a step for a microcontroller whose firmware lacks one of its operators, before minutes are spent on it.
+
+    With its parameters excluded no board is to run it.
+
+    Raises
+    ------
+    UserError
+        Where each is, and what to do.
+    """
+    board = request.target_board
+    if board is None or board.kind != "microcontroller" or request.parameters == Parameters.EXCLUDED:
+        return
+    graph = request.costed_graph
+    if request.training_step is not None:
+        graph = request.training_step.graph(board, optimizer=request.optimizer)
+    if graph is not None and (lacking := operators_lacking(graph)):
+        raise UserError(f"{lacking} (--parameters excluded plans without headers)")
+
+
 def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     """Trace, cost, choose what lies where, and set the limits; ``in_parts`` as the method's.
 
@@ -169,9 +197,7 @@ def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     UserError
         As `plan`.
     """
-    request.refuse_without_costs()
-    if request.ram is None:
-        refuse_too_large(request)
+    refuse_before_tracing(request)
     chosen = choose_layout(request, in_parts)
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
     if request.deadline is None:

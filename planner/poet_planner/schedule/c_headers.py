@@ -92,19 +92,23 @@ def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | No
     """What keeps the firmware from running the graph, or None; with ``constants``, also if one of them is missing."""
     if graph.allocates:
         return "its board runs PyTorch"
-    operations = {node.operation.op for node in graph.nodes if node.operation}
-    if not operations:
+    if not any(node.operation for node in graph.nodes):
         return "its nodes name no operators"
+    if lacking := operators_lacking(graph):
+        return lacking
+    if constants is not None and any(constant.id not in constants for constant in graph.constants):
+        return f"the data of its constants are not there ({CONSTANTS_FILE} beside the graph)"
+    return None if graph.residents else "its parameters are excluded from RAM"
+
+
+def operators_lacking(graph: Graph) -> str | None:
+    """Which operators of the graph the firmware does not have, where, and what to do; None if it has all."""
     refusals = _together(node.refused for node in graph.nodes if node.refused)
     if refusals:
         more = f"; and {len(refusals) - MOST_REFUSALS} more" if len(refusals) > MOST_REFUSALS else ""
         return "; ".join(refusals[:MOST_REFUSALS]) + more
-    missing = sorted(operations - OPERATORS.keys())
-    if missing:
-        return f"the firmware lacks {', '.join(missing)}"
-    if constants is not None and any(constant.id not in constants for constant in graph.constants):
-        return f"the data of its constants are not there ({CONSTANTS_FILE} beside the graph)"
-    return None if graph.residents else "its parameters are excluded from RAM"
+    missing = sorted({node.operation.op for node in graph.nodes if node.operation} - OPERATORS.keys())
+    return f"the firmware lacks {', '.join(missing)}" if missing else None
 
 
 def _together(refusals: Iterable[Refusal]) -> list[str]:

@@ -26,7 +26,7 @@ from poet_planner.report.caveats import cautions
 from poet_planner.report.summary import read_summary, rows
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
-from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE
+from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND
 from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -34,6 +34,27 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
+
+
+RECURRENT = """
+import torch
+from poet_planner import Model
+from torch import nn
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(4, 5, batch_first=True)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0][:, -1])
+
+
+def make(batch):
+    return Model("words", Words(), (torch.randn(2, 3, 4),), (torch.tensor([0, 1]),), nn.functional.cross_entropy)
+"""
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
@@ -120,6 +141,59 @@ def test_no_schedule_says_what_would_do(
     assert run(monkeypatch, "--graph", graph, "--ram", "500", "--time-limit", 1) == NO_SCHEDULE
     line = capsys.readouterr().err.splitlines()[-1]
     assert "864" in line  # c, d, and the resident bytes
+
+
+def test_a_refusal_is_a_document_for_programs(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What lives at once while c is computed: b, c, and the resident bytes."""
+    ask = ("--graph", graph, "--time-limit", 1, "--json", "--out", tmp_path / "plan")
+    assert run(monkeypatch, *ask, "--ram", "500") == NO_SCHEDULE
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert said.err.splitlines()[-1] == f"poet-plan: {document['message']}"
+    assert (document["status"], document["exit_code"]) == ("impossible", NO_SCHEDULE)
+    assert document["impossible_below_bytes"] == document["possible_bytes"] == 864
+    assert not (tmp_path / "plan").exists()
+    assert run(monkeypatch, *ask, "--ram", document["possible_bytes"]) == 0
+    capsys.readouterr()
+    assert run(monkeypatch, *ask, "--ram", "1MB", "--deadline", "7s") == NO_SCHEDULE
+    document = json.loads(capsys.readouterr().out)
+    assert (document["impossible_below_s"], document["possible_s"]) == (8.0, 8.0)
+    assert document["possible_bytes"] is None, "within 7 s no RAM does"
+    assert run(monkeypatch, "--graph", graph, "--json", "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
+    assert json.loads(capsys.readouterr().out)["possible_bytes"] == 1704
+
+
+def test_a_step_without_offsets_is_not_called_impossible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "graph.json", tmp_path / "plan"
+    write_graph(graph_of(UNPLACEABLE), file)
+    ask = ("--graph", file, "--time-limit", 1, "--json", "--out", out)
+    assert run(monkeypatch, *ask, "--ram", 20) == NOT_FOUND
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == "no offsets" and document["impossible_below_bytes"] <= 20
+    assert run(monkeypatch, *ask, "--ram", document["possible_bytes"]) == 0
+
+
+def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words.py").write_text(RECURRENT)
+    monkeypatch.syspath_prepend(tmp_path)
+    ask = ("--model", "words:make", "--profile", "nrf52840", "--time-limit", 1, "--out", tmp_path / "plan")
+
+    def chosen(*_: object) -> None:
+        raise AssertionError("a layout was looked for")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("poet_planner.planning.pipeline.choose_layout", chosen)
+        assert run(monkeypatch, *ask) == BAD_INPUT
+    [line] = capsys.readouterr().err.splitlines()
+    assert "rnn (GRU): the firmware has no recurrent operator; train it on a Linux board" in line
+    assert not (tmp_path / "plan").exists()
+    assert run(monkeypatch, *ask, "--parameters", "excluded") == 0
 
 
 def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(

@@ -110,7 +110,7 @@ def normed() -> Model:
 )
 def test_what_has_no_parts_says_why(problem: Callable[[], Setting], note: str) -> None:
     [answer] = answered(problem())
-    assert (answer.schedule, answer.status) == (None, "none")
+    assert (answer.schedule, answer.status) == (None, "not run")
     assert answer.note.startswith(note)
 
 
