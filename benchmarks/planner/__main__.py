@@ -9,6 +9,7 @@ from benchmarks.planner.card import card
 from benchmarks.planner.limits import limits
 from benchmarks.planner.parts import compare_parts
 from benchmarks.planner.placement import placement
+from benchmarks.planner.refusals import refusals
 from benchmarks.planner.run import measure_suites, table
 
 app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
@@ -18,6 +19,7 @@ app.command("parts")(compare_parts)
 app.command("limits")(limits)
 app.command("placement")(placement)
 app.command("card")(card)
+app.command("refusals")(refusals)
 
 if __name__ == "__main__":
     app()

@@ -24,7 +24,7 @@ from poet_profiles.whole_file import write_whole
 # or it broke.
 NONE, TIME, NOT_RUN, FAILED = "none", "time", "not run", "failed"
 # Each in the words of a picture.
-LACKS = {NONE: "no schedule exists", TIME: "not found in the time", NOT_RUN: "not run", FAILED: "failed"}
+LACKS = {NONE: "no schedule", TIME: "none found in the time", NOT_RUN: "not run", FAILED: "failed"}
 # Enough to tell plans apart, and no more than costs are given in.
 FLOAT_FORM = ".9g"
 

@@ -25,6 +25,7 @@ from poet_planner.solve.feasibility.refusal import known_of, no_schedule
 from poet_planner.solve.instance import build_problem, busy_s
 from poet_planner.solve.options import Refused
 
+MOST_SEARCHED = 8  # forms
 FITTING_SHARE = 0.4  # of the time limit, for all forms together that may fit
 
 
@@ -49,8 +50,9 @@ def _others(request: Request) -> Iterator[BudgetedStep]:
             yield from forms_in_ram(request, usual)
     if request.parameters != Parameters.RESIDENT and why_not_on_card(request) is None:
         for layout, *_ in layouts_on_card(request):  # of each level what needs the least
-            yield in_layout(request, layout)
-            for fine in finely_sliced(request, layout, 0):
+            made = in_layout(request, layout)
+            yield made
+            for fine in finely_sliced(request, layout, len(made.graph.nodes)):
                 yield in_layout(request, fine)
 
 
@@ -71,13 +73,13 @@ def in_any_form(
     NoScheduleError
         If none has: with what is known of all.
     """
-    forms = [_in_time(request, chosen, form) for form in every_form(request, chosen)]
+    forms = [_in_time(request, form) for form in every_form(request, chosen)]
     lacks: dict[int, NoScheduleError] = {}
     fitting = sum(form.filled <= 1 for form in forms)
     quick = replace(options, time_limit_s=FITTING_SHARE * options.time_limit_s / max(1, fitting), statistics=None)
     for number, form in enumerate(forms):
         known_bytes = [one.possible_bytes for one in lacks.values() if one.possible_bytes is not None]
-        if known_bytes and min(known_bytes) <= smallest_ram_bytes(form.graph):
+        if len(lacks) == MOST_SEARCHED or (known_bytes and min(known_bytes) <= smallest_ram_bytes(form.graph)):
             break
         if lack is not None and form.step.layout == chosen.step.layout:
             lacks[number] = lack
@@ -87,16 +89,11 @@ def in_any_form(
         except NoScheduleError as one:
             lacks[number] = one
         else:
-            note = (
-                ""
-                if form.step.layout == chosen.step.layout
-                else f"{form.step.layout.words}: no other form was found to do"
-            )
-            return replace(form, note="; ".join(filter(None, (form.note, note)))), schedule
+            return replace(form, note=f"{form.step.layout.words}: the form of the step that was found to do"), schedule
     raise _of_all(forms, lacks)
 
 
-def _in_time(request: Request, chosen: BudgetedStep, form: BudgetedStep) -> BudgetedStep:
+def _in_time(request: Request, form: BudgetedStep) -> BudgetedStep:
     """With the deadline that is reckoned on the form itself."""
     if request.deadline is None:
         return form

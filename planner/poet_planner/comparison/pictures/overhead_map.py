@@ -46,9 +46,10 @@ def overhead_map(points: Iterable[Point]) -> Figure:
     for axis, ((network, board), group) in zip(axes, groups.items(), strict=False):
         _draw(axis, group)
         axis.set_title(f"{network}, {board}", fontsize=7, color=INK, parse_math=False)
+    for axis in axes[max(0, len(groups) - across) : len(groups)]:
+        axis.set_xlabel("RAM", fontsize=8, color=INK)
     for axis in axes[len(groups) :]:
         axis.set_visible(False)
-    figure.supxlabel("RAM", fontsize=8, color=INK)
     figure.supylabel("deadline", fontsize=8, color=INK)
     if lacking := [status for status in LACKS if any(point.status == status for point in ours)]:
         figure.legend(

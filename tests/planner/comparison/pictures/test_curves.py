@@ -180,6 +180,6 @@ def test_the_map_tells_that_none_exists_from_that_none_was_found() -> None:
     assert not overhead_map([planned]).legends
     figure = overhead_map([planned, *lacking])
     [legend] = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["no schedule exists", "not found in the time"]
+    assert [text.get_text() for text in legend.get_texts()] == ["no schedule", "none found in the time"]
     hatches = {patch.get_hatch() for patch in figure.axes[0].patches}
     assert hatches == {handle.get_hatch() for handle in legend.get_patches()} and len(hatches) == 2
