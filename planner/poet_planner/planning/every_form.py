@@ -76,7 +76,7 @@ def in_any_form(
     forms = [_in_time(request, form) for form in every_form(request, chosen)]
     lacks: dict[int, NoScheduleError] = {}
     fitting = sum(form.filled <= 1 for form in forms)
-    quick = replace(options, time_limit_s=FITTING_SHARE * options.time_limit_s / max(1, fitting), statistics=None)
+    quick = replace(options, time_limit_s=FITTING_SHARE * options.time_limit_s / max(1, fitting))
     for number, form in enumerate(forms):
         known_bytes = [one.possible_bytes for one in lacks.values() if one.possible_bytes is not None]
         if len(lacks) == MOST_SEARCHED or (known_bytes and min(known_bytes) <= smallest_ram_bytes(form.graph)):

@@ -21,7 +21,7 @@ from poet_planner.solve.placement.assign import PlacedSchedule
 from poet_planner.solve.placement.first_fit import alive_bytes, place
 from poet_planner.solve.search.annealer import moves_per_second
 from poet_planner.solve.search.decode import decode
-from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
@@ -111,7 +111,10 @@ def _fastest(graph: Graph, problem: Problem, seed: int) -> PlacedSchedule | None
 
 def _with_offsets(graph: Graph, problem: Problem, one: Incumbent, budget: TimeBudget) -> PlacedSchedule:
     """A schedule with offsets in as little RAM as is found."""
-    one = replace(one, source=one.source or Component.FEASIBILITY)
+    # What was found with time in the place of energy has its energy only now.
+    found = evaluated(problem, one.events, one.source or Component.FEASIBILITY)
+    assert found is not None
+    one = found
     if graph.allocates:
         return allocated(graph, problem, one)
     decoded = decode(graph, problem, one.events)

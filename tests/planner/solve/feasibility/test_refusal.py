@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import count
 
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
+from poet_planner.solve.optimise import _Run
 from poet_planner.solve.options import Refused
 from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND
 from poet_profiles.graph import Graph, Node, Value
@@ -125,3 +128,20 @@ def test_no_number_depends_on_the_clock_or_on_the_ram_that_was_asked_for() -> No
                 optimise(graph, ram, None, OptimiseOptions(time_limit_s=2.0, clock=clock))
             found.add((caught.value.impossible_below_bytes, caught.value.possible_bytes))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("dma", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_last_resort_of_a_search_that_found_nothing_is_a_sound_schedule(
+    seed: int, dma: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its energy is none of the search for time, and it is the one that a refusal in less RAM calls possible."""
+    monkeypatch.setattr(_Run, "_work", lambda run: None)
+    graph = replace(either_graph(seed), dma=dma)
+    lack = refusal(graph, graph.resident_bytes)
+    assert lack.possible_bytes is not None
+    for ram in (lack.possible_bytes, lack.possible_bytes + 400):
+        made = optimise(graph, ram, None, OptimiseOptions(time_limit_s=1.0))
+        assert verify(graph, made).faults == ()
+        assert made.peak_bytes <= ram
+    assert refusal(graph, lack.possible_bytes - 4).possible_bytes == lack.possible_bytes
