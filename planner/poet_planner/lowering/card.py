@@ -142,6 +142,10 @@ class _Step:
         """Add what stands for one node of the old graph."""
         if node.id in self._dropped:
             return
+        if (parts := self._unclipped(node)) is not None:
+            for part in parts:
+                self.take(part)
+            return
         if node.id == ORDERING_NODE:
             waited_for = (id for id in node.inputs if id not in self._trains or self._readers[id])
             self.nodes.append(replace(node, inputs=(*waited_for, *self._written)))
@@ -154,6 +158,21 @@ class _Step:
         for value in node.values:
             for parameter in self._trains.get(value.id, ()):
                 self._update(node, value.id, parameter)
+
+    def _unclipped(self, node: Node) -> tuple[Node, Node] | None:
+        """A convolution that can be streamed and its ReLU, where they were one node, which is read whole alone."""
+        operation = node.operation
+        if operation is None or operation.op != "conv2d_relu":
+            return None
+        before, result = added(node.id, "before"), node.values[0]
+        convolution = replace(operation, op="conv2d", results=(before,))
+        if streamed(convolution, self.kept, self._streaming) is None:
+            return None
+        relu = Operation("relu", params_key("relu", {"size": result.bytes // 4}), (before,), operation.results)
+        return (
+            replace(node, id=before, values=(Value(before, result.bytes),), operation=convolution),
+            replace(node, inputs=(before,), workspace_bytes=0, operation=relu),
+        )
 
     def _fused(self, node: Node) -> _Fused | None:
         """The operator that does both, where the gradients are there for one update each and for nothing else."""

@@ -8,7 +8,9 @@ from contextlib import suppress
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import FETCH, kept_constants
 from poet_profiles.graph.once import once_a_graph
+from poet_profiles.graph.sizes import needed_bytes, smallest_ram_bytes
 
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.request import Request
@@ -63,4 +65,24 @@ def refuse_too_large(request: Request) -> None:
             f"{model}: one of its layers has {least_bytes} bytes in RAM at least, however it is cut, and "
             f"{board.name} has {board.usable_ram_bytes} for a plan; take a smaller model or batch, or state --ram",
             impossible_below_bytes=least_bytes,
+        )
+
+
+def refuse_large_frozen(graph: Graph, budget_bytes: int) -> None:
+    """Refuse a step whose largest operator has no room beside what it reads of frozen weights on the card."""
+    frozen = {one.id: one.bytes for one in kept_constants(graph)}
+    if not frozen or smallest_ram_bytes(graph) <= budget_bytes:
+        return
+    needed, node = max(zip(needed_bytes(graph), graph.nodes, strict=True), key=lambda pair: pair[0])
+    operations = [one.operation for one in graph.nodes if one.operation and one.operation.op == FETCH]
+    whole = {one.results[0]: one.operands[0] for one in operations}
+    operands = node.operation.operands if node.operation else ()
+    read = {whole.get(id, id): "whole" if id in whole else "in tiles" for id in operands}
+    largest = max(frozen.keys() & read.keys(), key=lambda id: frozen[id], default=None)
+    if largest is not None:
+        raise UserError(
+            f"{graph.name}: {node.id.partition('..')[0]} reads the frozen {largest} of {frozen[largest]} bytes "
+            f"{read[largest]} from the card, and needs {graph.resident_bytes + needed} bytes of RAM so, of which there "
+            f"are {budget_bytes}; take a board with more RAM or a smaller layer, or state --ram",
+            NO_SCHEDULE,
         )

@@ -18,7 +18,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
-from poet_planner.planning.budget import refuse_too_large
+from poet_planner.planning.budget import refuse_large_frozen, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.flash import refuse_beyond_flash
@@ -200,6 +200,7 @@ def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     refuse_before_tracing(request)
     chosen = choose_layout(request, in_parts)
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
+    refuse_large_frozen(chosen.graph, chosen.budget_bytes)
     if request.deadline is None:
         return chosen
     return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.plain_store_all.time_s))

@@ -18,11 +18,15 @@ def constant_bytes(graph: Graph) -> int:
 
 def smallest_ram_bytes(graph: Graph) -> int:
     """RAM without which no schedule exists: residents, and the largest node's operands, results and workspace."""
+    return graph.resident_bytes + max(needed_bytes(graph), default=0)
+
+
+def needed_bytes(graph: Graph) -> list[int]:
+    """RAM that each node takes at least while it is computed, beside the residents: operands, results, workspace."""
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    needs = (
+    return [
         aligned(node.workspace_bytes)
         + sum(sizes[id] for id in node.inputs)
         + sum(sizes[value.id] for value in node.values if value.id not in node.takes_over)
         for node in graph.nodes
-    )
-    return graph.resident_bytes + max(needs, default=0)
+    ]

@@ -13,7 +13,7 @@ import torch
 from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
-from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
+from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card, with_taking_over
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.random_numbers import generator_of
 from poet_planner.report.card_wear import wear
@@ -34,6 +34,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
+from tests.support.networks.heads import wide_head
 from tests.support.networks.own import OWN_NETWORKS
 
 ABOVE = 2048
@@ -100,6 +101,44 @@ def test_own_networks_compute_the_same_with_every_parameter_on_the_card(
     given |= {id: np.zeros(2, np.int32) for id in [generator_of(step)] if id is not None}
     expected, found = run_step(in_ram, given, operators), run_step(on_card, given, operators)
     assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
+
+
+def _planes() -> models.Model:
+    """Frozen convolutions of planes: one for Winograd's algorithm, one of groups, one without a bias."""
+    torch.manual_seed(0)
+    body = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()),
+        *(nn.Conv2d(32, 64, 3, stride=2, groups=2), nn.ReLU(), nn.Conv2d(64, 64, 1, bias=False), nn.ReLU()),
+    ).requires_grad_(False)
+    module = nn.Sequential(body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 3))
+    return models.Model("planes", module, (torch.randn(2, 3, 8, 8),), (torch.tensor([0, 2]),), cross_entropy)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize(
+    ("make", "streaming", "most"),
+    [(wide_head, Streaming(4096, 4096), 126_000), (_planes, Streaming(0, 1024), None)],
+)
+def test_a_frozen_convolution_whose_weights_are_read_in_tiles_has_its_relu_beside_it(
+    make: Callable[[], models.Model], streaming: Streaming, most: int | None, operators: Operators
+) -> None:
+    model = make()
+    step = traced(model)
+    in_ram = lower_for_firmware(step, resident_gradients=False)
+    on_card = with_taking_over(with_parameters_on_the_card(in_ram, ABOVE, 0, streaming))
+    check_graph(on_card)
+    fetching = with_taking_over(with_parameters_on_the_card(in_ram, ABOVE, 0))
+    clipped = [graph_operators(graph).count("conv2d_relu") for graph in (in_ram, on_card)]
+    assert clipped[1] < clipped[0] == clipped[1] + graph_operators(on_card).count("relu")
+    assert most is None or smallest_ram_bytes(on_card) < most < smallest_ram_bytes(fetching) / 7
+    given = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
+    given |= constant_data(step) | {"input": model.inputs[0].numpy(), "target": model.targets[0].numpy()}
+    expected, found = run_step(in_ram, given, operators), run_step(on_card, given, operators)
+    assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
+
+
+def graph_operators(graph: Graph) -> list[str]:
+    return [node.operation.op for node in graph.nodes if node.operation]
 
 
 @pytest.mark.parametrize("name", ["poet_resnet18", "mlperf_resnet8", "cnn_40k", "bert_2x128", "mlperf_mobilenet_v1"])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from poet_planner.models import Model
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.pipeline import plan
 from poet_planner.schedule.c_headers import table_bytes
@@ -17,11 +19,12 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.boards import Board, load_board
 from poet_profiles.constants import read_constants, write_constants
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.shipped import SHIPPED
 from safetensors.numpy import load_file
+from torch import nn
 
 WORDS = 50_000
 DATA = {"w": np.arange(WORDS, dtype="<f4")}
@@ -133,3 +136,33 @@ def test_files_of_an_earlier_plan_with_constants_are_removed(tmp_path: Path) -> 
     plan(plain, ram=10**6, options=options).write(tmp_path / "plan")
     assert not (tmp_path / "plan/constants.safetensors").exists()
     assert not (tmp_path / "plan/poet_constants.h").exists()
+
+
+class _Sum(nn.Module):
+    """Adds a frozen tensor, which nothing reads in tiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large = nn.Parameter(torch.ones(1, 8, 192, 192))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + self.large).mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("body", "x", "words"),
+    [
+        (_Sum(), torch.ones(1, 8, 1, 1), "body.add reads the frozen body.large of 1179648 bytes whole"),
+        (nn.Linear(65536, 8), torch.ones(1, 65536), "body reads the frozen body.weight of 2097152 bytes in tiles"),
+    ],
+    ids=["whole", "a row"],
+)
+def test_frozen_weights_that_the_ram_has_no_room_for_are_named(body: nn.Module, x: torch.Tensor, words: str) -> None:
+    body.requires_grad_(False)
+    module = nn.Sequential()
+    module.add_module("body", body)
+    module.add_module("head", nn.Linear(8, 2))
+    network = Model("job", module, (x,), (torch.tensor([0]),), nn.functional.cross_entropy)
+    with pytest.raises(UserError, match=rf"^job: {words} from the card, and needs \d+ bytes of RAM so") as refused:
+        plan(network, profile="nrf52840", options=OptimiseOptions(time_limit_s=1.0))
+    assert refused.value.exit_code == NO_SCHEDULE
