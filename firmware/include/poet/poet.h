@@ -51,7 +51,8 @@ typedef struct poet_network {
     uint32_t initial_crc;      /* CRC-32 */
     uint32_t batch;            /* samples in RAM at once: those of a call of poet_train */
     uint32_t ram_bytes;
-    uint32_t owner; /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
+    uint32_t owner;                     /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
+    const struct poet_keeping *keeping; /* of frozen weights on the card; NULL: there are none */
 } poet_network;
 
 /* A network in its RAM. Its members are poet's. */
@@ -70,10 +71,11 @@ typedef struct poet {
  * committed then. `hooks` may be NULL. Network, RAM and card have to outlive `p`; `hooks` are copied.
  *
  * POET_E_MEMORY: the RAM is too small. POET_E_ABSENT: a card is needed, or it has no label yet (poet_pager_format gives
- * it one, and may overwrite what is on it). POET_E_TAKEN: it holds tensors of another model. POET_E_CORRUPT,
- * POET_E_HASH: the network is damaged. POET_E_UNSUPPORTED: it keeps parameters on the card, which only poet's own
- * firmware trains, or lacks an operator. POET_E_ARITHMETIC: the compiler's flags, or how the caller's thread has set
- * the floating-point unit, would change the bits (docs/own_application.md). */
+ * it one, and may overwrite what is on it), or not the network's frozen weights (poet-harness card puts them there).
+ * POET_E_TAKEN: it holds tensors of another model. POET_E_CORRUPT, POET_E_HASH: the network is damaged.
+ * POET_E_UNSUPPORTED: it keeps trained parameters on the card, which only poet's own firmware trains, or lacks an
+ * operator. POET_E_ARITHMETIC: the compiler's flags, or how the caller's thread has set the floating-point unit, would
+ * change the bits (docs/own_application.md). */
 int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
                const poet_hooks *hooks);
 

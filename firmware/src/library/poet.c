@@ -7,6 +7,7 @@
 
 #include "poet/checkpoint.h"
 #include "poet/crc32.h"
+#include "poet/keeping.h"
 #include "poet/record.h"
 #include "poet/saved.h"
 
@@ -23,7 +24,7 @@ static bool is_idle(const poet *p)
 static int check_network(const poet_network *network)
 {
     const poet_model *model = network->train->model;
-    if (model->kept_count > 0) {
+    if (model->kept_count > 0 && (network->keeping == NULL || poet_record_ends_steps(model))) {
         return POET_E_UNSUPPORTED;
     }
     if (network->initial == NULL) {
@@ -74,13 +75,14 @@ static int open_card(poet *p, const poet_network *network, const poet_block_devi
     if (card == NULL) {
         return needs_card(p, network) ? POET_E_ABSENT : POET_OK;
     }
-    int status = poet_pager_open(&p->pager, card);
-    if (status == POET_OK) {
-        status = poet_record_check_others(card, 0);
-    }
     p->card = card;
     p->run.pager = &p->pager;
-    return status;
+    const int status = poet_pager_open(&p->pager, card);
+    if (status != POET_OK) {
+        return status;
+    }
+    return network->keeping == NULL ? poet_record_check_others(card, 0)
+                                    : network->keeping->open(network->keeping, p, network);
 }
 
 __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes,
@@ -123,6 +125,9 @@ int poet_restore(poet *p)
         return POET_E_ORDER;
     }
     poet_runner_forget_sums(&p->runner);
+    if (p->network->keeping != NULL) {
+        return p->network->keeping->restore(p);
+    }
     return p->card == NULL ? POET_E_ABSENT
                            : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.residents,
                                                      &p->steps, &bytes);
@@ -133,6 +138,9 @@ int poet_commit(poet *p)
     uint32_t bytes;
     if (!is_idle(p)) {
         return POET_E_ORDER;
+    }
+    if (p->network->keeping != NULL) {
+        return p->network->keeping->commit(p);
     }
     return p->card == NULL
                ? POET_E_ABSENT
@@ -217,7 +225,7 @@ int poet_infer(poet *p)
         return POET_E_ABSENT;
     }
     poet_runner runner;
-    poet_run run = {.pager = p->run.pager, .hooks = p->run.hooks};
+    poet_run run = {.pager = p->run.pager, .record = p->run.record, .hooks = p->run.hooks};
     open_inference(&runner, p->network, p->runner.residents);
     return poet_runner_step(&runner, &run);
 }

@@ -49,7 +49,11 @@ int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answe
     poet_runner_forget_trace(&server->runner);
     poet_runner_open(&runner, plan->model, plan->schedule, &server->built->tables, server->ram, server->ram_bytes);
     int status = POET_OK;
-    if (poet_runner_needs_card(&runner, false)) {
+    if (plan->model->kept_count > 0) {
+        status = poet_session_record(server, false);
+        run.record = &server->record;
+    }
+    if (status == POET_OK && poet_runner_needs_card(&runner, false)) {
         status = poet_session_pager(server);
         run.pager = &server->pager;
     }

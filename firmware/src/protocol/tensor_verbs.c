@@ -173,11 +173,14 @@ int poet_verb_get(poet_server *server, const char *arguments, poet_text *answer)
 int poet_verb_batches(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t count;
-    if (!poet_argument_unsigned(&arguments, &count) || !poet_arguments_end(arguments) || count == 0) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: batches COUNT, at least 1");
+    if (!poet_argument_unsigned(&arguments, &count) || !poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: batches COUNT");
     }
     if (!poet_session_keeps_tensors(server)) {
         return poet_reply_fail(answer, POET_E_UNSUPPORTED, "the built model keeps no tensors on the card");
+    }
+    if ((count > 0) != (server->built->model->batch_blocks > 0)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "at least 1 batch; 0 of a model whose batch is in RAM");
     }
     int status = poet_session_record(server, true);
     if (status == POET_OK || status == POET_E_ABSENT) {

@@ -66,17 +66,20 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     }
     poet_run run = {.hooks = &server->hooks, .learning_rate = rate, .trace = trace == 1u};
     int status = POET_OK;
+    const bool ends = poet_session_keeps_tensors(server) && poet_record_ends_steps(server->built->model);
     if (poet_session_keeps_tensors(server)) {
         status = poet_session_record(server, false);
         if (status != POET_OK) {
             return poet_session_fail(answer, status);
         }
-        status = poet_session_residents(server);
-        poet_session_note(server, status);
+        run.record = &server->record;
+        if (ends) {
+            status = poet_session_residents(server);
+            poet_session_note(server, status);
+        }
         if (status == POET_E_ORDER) {
             return poet_reply_fail(answer, status, "restore or commit first: the card has weights that are not in RAM");
         }
-        run.record = &server->record;
     }
     if (status == POET_OK && poet_runner_needs_card(&server->runner, run.trace)) {
         status = poet_session_pager(server);
@@ -103,7 +106,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     if (server->built->model->micro_batches > 1u) {
         poet_reply_number(answer, "gathered", server->runner.gathered);
     }
-    if (run.record != NULL) {
+    if (ends) {
         poet_reply_number(answer, "committed", run.record->step);
     }
     return POET_OK;

@@ -21,6 +21,16 @@ bool poet_kept_is_unit(const poet_model *model, const poet_kept *kept)
     return kept->check < model->unit_count;
 }
 
+bool poet_record_ends_steps(const poet_model *model)
+{
+    for (uint32_t i = 0; i < model->kept_count; i++) {
+        if (is_batch(&model->kept[i]) || poet_kept_is_unit(model, &model->kept[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static uint32_t row_bytes(const poet_kept *kept)
 {
     return kept->bytes / kept->rows;

@@ -131,9 +131,9 @@ static void find_kept(const poet_model *model, const uint16_t *operands, uint32_
     }
 }
 
-static int run(const poet_run *run, const poet_node *node, const poet_operator *operator, const poet_op_args *args)
+static int run(const poet_model *model, const poet_run *run, const poet_node *node, const poet_operator *operator,
+               const poet_op_args *args)
 {
-    const poet_model *model = run->record->model;
     const uint16_t *references = model->operands + node->operands;
     const poet_kept *inputs[POET_MAX_INPUTS];
     const poet_kept *outputs[POET_MAX_OUTPUTS];

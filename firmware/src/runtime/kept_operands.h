@@ -12,7 +12,8 @@ typedef struct poet_kept_ways {
     /* Runs a node's operator: its arguments are whole but for sink and source. What it reads comes from the homes that
      * count, what it writes goes to those that do not. A tensor that lies as a whole, and was read from its begin to
      * its end in order, is checked: POET_E_CORRUPT. */
-    int (*run)(const poet_run *run, const poet_node *node, const poet_operator *operator, const poet_op_args *args);
+    int (*run)(const poet_model *model, const poet_run *run, const poet_node *node, const poet_operator *operator,
+               const poet_op_args *args);
 
     int (*find)(const poet_record *record, const poet_kept *kept, uint32_t row, poet_kept_place *place);
     int (*begin)(const poet_record *record, const poet_kept *kept, uint32_t row, uint32_t *block);

@@ -218,7 +218,7 @@ __attribute__((cold)) static int check_order(const poet_model *model, const poet
         changed = changed || (node != NULL && poet_plan_changes_weights(model, node));
         committed = commits;
     }
-    return committed == (model->kept_count > 0) ? POET_OK : POET_E_ORDER;
+    return committed == poet_record_ends_steps(model) ? POET_OK : POET_E_ORDER;
 }
 
 __attribute__((cold)) int poet_plan_check(const poet_model *model, const poet_schedule *schedule,

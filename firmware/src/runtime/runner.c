@@ -52,12 +52,21 @@ static int check(const poet_model *model, const poet_schedule *schedule, const p
     return fits ? POET_OK : POET_E_MEMORY;
 }
 
+/* Whether an inference keeps nothing on the card, or the constants that the training has there, in the same places. */
+static bool keeps_alike(const poet_model *model, const poet_model *training)
+{
+    return model->kept_count == 0 || (model->kept == training->kept && model->kept_count == training->kept_count &&
+                                      model->unit_count == training->unit_count &&
+                                      model->home_blocks == training->home_blocks && !poet_record_ends_steps(model));
+}
+
 __attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference, const poet_model *training,
                                                       const poet_tables *tables, uint32_t ram_bytes)
 {
     const poet_model *model = inference->model;
     if (model->residents != training->residents || model->resident_count < training->resident_count ||
-        model->resident_bytes < training->resident_bytes || model->kept_count > 0 || model->micro_batches != 1u) {
+        model->resident_bytes < training->resident_bytes || !keeps_alike(model, training) ||
+        model->micro_batches != 1u) {
         return POET_E_CORRUPT;
     }
     const int status = check(model, inference->schedule, tables, ram_bytes);
@@ -290,6 +299,18 @@ __attribute__((cold, noinline)) static int check_loss(const poet_runner *runner)
     return poet_is_finite(poet_runner_loss(runner)) ? POET_OK : POET_E_NOT_FINITE;
 }
 
+/* Whether a node writes the next version of a kept tensor. */
+static bool writes_card(const poet_model *model, const poet_node *node)
+{
+    const uint16_t *outputs = model->operands + node->operands + node->input_count;
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        if (is_kept(model, outputs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int run_operator(poet_runner *runner, const poet_step *step, poet_run *run)
 {
     const poet_model *model = runner->model;
@@ -306,12 +327,12 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     if (status == POET_OK && node->workspace_bytes > 0) {
         status = poet_arena_take(&runner->arena, POET_NO_VALUE, *places, node->workspace_bytes, &workspace);
     }
-    const bool lasts = poet_plan_changes_weights(model, node);
+    const bool lasts = poet_plan_changes_weights(model, node) || writes_card(model, node);
     if (status == POET_OK && run->pager != NULL && (node->uses == POET_USES_BOTH || lasts)) {
         status = poet_pager_wait(run->pager); /* the node needs the bus, or: what can still fail has to fail now */
     }
-    if (status == POET_OK && (lasts || run->record != NULL)) {
-        status = check_loss(runner); /* with kept tensors any operator may write next versions to the card */
+    if (status == POET_OK && lasts) {
+        status = check_loss(runner);
     }
     if (status != POET_OK) {
         return status;
@@ -319,7 +340,7 @@ static int run_operator(poet_runner *runner, const poet_step *step, poet_run *ru
     const poet_operator *operator = poet_operator_find(runner->operators, node->op);
     const poet_op_args args = {model->params + node->params, inputs, outputs, workspace,
                                run->learning_rate,           NULL,   NULL};
-    status = run->record == NULL ? operator->run(&args) : run->record->ways->run(run, node, operator, &args);
+    status = run->record == NULL ? operator->run(&args) : run->record->ways->run(model, run, node, operator, &args);
     if (node->workspace_bytes > 0) {
         (void)poet_arena_release(&runner->arena, POET_NO_VALUE);
     }
@@ -556,7 +577,9 @@ __attribute__((cold)) int poet_runner_begin(poet_runner *runner, poet_run *run)
     runner->traced = run->trace;
     if (run->record != NULL) {
         run->record->ways->forget(run->record);
-        forget_loss(runner);
+        if (poet_record_ends_steps(runner->model)) {
+            forget_loss(runner);
+        }
     }
     run->under_way = true;
     set_window(run, !run->trace);

@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from poet_profiles.card.layout import NO_RECORD, RECORD_BLOCKS, CardLayout, check_of, checked_batch, padded
 from poet_profiles.card.record import Record, encode_record
 from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import CONSTANT
 
 from ..data.batches import TrainingData, read_training_data
+from ..data.weights import StateTable
 from ..plan_folder.plan import Plan
 
 
@@ -72,6 +75,7 @@ def card_contents(path: Path, plan: Plan, batches: int | None = None, weights: P
 def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents:
     """The same from data that have been read, with all their batches."""
     ids = [tensor.id for tensor in plan.tensors]
+    batches = data.batches if layout.batch else []
     weights = {ids[index]: content for index, content in data.weights.items()}
     # Under the empty id, the residents that a commit keeps, as they lie in RAM.
     weights[""] = b"".join(weights[resident.id] for resident in plan.resident_unit)
@@ -80,7 +84,7 @@ def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents
         sequence=1,
         graph_hash=plan.graph_hash,
         step=0,
-        batches=len(data.batches),
+        batches=len(batches),
         second=(False,) * layout.bits,
         checks=tuple(check_of(place, weights[place.id]) for place in places),
     )
@@ -93,10 +97,19 @@ def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents
                 layout.batch_block(place, number),
                 checked_batch(batch[index_of[place.id]], number),
             )
-            for number, batch in enumerate(data.batches)
+            for number, batch in enumerate(batches)
             for place in layout.batch
         ),
         Piece("the place of the next record", RECORD_BLOCKS[1], NO_RECORD),
         Piece("the record", RECORD_BLOCKS[0], encode_record(record)),
     )
-    return CardContents(pieces, record, layout.page_block(len(data.batches)) + plan.page_blocks)
+    return CardContents(pieces, record, layout.page_block(len(batches)) + plan.page_blocks)
+
+
+def without_batches(plan: Plan, weights: Mapping[int, bytes]) -> TrainingData:
+    """What a card needs for inferences alone: the constants that lie there, and weights; zeros in place of the rest."""
+    index_of = {tensor.id: index for index, tensor in enumerate(plan.tensors)}
+    zeros = {index_of[resident.id]: bytes(resident.bytes) for resident in plan.resident_unit}
+    frozen = {index_of[kept.id]: plan.frozen[kept.id].tobytes() for kept in plan.kept if kept.kind == CONSTANT}
+    given = {index: weights[index] for index in zeros.keys() & weights.keys()}
+    return TrainingData({}, {**zeros, **given, **frozen}, [], StateTable({}, {}, {}))

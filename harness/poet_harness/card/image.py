@@ -59,9 +59,10 @@ def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardConte
         needed = BLOCK_BYTES * (layout.page_block(record.batches) + plan.page_blocks)
         if place.bytes < needed:
             raise UserError(f"{place.path}: has {place.bytes:,} bytes, the plan needs {needed:,}; {anew}")
-        trained = len(layout.units) if record.step else 0  # what a step has changed is another than in the data
+        # What a step has changed is another than in the data; where none commits, each run begins with the data's.
+        trained = len(layout.units) if record.step or not plan.commits_steps else 0
         if record.checks[trained:] != contents.record.checks[trained:]:
-            what = "frozen" if record.step else "initial"
+            what = "frozen" if trained else "initial"
             raise UserError(f"{place.path}: holds other {what} weights than plan and data; {anew}")
         compare_batches(reader, place.path, layout, contents, min(steps, record.batches))
 

@@ -69,7 +69,8 @@ class CardInBoard:
         return self.restore()
 
     def _prepare(self, data: TrainingData) -> None:
-        parts = [data.weights, *data.batches]
+        batches = data.batches if self._plan.commits_steps else []
+        parts = [data.weights, *batches]
         size = sum(len(content) for part in parts for content in part.values())
         if size > MOST_LINE_BYTES:
             raise UserError(
@@ -79,10 +80,10 @@ class CardInBoard:
             )
         with suppress(OSError):  # the terminal may be gone
             print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
-        self._device.batches(len(data.batches))
+        self._device.batches(len(batches))
         for index, content in data.weights.items():
             self._device.put(index, content)
-        for number, batch in enumerate(data.batches):
+        for number, batch in enumerate(batches):
             for index, content in batch.items():
                 self._device.put(index, content, at=number * len(content))
         self._device.commit(0)

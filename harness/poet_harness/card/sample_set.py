@@ -51,8 +51,9 @@ class SampleSet:
     @property
     def block(self) -> int:
         """Where its header lies."""
-        inference = self.plan.inference
-        return FIRST_BLOCK + max(self.plan.page_blocks, inference.page_blocks if inference else 0)
+        inference, card = self.plan.inference, self.plan.card
+        pages = FIRST_BLOCK if card is None else card.page_block(0)
+        return pages + max(self.plan.page_blocks, inference.page_blocks if inference else 0)
 
     @property
     def total_bytes(self) -> int:

@@ -16,7 +16,7 @@ from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
-from poet_profiles.graph.kept import TRAINED_KINDS, kept_constants
+from poet_profiles.graph.kept import CONSTANT, TRAINED_KINDS, kept_constants
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
@@ -146,6 +146,11 @@ class Plan:
     def tensors(self) -> tuple[Resident | Kept, ...]:
         """All that has a place, in RAM or on the card."""
         return (*self.residents, *self.kept)
+
+    @property
+    def commits_steps(self) -> bool:
+        """Whether each step ends with a commit to the card: something there is no constant."""
+        return any(tensor.kind != CONSTANT for tensor in self.kept)
 
     def whole(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Tensors by their id in the network, each whole, of those in parts by their id in the graph."""

@@ -104,7 +104,7 @@ class Results:
                 raise UserError(f"{self._out}: could not be written, nor any other; its rows are printed") from None
         if self._save is not None:
             _keep_binary(self._save, npz(_arrays(steps)))
-            if self._plan.card is not None and not steps[0].gradients:
+            if self._plan.commits_steps and not steps[0].gradients:
                 _say(f"{self._save}: has losses alone: where parameters lie on the card, no gradient is ever whole")
 
     def write_weights(

@@ -22,7 +22,7 @@ from ..measuring.idle import measure_idle
 from ..measuring.measure import Effort
 from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..plan_folder.plan import Plan
-from ..protocol.device import Device, StepReport
+from ..protocol.device import Device, Restored, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
 from .finite import NotFiniteError, count_not_finite, largest_input
 from .micro_batches import added, total
@@ -122,7 +122,8 @@ class Trainer:
         self._begin: int | None = None
         self._rate: Rate = lambda _: 0.0
         self._batches: list[dict[int, bytes]] = []  # those of the steps, where they are the data's
-        self._card = CardInBoard(device, plan) if plan.card is not None else None
+        self._card = CardInBoard(device, plan) if plan.commits_steps else None
+        self._frozen = CardInBoard(device, plan) if plan.card is not None and not plan.commits_steps else None
         self._data: TrainingData | None = None
         make_ready(device, plan)
         self.hello = device.hello
@@ -213,12 +214,15 @@ class Trainer:
         make_ready(self.device, self._plan)
         data = self._data
         assert data is not None
+        if self._frozen is not None:
+            self._frozen.restore_or_prepare(data)
         begin = self._restored(data, resume, steps)
         self._begin = begin if self._begin is None else self._begin
         if math.isnan(self.idle_power_w):
             idle = measure_idle(self.device, self.meter, Effort(fewest=1, most=1))
             self.idle_power_w = idle.energy_j / idle.time_s
-        self._put(data.constants if self.kept is not None else {**data.constants, **data.weights})
+        in_ram = {index: content for index, content in data.weights.items() if index < len(self._plan.residents)}
+        self._put(data.constants if self.kept is not None else {**data.constants, **in_ram})
         self.steps_done = begin
         traced = min((number for number, step in self._observed.items() if step.actions), default=begin)
         for number in range(begin, steps):
@@ -253,7 +257,7 @@ class Trainer:
 
     def _given_back(self, data: TrainingData, resume: bool, steps: int) -> int:
         if self._card is None:
-            return self.device.restore().step if resume or self.kept is not None else data.step
+            return self._committed().step if resume or self.kept is not None else data.step
         if self.kept is not None:
             return self._card.restore().step
         restored = self._card.restore() if resume else self._card.restore_or_prepare(data)
@@ -264,6 +268,9 @@ class Trainer:
             )
         self._card.check(restored, data, steps)
         return restored.step
+
+    def _committed(self) -> Restored:
+        return self.device.restore() if self._frozen is None else self._frozen.restore()
 
     def _put(self, residents: Mapping[int, bytes]) -> None:
         for index, content in residents.items():

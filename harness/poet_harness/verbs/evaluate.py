@@ -69,6 +69,8 @@ def command(
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable, write_whole
 
+    from ..card.contents import without_batches
+    from ..card.image import prepared_image
     from ..data.samples import read_samples
     from ..plan_folder.plan import read_plan
     from ..protocol.link import DeviceError, DeviceResetError
@@ -98,8 +100,12 @@ def command(
     samples = sets.validation or sets.train
     tensors = None if weights is None else _tensors(weights, schedule, plan)
     with ExitStack() as opening:
-        image = flashed_image(plan, description) if connection.takes_image(description) else None
-        target = opening.enter_context(connection.open(description, image, connection.card))
+        image, card = None, connection.card
+        if connection.takes_image(description):
+            image = flashed_image(plan, description)
+            if tensors is not None:
+                card = opening.enter_context(prepared_image(card, schedule, without_batches(schedule, tensors), 0))
+        target = opening.enter_context(connection.open(description, image, card))
         where = target.device.link.name
         try:
             found, idle_power_w = _evaluated(target, schedule, samples, normalising, tensors)
@@ -170,6 +176,8 @@ def _evaluated(
     from rich.console import Console
     from rich.progress import Progress
 
+    from ..card.contents import without_batches
+    from ..card.in_board import CardInBoard
     from ..measuring.idle import measure_idle
     from ..measuring.measure import Effort
     from ..training.evaluation import evaluate, weights_not_finite
@@ -181,8 +189,11 @@ def _evaluated(
         device.format()
     idle = measure_idle(device, target.meter, Effort(fewest=1, most=1))
     idle_power_w = idle.energy_j / idle.time_s
+    card = None if plan.card is None else CardInBoard(device, plan)
+    if card is not None and tensors is not None:
+        card.restore_or_prepare(without_batches(plan, tensors))
     if tensors is None:
-        device.restore()
+        (card or device).restore()
         # A file's numbers were looked at; what a card has may have been committed by older firmware.
         if count := weights_not_finite(device, plan):
             raise UserError(f"{device.link.name}: the weights have {count} values that are no numbers; train anew")

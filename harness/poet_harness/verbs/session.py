@@ -53,7 +53,7 @@ class Session:
         """Parameters, and so many batches; all of them where they lie on the card."""
         from ..data.batches import read_training_data
 
-        count = batches if self.plan.card is None else None
+        count = None if self.plan.commits_steps else batches
         return read_training_data(self.given.data, self.plan, count, self.given.weights, self.given.state)
 
     def results(self, data: TrainingData, steps: int, resume: bool) -> Results:
@@ -97,7 +97,7 @@ class Session:
             trainer = Trainer(target.device, target.meter, plan, gradients=self.files.save is not None)
             if target.fresh_card:
                 target.device.format()
-            on_card = card if image is not None and plan.card is not None else None
+            on_card = card if image is not None and plan.commits_steps else None
             read = trainer.weights if on_card is None else partial(weights_in, on_card, plan)
             try:
                 train(target, trainer)

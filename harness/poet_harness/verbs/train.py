@@ -134,7 +134,7 @@ def training_over_epochs(
     from ..training.feeding import Order
     from ..training.rates import Rates
 
-    if plan.card is not None:
+    if plan.commits_steps:
         raise UserError(
             "train: the plan keeps its batches on the card, which is prepared once (poet-harness card); plan with "
             "--parameters resident, or use poet-harness run: its batches are used again and again"

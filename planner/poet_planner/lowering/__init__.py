@@ -7,7 +7,7 @@ runs the traced operators themselves, sizes are PyTorch's and an operator outsid
 ``aten.NAME``.
 """
 
-from poet_planner.lowering.card import with_parameters_on_the_card
+from poet_planner.lowering.card import with_constants_on_the_card, with_parameters_on_the_card
 from poet_planner.lowering.early import with_early_updates
 from poet_planner.lowering.firmware import lower_for_firmware
 from poet_planner.lowering.in_place import with_taking_over, without_taking_over
@@ -21,6 +21,7 @@ __all__ = [
     "lower_for_firmware",
     "lower_for_linux",
     "lower_inference",
+    "with_constants_on_the_card",
     "with_early_updates",
     "with_parameters_on_the_card",
     "with_slices",

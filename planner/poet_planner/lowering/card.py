@@ -7,19 +7,21 @@ the other. Where streaming is asked for, operators read large parameters tile by
 room for all of one. Nothing reads a next version in this step, so that no update has to wait for another. Small
 parameters and what is a state stay in RAM and change at the end of the step, as they did. A constant is fetched like a
 parameter; nothing writes it. The node that commits stands last.
+
+Constants alone may lie there: the step is then as it was, but for what reads them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
-from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, TRAINED_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import OPERATORS, OPTIMIZERS, params_key, parse_params, rows_together
@@ -60,18 +62,67 @@ def with_parameters_on_the_card(
         raise UserError("parameters on the card: the firmware has plain gradient descent alone there; leave others out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
-    step = _Step(graph, above_bytes, [constant for constant in graph.constants if constant not in in_flash], streaming)
+    batch_and_parameters = _large(graph, above_bytes)
+    step = _Step(graph, {**batch_and_parameters, **_beyond(graph, in_flash)}, streaming)
     for node in graph.nodes:
         step.take(node)
+    made = _on_card(graph, step, in_flash)
+    return replace(made, nodes=(*made.nodes, _commit(step.nodes)))
+
+
+def with_constants_on_the_card(graph: Graph, flash_bytes: int, streaming: Streaming = FETCHED_WHOLE) -> Graph:
+    """The same step with those constants on the card that flash has no room for, and everything else where it was.
+
+    Nothing is computed in place any more: `with_taking_over` comes after.
+    """
+    in_flash = _constants_that_fit(graph, flash_bytes)
+    return with_kept_constants(graph, _beyond(graph, in_flash), streaming)
+
+
+def with_kept_constants(graph: Graph, kept: Mapping[str, Kept], streaming: Streaming) -> Graph:
+    """The same step, or inference, with these of its constants on the card."""
+    graph = without_taking_over(graph)
+    step = _Step(graph, kept, streaming)
+    for node in graph.nodes:
+        step.take(node)
+    return _on_card(graph, step, [constant for constant in graph.constants if constant.id not in kept])
+
+
+def _on_card(graph: Graph, step: _Step, in_flash: Iterable[Constant]) -> Graph:
     residents = _placed(resident for resident in graph.residents if resident.id not in step.kept)
     return replace(
         graph,
-        nodes=(*step.nodes, _commit(step.nodes)),
+        nodes=tuple(step.nodes),
         resident_bytes=region_bytes(residents),
         residents=residents,
         kept=tuple(step.kept.values()),
         constants=behind_one_another(in_flash),
     )
+
+
+def _large(graph: Graph, above_bytes: int) -> dict[str, Kept]:
+    """Of the residents, the batch and larger parameters, as they are kept."""
+    trained = _trained(graph)
+    sizes = _sizes(graph.residents)
+    beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
+    return {
+        resident.id: _kept(resident, resident.id in trained)
+        for resident in graph.residents
+        if resident.kind in BATCH_KINDS
+        or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
+    }
+
+
+def _beyond(graph: Graph, in_flash: Iterable[Constant]) -> dict[str, Kept]:
+    """The constants that are not in flash, as they are kept."""
+    beyond = [one for one in graph.constants if one not in in_flash]
+    return {one.id: Kept(one.id, CONSTANT, one.bytes, one.shape) for one in beyond}
+
+
+def _trained(graph: Graph) -> dict[str, str]:
+    """By parameter, the gradient that it descends."""
+    descents = (node.operation.operands for node in graph.nodes if node.operation and _descends(node))
+    return {parameter: gradient for gradient, parameter in descents}
 
 
 class _Fused(NamedTuple):
@@ -88,19 +139,10 @@ class _Fused(NamedTuple):
 class _Step:
     """``nodes`` of the new graph so far, and what it has ``kept``, by id."""
 
-    def __init__(self, graph: Graph, above_bytes: int, constants: Iterable[Constant], streaming: Streaming) -> None:
+    def __init__(self, graph: Graph, kept: Mapping[str, Kept], streaming: Streaming) -> None:
         self._streaming = streaming
         descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
-        trained = {parameter: gradient for gradient, parameter in descents.values()}
-        sizes = _sizes(graph.residents)
-        beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
-        self.kept = {
-            resident.id: _kept(resident, resident.id in trained)
-            for resident in graph.residents
-            if resident.kind in BATCH_KINDS
-            or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
-        }
-        self.kept |= {one.id: Kept(one.id, "constant", one.bytes, one.shape) for one in constants}
+        self.kept = dict(kept)
         self.nodes: list[Node] = []
         self._dropped = {id for id, (_, parameter) in descents.items() if parameter in self.kept}
         self._trains: dict[str, list[str]] = {}
@@ -125,7 +167,7 @@ class _Step:
             for operation in operations
             if operation.op == "embedding_backward" and self._are_for_one_update_each(operation.results)
         }
-        touched |= {id for id, kept in self.kept.items() if kept.kind == "constant"}
+        touched |= {id for id, kept in self.kept.items() if kept.kind == CONSTANT}
         read_whole = {id for one in operations for id in one.operands[one.op == "embedding" :]}
         return {
             table: parse_params(operation.params)["v"]
@@ -321,7 +363,7 @@ def _descends(node: Node) -> bool:
 
 
 def _kept(resident: Resident, trained: bool) -> Kept:
-    kind = "constant" if resident.kind == "parameter" and not trained else resident.kind
+    kind = CONSTANT if resident.kind == "parameter" and not trained else resident.kind
     return Kept(resident.id, kind, resident.bytes, resident.shape, resident.part)
 
 

@@ -15,7 +15,9 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.losses import Loss
 from poet_runtime.traced_graph import Kind, TracedGraph
 
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import constants
+from poet_planner.lowering.card import with_kept_constants
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.draft import (
     Placed,
@@ -46,7 +48,9 @@ class LoweredInference:
     classes: tuple[str, ...] = ()
 
 
-def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -> LoweredInference:
+def lower_inference(
+    traced: TracedGraph, training: Graph, training_data: Data, streaming: Streaming = FETCHED_WHOLE
+) -> LoweredInference:
     """The graph of a forward pass whose residents begin with the training's, each in its place; so do its constants.
 
     After them stand its own input and output, and what it reads of frozen tensors that the training does not. What the
@@ -60,6 +64,8 @@ def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -
         As lowered for the firmware, with all parameters in RAM.
     training_data : mapping of str to array
         The data of its constants, by id.
+    streaming : Streaming
+        Which of those on the card operators read tile by tile, as in the training.
 
     Raises
     ------
@@ -89,6 +95,9 @@ def lower_inference(traced: TracedGraph, training: Graph, training_data: Data) -
         residents,
         constants=(*training.constants, *(_moved(one, constant_bytes(training)) for one in in_flash(more))),
     )
+    graph = with_kept_constants(graph, {kept.id: kept for kept in training.kept}, streaming) if training.kept else graph
+    if graph.kept != training.kept:
+        raise UserError("it reads rows of a frozen tensor on the card that the training reads whole, or the other way")
     return LoweredInference(with_taking_over(graph), more)
 
 

@@ -21,6 +21,7 @@ from poet_planner.planning.layouts import (
     GRADIENTS_RESIDENT,
     PARAMETERS_EXCLUDED,
     MemoryLayout,
+    constants_on_card,
     fewer_on_card,
     finely_sliced,
     in_larger_tiles,
@@ -139,6 +140,9 @@ def _fitting(request: Request) -> BudgetedStep:
         return usual
     if in_flash and not asked and (cheapest := cheapest_in_ram(request, usual)) is not None:
         return cheapest
+    frozen = [] if in_flash else _with_constants_on_card(request)
+    if fitting := [one for one in frozen if one.filled <= 1]:
+        return _cheapest_with_constants_on_card(request, usual, fitting)
     if not asked and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
         on_card = _cheapest_on_card(request).step
         if not in_flash:
@@ -146,7 +150,26 @@ def _fitting(request: Request) -> BudgetedStep:
         if smallest_ram_bytes(on_card.graph) < in_ram:
             note = _card_note(on_card.graph, in_ram, budget_bytes)
             return _instead(request, usual, on_card, note, _slices_note(on_card.graph))
-    return usual
+    return min(frozen, key=lambda one: one.filled, default=usual)
+
+
+def _with_constants_on_card(request: Request) -> list[BudgetedStep]:
+    """The step with what flash has no room for on the card; with gradients as values where it fits no other way."""
+    tried: list[BudgetedStep] = []
+    for layouts in constants_on_card(request):
+        tried += _each(request, layouts, [])
+        if any(one.filled <= 1 for one in tried):
+            break
+    return tried
+
+
+def _cheapest_with_constants_on_card(
+    request: Request, usual: BudgetedStep, fitting: list[BudgetedStep]
+) -> BudgetedStep:
+    best = _cheapest(fitting[0], fitting[1:])
+    tiled = _each(request, in_larger_tiles(best.step.layout), fitting)
+    best = _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)])
+    return _instead(request, usual, best.step, _constants_note(best.graph))
 
 
 def _instead(request: Request, usual: BudgetedStep, chosen: CostedStep, *notes: str) -> BudgetedStep:
@@ -172,6 +195,11 @@ def _slices_note(graph: Graph) -> str:
         f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the largest "
         "operator would leave too little room"
     )
+
+
+def _constants_note(graph: Graph) -> str:
+    kept = sum(tensor.bytes for tensor in graph.kept)
+    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card"
 
 
 def _flash_note(graph: Graph) -> str:

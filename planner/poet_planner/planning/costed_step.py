@@ -74,7 +74,7 @@ class CostedStep:
         """The inference beside it, with its costs; None without a model or a profile. Raises as `TrainingStep`'s."""
         if self.training_step is None or self.costed is None or self.costs is None:
             return None
-        lowered = self.training_step.inference(self.costed.graph)
+        lowered = self.training_step.inference(self.costed.graph, self.layout.streaming)
         return replace(lowered, graph=self.costs.apply(lowered.graph).graph)
 
 
@@ -126,6 +126,7 @@ def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
         layout.card_above_bytes,
         layout.streaming,
         layout.early_updates,
+        layout.constants_on_card,
     )
     costed = None if costs is None else costs.apply(graph)
     if costed is not None:

@@ -13,6 +13,7 @@ from poet_planner.schedule.c_headers import table_bytes, why_no_headers
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 
+_ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
 
@@ -53,6 +54,6 @@ def refuse_beyond_flash(
         raise UserError(
             f"{graph.name}: {constants} B of constants (frozen weights) and {tables} B of tables are "
             f"{constants + tables - room} B more than {board.name}'s flash has room for beside the firmware, {room} B; "
-            "let the rest lie on the card (--parameters card), take a board with more flash or a smaller frozen part, "
-            "or plan without headers (--parameters excluded)"
+            f"{_ON_CARD if board.has_card else ''}take a board with more flash or a smaller frozen part, or plan "
+            "without headers (--parameters excluded)"
         )

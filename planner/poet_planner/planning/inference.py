@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.schedule import Schedule
 
 from poet_planner.planning.costed_step import CostedStep, without_paging
@@ -47,7 +48,7 @@ def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
 
 
 def _why_none(step: CostedStep) -> str | None:
-    if step.graph.kept:
+    if commits_each_step(step.graph):
         return "parameters lie on the card (--parameters resident keeps them in RAM)"
     return why_no_headers(step.graph, step.constants)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
-from poet_planner.planning.request import Gradients, Request
+from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report.quantities import size_bytes
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
@@ -35,6 +35,8 @@ class MemoryLayout:
         Whether parameters, gradients and optimiser state count in RAM.
     early_updates : bool
         Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
+    constants_on_card : bool
+        Whether constants for which flash has no room lie on the card, and nothing else.
     micro_batches : int
         In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     """
@@ -45,6 +47,7 @@ class MemoryLayout:
     counts_parameters: bool = True
     early_updates: bool = False
     micro_batches: int = 1
+    constants_on_card: bool = False
 
     @property
     def gradients(self) -> str:
@@ -90,6 +93,22 @@ def why_not_on_card(request: Request) -> str | None:
         if request.paging:
             return None
     return "--parameters card is for models on microcontrollers that have a card: leave it out"
+
+
+def constants_on_card(request: Request) -> list[list[MemoryLayout]]:
+    """With gradients as asked for, else with places of their own, then without; of each what needs the least first."""
+    board, asked = request.target_board, request.gradients
+    usable = request.paging and board is not None and board.has_card and request.training_step is not None
+    if not usable or request.parts not in (None, 1) or request.parameters not in (Parameters.AUTO, Parameters.RESIDENT):
+        return []
+    return [
+        [
+            MemoryLayout(resident_gradients=resident, constants_on_card=True, streaming=streaming)
+            for streaming in reversed(_streamed(request))
+        ]
+        for resident, option in ((True, Gradients.RESIDENT), (False, Gradients.PAGED))
+        if asked in (Gradients.AUTO, option)
+    ]
 
 
 def layouts_on_card(request: Request) -> Iterator[list[MemoryLayout]]:

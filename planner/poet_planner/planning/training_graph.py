@@ -104,6 +104,7 @@ class TrainingStep:
         card_above_bytes: int | None = None,
         streaming: Streaming = FETCHED_WHOLE,
         early_updates: bool = False,
+        constants_on_card: bool = False,
     ) -> Graph:
         """The step lowered for a board.
 
@@ -120,6 +121,8 @@ class TrainingStep:
             Which of them are read tile by tile, and which activations are in slices.
         early_updates : bool
             Whether a parameter changes as soon as its gradient is done and nothing reads it any more.
+        constants_on_card : bool
+            Whether constants for which a microcontroller's flash has no room lie on its card, and nothing else.
 
         Raises
         ------
@@ -130,6 +133,7 @@ class TrainingStep:
         from poet_planner.lowering import (
             lower_for_firmware,
             lower_for_linux,
+            with_constants_on_the_card,
             with_early_updates,
             with_parameters_on_the_card,
             with_taking_over,
@@ -150,6 +154,10 @@ class TrainingStep:
             graph = self._with_gradients_as_values(board.dma_overlap, optimizer, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
+        elif constants_on_card:
+            graph = lower_for_firmware(self.traced, board.dma_overlap, resident_gradients, optimizer)
+            flash_bytes = flash_for_constants(graph, board) or 0
+            graph = with_taking_over(with_constants_on_the_card(graph, flash_bytes, streaming))
         else:
             resident = resident_gradients and not early_updates
             graph = lower_for_firmware(self.traced, board.dma_overlap, resident, optimizer, self._micro_batches)
@@ -181,8 +189,10 @@ class TrainingStep:
         """
         return self._traced_and_named[1]
 
-    def inference(self, graph: Graph) -> LoweredInference:
+    def inference(self, graph: Graph, streaming: Streaming = FETCHED_WHOLE) -> LoweredInference:
         """A forward pass of one sample in evaluation mode, beside a graph of this step with all parameters in RAM.
+
+        ``streaming`` says which constants on the card are read tile by tile.
 
         Raises
         ------
@@ -193,7 +203,7 @@ class TrainingStep:
         from poet_planner.lowering import lower_inference
         from poet_planner.tracing.known_loss import known_loss
 
-        lowered = lower_inference(self._forward, graph, self.constants(graph))
+        lowered = lower_inference(self._forward, graph, self.constants(graph), streaming)
         try:
             check_graph(lowered.graph)
         except FaultError as fault:

@@ -9,6 +9,7 @@ from poet_profiles.boards import Board
 from poet_profiles.card.layout import BLOCK_BYTES, blocks_of, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action, Schedule
 
@@ -40,7 +41,7 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)
     paged *= graph.micro_batches
-    layout = card_layout(graph)
+    layout = card_layout(graph) if commits_each_step(graph) else None
     committed = 0
     if layout is not None:
         rows = {place.id: place.row_blocks for place in layout.units if place.rows > 1}

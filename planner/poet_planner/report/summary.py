@@ -428,7 +428,8 @@ def _inference_rows(s: Summary) -> list[tuple[str, str, str]]:
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
     gap = f"gap {share_text(s.gap)} of the {s.objective}, {share_text(s.overhead_gap)} of the overhead"
-    once = "and once each: fetched from the card, written to it" if s.kept_bytes else ""
+    written = ", written to it" if s.wear.committed_bytes else ""
+    once = f"and once each: fetched from the card{written}" if s.kept_bytes else ""
     again = [("  fetch again", energy_text(s.energy_refetch_j), _counted(s.refetches, "transfer"))]
     proven = "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap
     return [
@@ -495,12 +496,11 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
 
 def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
     committed, paged = s.wear.committed_bytes, s.wear.paged_bytes
-    if not committed + paged:
-        return []
-    parts = f"{bytes_text(committed)} of new versions, {bytes_text(paged)} of pages"
-    rows = [("card, written", bytes_text(committed + paged), f"a step: {parts}")]
-    if s.kept_bytes:
-        rows.insert(0, ("card, kept", bytes_text(s.kept_bytes), "parameters; the batches are there, too"))
+    what = "parameters; the batches are there, too" if committed else "frozen weights"
+    rows = [("card, kept", bytes_text(s.kept_bytes), what)] if s.kept_bytes else []
+    if committed + paged:
+        parts = f"{bytes_text(committed)} of new versions, {bytes_text(paged)} of pages"
+        rows.append(("card, written", bytes_text(committed + paged), f"a step: {parts}"))
     if s.wear.life_steps is not None:
         endurance = f"if {bytes_text(s.wear.endurance_bytes)} can be written to it (--endurance)"
         rows.append(("  its life", f"{float(f'{s.wear.life_steps:.2g}'):,.0f} steps", endurance))
@@ -510,7 +510,7 @@ def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
 def _residents_remark(s: Summary) -> str:
     if s.excluded_bytes:
         return f"batch; {bytes_text(s.excluded_bytes)} of parameters, gradients, state NOT counted"
-    if s.kept_bytes:
+    if s.wear.committed_bytes:
         return "small parameters, state"
     if s.resident_gradients is None:
         return "as the graph has it"

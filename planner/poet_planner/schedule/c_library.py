@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, Resident
+from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.operators import (
     OPERATORS,
     is_depthwise,
@@ -35,7 +36,7 @@ from poet_planner.schedule.c_headers import (
     words_for_both,
 )
 from poet_planner.schedule.c_names import why_no_name
-from poet_planner.schedule.firmware_tables import tables_for_both
+from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_both
 from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def check_name(name: str) -> None:
 
 def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
-    if graph.kept:
+    if commits_each_step(graph):
         return "its parameters lie on the card, which only poet's own firmware trains; plan with --parameters resident"
     return why_no_headers(graph)
 
@@ -238,6 +239,7 @@ def _source(
             f'#include "{name}.h"',
             "",
             '#include "poet/operator.h"',
+            *(['#include "poet/keeping.h"'] if graph.kept else []),
             "",
             *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
             "",
@@ -252,7 +254,9 @@ def _source(
             "",
             f"static poet_block {name}_blocks[{tables.live_count}];",
             f"static poet_page {name}_pages[{tables.page_count + 1}]; /* C has no empty arrays */",
+            *_record_tables(name, tables),
             f"static const poet_tables {name}_tables = {{",
+            *([f"    .checks = {name}_checks, .homes = {name}_homes,"] if graph.kept else []),
             f"    .blocks = {name}_blocks, .pages = {name}_pages, .operators = &{name}_operators}};",
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
@@ -268,10 +272,24 @@ def _source(
             f"    .batch = {_batch(graph)}u,",
             f"    .ram_bytes = {ram_bytes(graph, schedule, inference)}u,",
             f"    .owner = 0x{crc32(name.encode()):08x}u,",
+            *([f"    .keeping = &{name}_keeping,"] if graph.kept else []),
             "};",
             "",
         )
     )
+
+
+def _record_tables(name: str, tables: FirmwareTables) -> list[str]:
+    """What a network needs whose frozen weights lie on the card."""
+    if not tables.check_count:
+        return []
+    return [
+        f"static poet_check {name}_checks[{tables.check_count}];",
+        f"static uint32_t {name}_homes[2u * POET_BIT_WORDS({tables.bit_count}u) + 1u];",
+        f"static poet_record {name}_record;",
+        f"static const poet_keeping {name}_keeping = {{",
+        f"    &{name}_record, poet_keeping_open, poet_keeping_restore, poet_keeping_commit}};",
+    ]
 
 
 def _class_table(name: str, classes: Sequence[str]) -> list[str]:

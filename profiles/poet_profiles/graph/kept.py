@@ -11,12 +11,18 @@ FETCH = "fetch"
 STORE = "store"
 COMMIT = "commit"
 TRAINED_KINDS = ("parameter", "state")
+CONSTANT = "constant"
 BATCH_KINDS = ("input", "target")
 
 
 def kept_constants(graph: Graph) -> list[Kept]:
     """The tensors on the card that no step changes, batches left out."""
-    return [kept for kept in graph.kept if kept.kind == "constant"]
+    return [kept for kept in graph.kept if kept.kind == CONSTANT]
+
+
+def commits_each_step(graph: Graph) -> bool:
+    """Whether a step ends with a commit: something on the card is no constant."""
+    return any(kept.kind != CONSTANT for kept in graph.kept)
 
 
 def commits(graph: Graph) -> list[Node]:
@@ -98,9 +104,12 @@ def _check_writers(graph: Graph) -> None:
 def _check_commit(graph: Graph) -> None:
     """Only a graph of costs alone, whose nodes name no operators, may do without."""
     found = commits(graph)
-    wanted = bool(graph.kept) and any(node.operation for node in graph.nodes)
+    wanted = commits_each_step(graph) and any(node.operation for node in graph.nodes)
     if len(found) != wanted:
-        raise FaultError(f"{len(found)} nodes commit; a graph with kept tensors has one that does, others have none")
+        raise FaultError(
+            f"{len(found)} nodes commit; a graph with kept tensors that are no constants has one that does, others "
+            "have none"
+        )
     for commit in found:
         if commit.recomputable:
             raise FaultError(f'node {commit.id} commits; say "recomputable": false')
@@ -111,11 +120,14 @@ def _check_commit(graph: Graph) -> None:
 
 
 def _check_residents(graph: Graph) -> None:
-    """What outlives a step stands first, as one piece: so a commit writes it; and the batch is on the card."""
+    """What outlives a step stands first, as one piece: so a commit writes it.
+
+    The batch is on the card, unless nothing but constants is there.
+    """
     end = 0
     other = ""
     for resident in graph.residents:
-        if resident.kind in BATCH_KINDS:
+        if resident.kind in BATCH_KINDS and commits_each_step(graph):
             raise FaultError(f"resident {resident.id}: a graph with kept tensors keeps its {resident.kind} on the card")
         if resident.kind not in TRAINED_KINDS:
             other = resident.id

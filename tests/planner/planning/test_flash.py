@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
 from poet_planner.planning.flash import refuse_beyond_flash
-from poet_planner.planning.pipeline import plan
+from poet_planner.planning.pipeline import plan, prepare, verified
+from poet_planner.planning.request import Request
 from poet_planner.schedule.c_headers import table_bytes
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions
@@ -22,6 +24,7 @@ from poet_profiles.constants import read_constants, write_constants
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.shipped import SHIPPED
 from safetensors.numpy import load_file
 from torch import nn
@@ -121,8 +124,9 @@ def test_what_flash_has_no_room_for_lies_on_the_card(tmp_path: Path) -> None:
     made.write(tmp_path / "plan")
     beside = read_constants(tmp_path / "plan/constants.safetensors", made.graph)
     assert beside[largest].nbytes == weights[largest]
-    with pytest.raises(UserError, match="let the rest lie on the card"):
-        plan(model, profile="nrf52840", board=board, parameters="resident", options=options)
+    for strange in ({"gradients": "early"}, {"micro_batches": 2}, {"paging": False}):
+        with pytest.raises(UserError, match=r"leave .* out, so that the rest can lie on the card, take a board"):
+            plan(model, profile="nrf52840", board=board, parameters="resident", options=options, **strange)
 
 
 def test_files_of_an_earlier_plan_with_constants_are_removed(tmp_path: Path) -> None:
@@ -166,3 +170,35 @@ def test_frozen_weights_that_the_ram_has_no_room_for_are_named(body: nn.Module, 
     with pytest.raises(UserError, match=rf"^job: {words} from the card, and needs \d+ bytes of RAM so") as refused:
         plan(network, profile="nrf52840", options=OptimiseOptions(time_limit_s=1.0))
     assert refused.value.exit_code == NO_SCHEDULE
+
+
+@pytest.mark.parametrize("parameters", ["auto", "resident"])
+def test_frozen_weights_on_the_card_take_nothing_else_there(parameters: str) -> None:
+    request = Request(
+        *("finetune_cnn_small", "nrf52840", with_flash(60_000)),
+        parameters=parameters,
+        optimizer=Optimizer(momentum=0.9, weight_decay=0.01),
+    )
+    prepared = prepare(request)
+    made = verified(prepared, prepared.store_all)
+    assert {kept.kind for kept in made.graph.kept} == {"constant"}
+    assert {"parameter", "state", "input", "target", "gradient"} <= {one.kind for one in made.graph.residents}
+    assert made.residency.note.endswith("of frozen weights for which the flash has no room lie on the card")
+    assert made.summary.wear.committed_bytes == 0
+    assert made.why_no_inference is None and made.inference is not None
+    assert made.inference.graph.kept == made.graph.kept
+    in_flash = prepare(Request("finetune_cnn_small", "nrf52840", optimizer=Optimizer(momentum=0.9, weight_decay=0.01)))
+    assert not in_flash.graph.kept
+    assert [(one.id, one.bytes) for one in sorted(made.graph.residents, key=lambda one: one.id)] == [
+        (one.id, one.bytes) for one in sorted(in_flash.graph.residents, key=lambda one: one.id)
+    ]
+
+
+def test_where_they_leave_no_room_for_gradients_these_are_values() -> None:
+    request = Request("finetune_cnn_small", "nrf52840", with_flash(60_000), ram=40_000)
+    fits = prepare(request)
+    assert fits.step.layout.constants_on_card and fits.step.layout.resident_gradients
+    least = smallest_ram_bytes(fits.graph)
+    tight = prepare(replace(request, ram=least - 4))
+    assert tight.step.layout.constants_on_card and not tight.step.layout.resident_gradients
+    assert smallest_ram_bytes(tight.graph) <= least - 4

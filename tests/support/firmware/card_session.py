@@ -30,9 +30,12 @@ class CardSession:
         self.weights = [tensor for tensor in self.tensors if tensor.kind in ("parameter", "state")]
         on_card = {tensor.id for tensor in graph.kept}
         data = training_data(model, steps, 0, batch)
-        self.requests = ["hello", "format", *([f"batches {steps}"] if on_card else [])]
+        batches = steps if "input" in on_card else 0
+        self.requests = ["hello", "format", *([f"batches {batches}"] if on_card else [])]
         for tensor in self.weights:
-            self.put(tensor.id, cut_from(tensor, data[name_of(tensor)]).tobytes())
+            given = name_of(tensor) in data  # or a velocity
+            first = cut_from(tensor, data[name_of(tensor)]).tobytes() if given else bytes(tensor.bytes)
+            self.put(tensor.id, first)
         for constant in kept_constants(graph):
             self.put(constant.id, (constants or {})[constant.id].tobytes())
         for name in on_card & {"input", "target"}:

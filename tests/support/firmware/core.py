@@ -126,7 +126,7 @@ Run = structure(
 Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
 Network = structure(
     "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
-    batch=u32, ram_bytes=u32, owner=u32,
+    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p,
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,

@@ -34,6 +34,22 @@ def kept_step(dma: bool = False) -> Graph:
     )
 
 
+def frozen_step() -> Graph:
+    """A step of y = w x + b: w is frozen, and on the card; x and b are in RAM."""
+    fetch_w = _node("w..fetch", "fetch", "size=2", ("w",), ("w..fetch",), Uses.BUS, size=8)
+    product = _node("product", "mul", "size=2", ("x", "w..fetch"), ("product",), size=8, page=PAGE)
+    y = _node("y", "add", "size=2", ("product", "b"), ("y",), size=8, page=PAGE)
+    ready = Node("ready", 0.0, 0.0, (Value("ready", 0),), ("y",), recomputable=False)
+    descent = _node("descent", "sgd", "size=2", ("y", "b"), ("b",), once=True, after=("ready",))
+    return Graph(
+        "frozen",
+        (fetch_w, product, y, ready, descent),
+        resident_bytes=16,
+        residents=(Resident("b", "parameter", 8, 0, (2,)), Resident("x", "input", 8, 8, (2,))),
+        kept=(Kept("w", "constant", 8, (2,)),),
+    )
+
+
 def table_step() -> Graph:
     """A step of an embedding whose table lies by three rows of two numbers; b is in RAM, and nothing changes it."""
     both = Uses.BOTH

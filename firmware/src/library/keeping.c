@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "poet/keeping.h"
+
+/* The record says where the frozen weights are, and has the weights of the last commit beside them. */
+int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *network)
+{
+    const poet_model *model = network->train->model;
+    const poet_tables *tables = network->tables;
+    poet_record_init(keeping->record, model, p->runner.residents, tables->checks, tables->homes);
+    const int status = poet_record_load(keeping->record, p->card);
+    if (status == POET_E_ABSENT) {
+        const int others = poet_record_check_others(p->card, model->graph_hash);
+        return others != POET_OK ? others : status;
+    }
+    p->pager.page_area = poet_record_page_block(keeping->record);
+    p->run.record = keeping->record;
+    return status;
+}
+
+int poet_keeping_restore(poet *p)
+{
+    const int status = poet_record_restore(p->run.record, p->card);
+    p->steps = status == POET_OK ? p->run.record->step : p->steps;
+    return status;
+}
+
+int poet_keeping_commit(poet *p)
+{
+    const int status = poet_record_commit(p->run.record, p->steps);
+    if (status != POET_OK && status != POET_E_NOT_FINITE) {
+        (void)poet_record_load(p->run.record, p->card); /* which one counts is not known */
+    }
+    return status;
+}
