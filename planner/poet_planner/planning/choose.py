@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from poet_profiles.errors import UserError
+from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.graph.batch import once_j
+from poet_planner.graph.optimizer import PLAIN
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep, on_its_own
 from poet_planner.planning.costed_step import CostedStep, costed_step
@@ -31,9 +32,11 @@ from poet_planner.planning.layouts import (
 )
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report.quantities import bytes_text
+from poet_planner.schedule.lacks import CURE, WORDS
 
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
+_LOST = f"{WORDS} ({CURE})"
 
 
 def choose_layout(request: Request, in_parts: bool = False) -> BudgetedStep:
@@ -57,7 +60,7 @@ def choose_layout(request: Request, in_parts: bool = False) -> BudgetedStep:
         if why_not := why_not_on_card(request):
             raise UserError(why_not)
         on_card = _cheapest_on_card(request)
-        return replace(on_card, note=_slices_note(on_card.graph))
+        return replace(on_card, note=_joined(WORDS, _slices_note(on_card.graph)))
     return in_fewest_parts(request, on_its_own(request, usual_step(request))) if in_parts else _fitting(request)
 
 
@@ -146,10 +149,12 @@ def _fitting(request: Request) -> BudgetedStep:
     if not asked and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
         on_card = _cheapest_on_card(request).step
         if not in_flash:
-            return _instead(request, usual, on_card, _flash_note(on_card.graph), _slices_note(on_card.graph))
+            return _instead(request, usual, on_card, _flash_note(on_card.graph), _LOST, _slices_note(on_card.graph))
         if smallest_ram_bytes(on_card.graph) < in_ram:
             note = _card_note(on_card.graph, in_ram, budget_bytes)
-            return _instead(request, usual, on_card, note, _slices_note(on_card.graph))
+            return _instead(request, usual, on_card, note, _LOST, _slices_note(on_card.graph))
+    if not request.optimizer.is_plain and in_flash and not asked and request.parts is None:
+        _refuse_state(request, in_ram, budget_bytes)
     return min(frozen, key=lambda one: one.filled, default=usual)
 
 
@@ -174,15 +179,30 @@ def _cheapest_with_constants_on_card(
 
 def _instead(request: Request, usual: BudgetedStep, chosen: CostedStep, *notes: str) -> BudgetedStep:
     """What is chosen in the place of the usual layout, and why."""
-    return BudgetedStep(chosen, ram_budget_bytes(request, usual.step, chosen), "; ".join(filter(None, notes)))
+    return BudgetedStep(chosen, ram_budget_bytes(request, usual.step, chosen), _joined(*notes))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+def _refuse_state(request: Request, in_ram_bytes: int, budget_bytes: int) -> None:
+    """Refuse an optimiser whose step has no room in RAM, where plain descent could take the card."""
+    plain = replace(request, optimizer=PLAIN)
+    if request.parameters == Parameters.AUTO and why_not_on_card(plain) is None and in_ram_bytes > budget_bytes:
+        raise UserError(
+            f"{request.optimizer.words}: with parameters in RAM a step needs {bytes_text(in_ram_bytes)} at least, and "
+            f"the budget is {bytes_text(budget_bytes)}; the card has no such optimiser: leave it out; or {CURE}",
+            NO_SCHEDULE,
+        )
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
     kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
     return (
         f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
-        f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters resident "
-        "keeps them in RAM, --parameters excluded does not count them, as in the paper)"
+        f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters excluded "
+        "does not count them, as in the paper)"
     )
 
 

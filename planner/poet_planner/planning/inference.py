@@ -14,6 +14,7 @@ from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.lacks import WORDS
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 
@@ -49,7 +50,7 @@ def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
 
 def _why_none(step: CostedStep) -> str | None:
     if commits_each_step(step.graph):
-        return "parameters lie on the card (--parameters resident keeps them in RAM)"
+        return WORDS
     return why_no_headers(step.graph, step.constants)
 
 

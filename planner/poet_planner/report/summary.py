@@ -23,6 +23,7 @@ from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.lacks import lacks
 from poet_planner.schedule.timeline import CostTerm, longest_pause_s, timeline
 
 if TYPE_CHECKING:
@@ -179,11 +180,15 @@ class Ram:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """``kept_bytes`` lie on the card, the batch not counted, and ``constant_bytes`` in flash."""
+    """``kept_bytes`` lie on the card, the batch not counted, and ``constant_bytes`` in flash.
+
+    ``lacks`` is what a plan in RAM has, and this one does not.
+    """
 
     constant_bytes: int
     kept_bytes: int
     wear: Wear
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,6 +326,7 @@ def summarise(
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
         wear=wear(graph, schedule, board, endurance_bytes),
+        lacks=lacks(graph),
         objective=schedule.objective.value,
         busy_s=busy_s,
         plain_busy_s=plain_busy_s,

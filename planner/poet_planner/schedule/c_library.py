@@ -38,6 +38,7 @@ from poet_planner.schedule.c_headers import (
 from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_both
 from poet_planner.schedule.inference import Inference, ram_bytes
+from poet_planner.schedule.lacks import CURE, WORDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def check_name(name: str) -> None:
 def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
     if commits_each_step(graph):
-        return "its parameters lie on the card, which only poet's own firmware trains; plan with --parameters resident"
+        return f"{WORDS}; {CURE}"
     return why_no_headers(graph)
 
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan on the card lacks is said before it is sought, and no cure is named that is refused in turn."""
+
+from __future__ import annotations
+
+import pytest
+from poet_planner.graph.optimizer import Optimizer
+from poet_planner.planning.pipeline import prepare, verified
+from poet_planner.planning.request import Request
+from poet_planner.schedule.c_library import why_no_library
+from poet_planner.schedule.lacks import ON_THE_CARD
+from poet_profiles.errors import NO_SCHEDULE, UserError
+
+LOST = "trained parameters lie on the card: no momentum, weight decay, clipping, epochs, validation, inference, library"
+
+
+@pytest.mark.parametrize("asked", [{"ram": 20_000}, {"parameters": "card"}], ids=["auto", "card"])
+def test_a_plan_on_the_card_says_what_it_lacks(asked: dict[str, object]) -> None:
+    prepared = prepare(Request("cnn_40k", "mkr1000", **asked))  # type: ignore[arg-type]
+    assert LOST in prepared.note and "--parameters resident" not in prepared.note
+    made = verified(prepared, prepared.store_all)
+    assert made.summary.document()["lacks"] == ON_THE_CARD
+    assert made.why_no_inference == LOST
+    assert why_no_library(made.graph) == f"{LOST}; more --ram, a smaller --batch or frozen layers leave room for " + (
+        "them in RAM"
+    )
+
+
+def test_a_plan_in_ram_lacks_nothing() -> None:
+    prepared = prepare(Request("digits_cnn_small", "mkr1000"))
+    assert verified(prepared, prepared.store_all).summary.lacks == ()
+
+
+def test_momentum_without_room_is_refused_at_once_with_a_cure_that_works() -> None:
+    request = Request("cnn_40k", "mkr1000", optimizer=Optimizer(momentum=0.9))
+    with pytest.raises(
+        UserError, match=r"^--momentum 0\.9: with parameters in RAM a step needs .* leave it out"
+    ) as one:
+        prepare(request)
+    assert one.value.exit_code == NO_SCHEDULE
+    assert prepare(Request("cnn_40k", "mkr1000")).graph.kept
+    assert not prepare(Request("cnn_40k", "mkr1000", optimizer=Optimizer(momentum=0.9), ram="2MB")).graph.kept
