@@ -23,14 +23,15 @@ export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup debian-packages python-packages demo test lint lint-ruff lint-format lint-c lint-types unit profiles \
-        notebooks clean
+.PHONY: help setup debian-packages python-packages demo test lint lint-ruff lint-format lint-c lint-types unit newest \
+        profiles notebooks clean
 
 help:
 	@echo "make demo    set up, then plan, flash and train on the emulated nRF52840; ARGS=--full: profile and compare, too"
 	@echo "make test    set up, then every check: ruff, clang-format, mypy, C warnings, tests"
 	@echo "make lint    ruff, clang-format and mypy alone"
 	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
+	@echo "make newest  every verb's --json, with the newest releases that pyproject.toml allows"
 	@echo "make setup   what the checks need, without running them"
 	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
 	@echo "make notebooks  run the notebooks and keep their pictures in them"
@@ -78,6 +79,14 @@ lint-types: $(TESTS_STAMP)
 unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(ARGS)
+
+# In an environment of its own, made anew each time.
+newest: export CONSTRAINTS := /dev/null
+newest: VENV := build/newest
+newest: debian-packages
+	rm -rf $(VENV)
+	./install-python-packages $(TESTS_EXTRAS)
+	$(VENV)/bin/python -m pytest tests/newest/json_verbs.py
 
 profiles: $(STAMP)
 	$(BIN)/python -m poet_planner.planning.published_profiles --out profiles

@@ -155,6 +155,21 @@ def test_pip_installs_without_bytecode_from_one_index_more_if_that_is_given(inde
     assert ("index" in line) == bool(index)
 
 
+def test_another_file_of_versions_stands_for_the_tested_ones(installer: Installer) -> None:
+    (line,) = installer.installs(CONSTRAINTS="/dev/null")
+    assert line.endswith("-c /dev/null -e .[emulator,demo]")
+
+
+def test_the_newest_releases_are_installed_apart_from_the_tested_ones(clone: Clone) -> None:
+    script(clone.debian, "exit 0")
+    script(clone.python, "mkdir -p $VENV/bin", 'echo "$VENV $CONSTRAINTS $1" > installed')
+    script(clone.folder / "build" / "newest" / "bin" / "python", "exit 1")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    run = subprocess.run(["make", "newest"], cwd=clone.folder, env=clean, capture_output=True, text=True)
+    assert (clone.folder / "installed").read_text() == "build/newest /dev/null emulator,demo,dev\n"
+    assert "build/newest/bin/python -m pytest" in run.stdout and run.returncode  # that Python has gone
+
+
 def test_uv_installs_the_same_where_it_is_on_path(installer: Installer) -> None:
     (line,) = installer.with_uv(0).installs(TORCH_INDEX="https://example.org/cpu")
     assert line.startswith("uv pip install")

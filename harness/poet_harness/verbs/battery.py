@@ -81,10 +81,11 @@ def command(
     sheet (quoted, where it was not at hand), assumed, or given with an option.
     """
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
 
     from ..battery import Battery, life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     if samples is not None and data is not None:
         raise UserError("--samples and --data both say how large the training set is; give one of them")

@@ -83,13 +83,13 @@ def _write(
     as_json: bool,
 ) -> None:
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from ..card.contents import card_contents
     from ..card.places import refuse_in_use
     from ..card.writing import write_card
-    from .console import print_json
 
     if size_mib is not None and place.is_device:
         raise UserError("--size-mib: is for image files; a device has its own size")
@@ -135,10 +135,10 @@ def _confirm(place: CardPlace) -> None:
 
 def _read(place: CardPlace, plan: Plan | None, data: Path | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
 
     from ..card.reading import CardReader, check_batches, look_at, weights_on
     from ..target.held_image import held_image
-    from .console import print_json
 
     if not place.exists:
         raise UserError(f"{place.path}: no such file")

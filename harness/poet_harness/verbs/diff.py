@@ -38,8 +38,10 @@ def command(
     of different boards or plans, or one was measured and the other emulated. Rows that only one of the files has are
     listed; they do not change the exit code.
     """
+    from poet_profiles.json_output import print_json
+
     from ..regression import Verdict, compare_files
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     share = _share(limit)
     compared = compare_files(first, second, share)

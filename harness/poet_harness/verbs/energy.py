@@ -26,9 +26,11 @@ def command(
     Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them. Where
     samples are missing that is a guess: each row says how many, and for how long.
     """
+    from poet_profiles.json_output import print_json
+
     from ..meters.meter import MOST_LOST
     from ..meters.recorded import read_trace, read_windows
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     recording = read_trace(trace, voltage)
     results: list[dict[str, Any]] = [

@@ -65,6 +65,7 @@ def command(
     from poet_profiles.arrays import npz
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
+    from poet_profiles.json_output import print_json
     from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable, write_whole
@@ -76,7 +77,7 @@ def command(
     from ..protocol.link import DeviceError, DeviceResetError
     from ..training.classes import class_figures, confusion_csv
     from ..training.classes import confusion as counted
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")

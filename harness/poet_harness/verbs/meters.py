@@ -10,10 +10,11 @@ NAME = "meters"
 
 def command(as_json: Json = False) -> None:
     """List the known power meters and where each is connected."""
+    from poet_profiles.json_output import print_json
     from rich.table import Table
 
     from ..meters.registry import KINDS
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     if as_json:
         print_json(

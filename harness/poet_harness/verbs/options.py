@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.json_output import alone
 
 # Under the headings of the help.
 connection_option = partial(typer.Option, rich_help_panel="Connection")
@@ -38,4 +39,4 @@ Scale = Annotated[
     data_set_option(help="Of u8, i8 or i16 samples, (q - shift) * scale: a number, 1/255, or one a channel: 0.1,0.2."),
 ]
 Shift = Annotated[str | None, data_set_option(help="See --scale; 0 if not given.")]
-Json = Annotated[bool, results_option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, results_option("--json", callback=alone, help="Print JSON, for programs.")]

@@ -81,6 +81,7 @@ def command(
 
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
     from poet_profiles.profile import ProfileWriter
 
     from ..card.image import prepared_image
@@ -89,7 +90,7 @@ def command(
     from ..profiling.agent_profiler import AgentProfiler, fit_pages
     from ..profiling.board_profiler import BoardProfiler
     from ..training.trainer import Trainer
-    from .console import print_json, wide_console
+    from .console import wide_console
 
     plan = asked.plan
     description = load_board(connection.board)

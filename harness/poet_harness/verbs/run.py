@@ -40,8 +40,8 @@ def command(
     For experiments there are --card-pauses SEED (docs/emulation.md) and --threads N (docs/linux_boards.md), too.
     """
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
 
-    from .console import print_json
     from .steps_report import document, print_steps
 
     asked = session(connection, given, files)

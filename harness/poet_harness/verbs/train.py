@@ -91,7 +91,9 @@ def command(
     if nothing had been in between. Otherwise as poet-harness run: the first step is traced, and what was observed is
     written however the training ends.
     """
-    from .console import print_json, wide_console
+    from poet_profiles.json_output import print_json
+
+    from .console import wide_console
     from .steps_report import document, print_steps
 
     asked = session(connection, given, files)

@@ -53,12 +53,12 @@ def command(
     """
     from poet_profiles.arrays import read_arrays
     from poet_profiles.errors import UserError
+    from poet_profiles.json_output import print_json
     from poet_profiles.whole_file import check_writable, write_whole
 
     from ..data.weights import state_table
     from ..plan_folder.plan import read_plan
     from ..training.trained_files import check_suffix, torch_optimizer_state, trained_files
-    from .console import print_json
 
     check_suffix(out)
     if (optimizer_state is None) != (learning_rate is None):

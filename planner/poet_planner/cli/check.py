@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Batch, Json, ModelName
 
@@ -23,7 +24,6 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Run SCHEDULE with the model's own code, three steps, paging to a file: every bit has to be eager PyTorch's."""
-    import json
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
@@ -37,7 +37,7 @@ def check(
     with users_code(loaded.name):
         report = check_plan(loaded, read_graph(graph), read_schedule(schedule), page_folder)
     if as_json:
-        print(json.dumps(asdict(report), indent=1))
+        print_json(asdict(report))
     if report.different:
         more = f" (and {len(report.different) - 1} more)" if len(report.different) > 1 else ""
         raise UserError(

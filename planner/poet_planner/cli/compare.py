@@ -94,15 +94,15 @@ def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions)
 
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
-    from json import dumps
 
+    from poet_profiles.json_output import print_json
     from rich.console import Console
     from rich.table import Table
 
     from poet_planner.report.quantities import energy_text, share_text
 
     if as_json:
-        print(dumps([asdict(point) for point in points], indent=1))
+        print_json([asdict(point) for point in points])
         return
     table = Table(
         *("method", "energy", "above store-all", "gap", "time", "peak, B", "again", "in", "out", "took, s"),

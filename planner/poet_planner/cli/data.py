@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Batch, Json, ModelName, Weights, output_option
 
@@ -32,7 +33,6 @@ def data(
     as_json: Json = False,
 ) -> None:
     """Write parameters, buffers and constants under their names, and `input` and `target` with one batch a step."""
-    import json
 
     from poet_profiles.quantised import read_normalising
 
@@ -41,7 +41,7 @@ def data(
     written = training_data(model, steps, seed, batch, arrays, weights, read_normalising(scale, shift))
     write_arrays(written, out)
     if as_json:
-        print(json.dumps({"file": str(out), "model": model, "steps": steps, "arrays": list(written)}, indent=1))
+        print_json({"file": str(out), "model": model, "steps": steps, "arrays": list(written)})
         return
     source = f"from {arrays}" if arrays else "of the model's own examples"
     begin = f", with the weights of {weights}" if weights else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Json, LearningRate, TrainingOptions, output_option
 
@@ -29,7 +30,6 @@ def execute(
 
     Loss and gradients are what `poet-plan reference` writes for the same data, bit for bit.
     """
-    import json
     from dataclasses import asdict
     from statistics import median
 
@@ -46,20 +46,17 @@ def execute(
         write_arrays(run.arrays, out)
     losses = run.arrays[LOSS]
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "plan": str(plan),
-                    "steps": len(losses),
-                    "loss": losses.tolist(),
-                    "times_s": run.times_s,
-                    "peak_bytes": run.peak_bytes,
-                    "planned_peak_bytes": run.planned_peak_bytes,
-                    "traffic": asdict(run.traffic),
-                    "note": run.note,
-                },
-                indent=1,
-            )
+        print_json(
+            {
+                "plan": str(plan),
+                "steps": len(losses),
+                "loss": losses.tolist(),
+                "times_s": run.times_s,
+                "peak_bytes": run.peak_bytes,
+                "planned_peak_bytes": run.planned_peak_bytes,
+                "traffic": asdict(run.traffic),
+                "note": run.note,
+            },
         )
         return
     print(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from poet_profiles.errors import UserError
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import (
     Batch,
@@ -63,7 +64,6 @@ def graph(
     Beside it are written the data of its constants, if it has any (constants.safetensors), and the names of the model's
     tensors (state_dict.npz).
     """
-    import json
 
     from poet_profiles.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
@@ -103,7 +103,7 @@ def graph(
             write_graph(part, parts / f"{out.stem}-{part.micro_batches}.json")
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}
-        print(json.dumps(written, indent=1))
+        print_json(written)
     else:
         print(f"{out}: {traced.name}, {nodes} nodes, {'costed' if profile else 'costs 0'}, hash {hash}")
 

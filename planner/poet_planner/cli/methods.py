@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from poet_profiles.json_output import print_json
+
 from poet_planner.cli.option_groups import Json
 
 COLUMNS = {
@@ -16,7 +18,6 @@ MARKS = {"yes": "\u2713", "partly": "~", "no": "\u00d7"}
 
 def methods(as_json: Json = False) -> None:
     """List the methods that plan: what each decides, what it takes into account (Table 1 of the paper), its source."""
-    import json
     import sys
 
     from rich.console import Console
@@ -26,7 +27,7 @@ def methods(as_json: Json = False) -> None:
 
     if as_json:
         names = ("name", "source", "decides", "recomputes", "pages", "keeps_deadline", "takes", *COLUMNS)
-        print(json.dumps([{name: getattr(method, name) for name in names} for method in METHODS], indent=1))
+        print_json([{name: getattr(method, name) for name in names} for method in METHODS])
         return
     table = Table(
         *("method", "general", "compute", "memory", "power", "recomputes", "pages", "deadline", "decides", "source"),

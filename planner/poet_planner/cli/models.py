@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Json
 
@@ -28,7 +29,6 @@ def models(
     """List the built-in models, and where each microcontroller would keep their parameters; any other model is named as
     module:callable.
     """
-    import json
 
     if graphs is not None and board is None:
         raise UserError("--graphs: for which board? give --board")
@@ -37,7 +37,7 @@ def models(
         return
     listed = _fitting(board, graphs)
     if as_json:
-        print(json.dumps(list(listed), indent=1))
+        print_json(list(listed))
         return
     for name in listed:
         print(name)
@@ -45,7 +45,6 @@ def models(
 
 def _print_homes(as_json: bool) -> None:
     """A row a model, as they are found: some have to be traced."""
-    import json
 
     from poet_profiles.boards import board_names, load_board
     from poet_profiles.shipped import profile_names
@@ -67,7 +66,7 @@ def _print_homes(as_json: bool) -> None:
             cells = (", ".join(home) or "too large" for home in homes.values())
             print(f"{name:24} {count:12,}  " + " ".join(f"{cell:16}" for cell in cells))
     if as_json:
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
 
 
 def _fitting(board: str, graphs: Path | None) -> Iterator[str]:

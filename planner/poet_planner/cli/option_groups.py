@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
+from poet_profiles.json_output import alone
 from poet_profiles.schedule import Objective
 
 from poet_planner.graph.optimizer import Method, Optimizer
@@ -45,7 +46,7 @@ TimeLimit = Annotated[
         min=0.1, help="Of each method at a point: seconds of processor time; of the optimiser also work, as for a plan."
     ),
 ]
-Json = Annotated[bool, output_option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, output_option("--json", callback=alone, help="Print JSON, for programs.")]
 
 
 @dataclass(frozen=True)

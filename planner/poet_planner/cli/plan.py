@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import INTERRUPTED, UserError
+from poet_profiles.json_output import print_json
 from poet_profiles.stopping import interrupting, undisturbed
 from poet_profiles.version import show_version
 
@@ -201,7 +202,6 @@ def _more_ram(prepared: BudgetedStep, schedule: Schedule, options: OptimiseOptio
 
 
 def _report(plan: Plan, output: OutputOptions) -> None:
-    import json
 
     from rich.console import Console
 
@@ -210,7 +210,7 @@ def _report(plan: Plan, output: OutputOptions) -> None:
 
     summary, out = plan.summary, output.out
     if output.as_json:
-        print(json.dumps(summary.document(), indent=1))
+        print_json(summary.document())
         return
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     console.print(table(summary, output.verbose))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import (
     Json,
@@ -39,7 +40,6 @@ def reference(
 
     The arrays are `loss`, and `PARAMETER.grad` with a leading axis of steps.
     """
-    import json
 
     from poet_planner.torch_reference.training_data import reference_run, write_arrays
 
@@ -47,6 +47,6 @@ def reference(
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:
-        print(json.dumps({"file": str(out), "model": model, "loss": losses.tolist()}, indent=1))
+        print_json({"file": str(out), "model": model, "loss": losses.tolist()})
         return
     print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+from poet_profiles.json_output import print_json
+
 from poet_planner.cli.option_groups import Json
 
 
 def solvers(as_json: Json = False) -> None:
     """List the MILP solvers and whether they are installed here."""
-    import json
 
     from poet_planner.solve.milp.solvers import solvers as known
 
     if as_json:
-        print(json.dumps([{"name": s.name, "installed": s.available, "note": s.note} for s in known()], indent=1))
+        print_json([{"name": s.name, "installed": s.available, "note": s.note} for s in known()])
         return
     for solver in known():
         print(f"{solver.name:8} {'installed' if solver.available else 'not installed':14} {solver.note}")

@@ -221,15 +221,15 @@ def _step(request: Request) -> CostedStep:
 
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
-    from json import dumps
 
+    from poet_profiles.json_output import print_json
     from rich.console import Console
     from rich.table import Table
 
     from poet_planner.report.quantities import energy_text, share_text
 
     if as_json:
-        print(dumps([asdict(point) for point in points], indent=1))
+        print_json([asdict(point) for point in points])
         return
     named = [
         name for name in ("model", "board", "batch", "deadline") if len({_name(point, name) for point in points}) > 1

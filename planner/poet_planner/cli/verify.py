@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
+from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Json
 
@@ -18,7 +19,6 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check what SCHEDULE claims, and compute nothing: order, RAM, offsets, energy, time, deadline."""
-    import json
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
@@ -29,7 +29,7 @@ def verify(
     plan = read_schedule(schedule)
     report = replay(read_graph(graph), plan)
     if as_json:
-        print(json.dumps(asdict(report), indent=1))
+        print_json(asdict(report))
     if not report.sound:
         more = f" (and {len(report.faults) - 1} more faults)" if len(report.faults) > 1 else ""
         raise UserError(f"{schedule}: {report.faults[0]}{more}; plan {graph} again")

@@ -52,8 +52,15 @@ def load() -> Any:
 
 def silent_highs() -> Any:
     """A new instance, which prints nothing and runs on one thread."""
-    highs = load().Highs()
-    highs.setOptionValue("output_flag", False)
+    highspy = load()
+
+    class Silent(highspy.Highs):  # type: ignore[misc, name-defined]
+        def enableCallbacks(self) -> None:  # noqa: N802
+            """Its constructor does so, and HiGHS 1.16 then prints its licence unless it is silent by now."""
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    highs = Silent()
     highs.setOptionValue("threads", 1)
     return highs
 

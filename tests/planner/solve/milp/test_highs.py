@@ -15,7 +15,7 @@ import pytest
 from poet_planner.comparison.methods import poet_ilp
 from poet_planner.solve import OptimiseOptions, Parts, optimise
 from poet_planner.solve.milp.failure import SolverError
-from poet_planner.solve.milp.highs import Lp, LpStatus
+from poet_planner.solve.milp.highs import Lp, LpStatus, silent_highs
 from poet_planner.solve.milp.linear_model import LinearModel, Rows
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.time_budget import UNLIMITED
@@ -77,6 +77,19 @@ def test_the_users_own_run_behind_ours_succeeds() -> None:
         return runs(threads=2)
 
     assert in_new_thread(ours_then_theirs)
+
+
+def test_highs_is_silent_before_it_first_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS 1.16 prints its licence as it gets its first callback, which is in the constructor."""
+    given, printing = highspy.Highs.enableCallbacks, []
+
+    def enabled(highs: highspy.Highs) -> None:
+        printing.append(highs.getOptionValue("output_flag")[1])
+        given(highs)
+
+    monkeypatch.setattr(highspy.Highs, "enableCallbacks", enabled)
+    silent_highs()
+    assert printing == [False]
 
 
 def test_an_lp_with_later_rows_and_bounds() -> None:
