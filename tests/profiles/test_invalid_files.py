@@ -18,6 +18,7 @@ INVALID = ROOT / "tests" / "invalid"
 GRAPHS = {
     "bytes_and_outputs": "node a has both",
     "bytes_of_shape": 'resident conv1.weight: "bytes" is 4, but "shape" is [4, 1, 3, 3]: 144 bytes',
+    "card_above_energy": "node a: the card takes more than the node does",
     "change_beside": "node metric must stand before ready",
     "change_reads_elsewhere": "add an edge a -> ready",
     "change_recomputable": 'say "recomputable": false',

@@ -16,11 +16,12 @@ kept tensors without a row of its own costs what it consists of (see `card`): tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -83,6 +84,7 @@ class Fit:
 class CostedGraph:
     """A graph with its costs, what each node's rests on, and the fitted models that were used, by name.
 
+    ``predicted_j`` is what each of these predicts of a node's energy, by node and model.
     ``firmware`` are the builds that the profile's rows were taken with, none for published rows. ``senses`` is False
     where rows have energies that nobody measured: their times, multiplied by the powers of the board file.
     ``idle_power_w`` is what the sleeping board drew, which the energies do not contain: 0 for published rows, where
@@ -92,6 +94,7 @@ class CostedGraph:
     graph: Graph
     basis: dict[str, Basis]
     fits: dict[str, Fit]
+    predicted_j: Mapping[str, Mapping[str, float]]
     firmware: tuple[str, ...]
     senses: bool = True
     idle_power_w: float | None = None
@@ -151,28 +154,42 @@ class CostModel:
         """
         self._fits = {}
         basis: dict[str, Basis] = {}
+        predicted_j = {}
         nodes = []
         for node in graph.nodes:
             cost = self._compute(graph, node)
             basis[node.id] = cost.basis
+            predicted_j[node.id] = cost.predicted_j
             fetched = node.operation is not None and node.operation.op == FETCH
             values = tuple(replace(value, page=None if fetched else self._page(value)) for value in node.values)
             workspace = self._workspace(node) if graph.allocates else node.workspace_bytes
-            nodes.append(
-                replace(node, time_s=cost.time_s, energy_j=cost.energy_j, values=values, workspace_bytes=workspace)
-            )
-        fits = dict(sorted(self._fits.items()))
+            own = {name: getattr(cost, name) for name in ("time_s", "energy_j", "card_time_s", "card_energy_j")}
+            nodes.append(replace(node, **own, values=values, workspace_bytes=workspace))
+        used = {name for of_node in predicted_j.values() for name in of_node} | {PAGE_IN, PAGE_OUT}
+        fits = {name: fit for name, fit in sorted(self._fits.items()) if name in used}
         costed = replace(graph, nodes=tuple(nodes))
-        return CostedGraph(costed, basis, fits, self._firmware, self._senses, self._idle_power_w)
+        return CostedGraph(costed, basis, fits, predicted_j, self._firmware, self._senses, self._idle_power_w)
 
     def _compute(self, graph: Graph, node: Node) -> _Cost:
         if node.operation is None:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
         source = node.operation.operands[0] if node.operation.operands else ""
-        work = None if (op, params) in self._exact else card_work(graph, op, params, self._overlaps, source)
-        cost = self._operator(node.id, op, params) if work is None else self._sum(node.id, work)
-        return _Cost(cost.time_s + self._between[0], cost.energy_j + self._between[1], cost.basis)
+        work = card_work(graph, op, params, self._overlaps, source)
+        cost = self._operator(node.id, op, params) if work is None else self._on_card(node.id, op, params, work)
+        return cost._replace(time_s=cost.time_s + self._between[0], energy_j=cost.energy_j + self._between[1])
+
+    def _on_card(self, node: str, op: str, params: str, work: CardWork) -> _Cost:
+        """Of a row's cost, the card takes what its transfers are predicted to take; all, if it does nothing else."""
+        parts = self._sum(node, work)
+        if (op, params) not in self._exact:
+            return parts
+        cost = self._operator(node, op, params)
+        if not work.operators and not work.parts:
+            return cost._replace(card_time_s=cost.time_s, card_energy_j=cost.energy_j)
+        return cost._replace(
+            card_time_s=min(cost.time_s, parts.card_time_s), card_energy_j=min(cost.energy_j, parts.card_energy_j)
+        )
 
     def _workspace(self, node: Node) -> int:
         key = (node.operation.op, node.operation.params) if node.operation else ("", "")
@@ -189,23 +206,27 @@ class CostModel:
                 "(its op and params as `poet-plan graph` writes them)"
             )
         fit = self._fit(op, params)
-        return _Cost(*fit.predict(features(op, params, _model_of(fit, op))), Basis.FITTED)
+        time_s, energy_j = fit.predict(features(op, params, _model_of(fit, op)))
+        return _Cost(time_s, energy_j, Basis.FITTED, {fit.name: energy_j})
 
     def _sum(self, node: str, work: CardWork) -> _Cost:
         """An operator on the card whose parts the profile knows."""
-        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
-            raise UserError(
-                "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
-            )
-        computed = [self._operator(node, *part)[:2] for part in work.operators]
+        computed = [self._operator(node, *part) for part in work.operators]
         costs = {part: self._part(node, part) for part in set(work.parts)}
         parts = [costs[part] for part in work.parts]
         read = [self._transfer(PAGE_IN, size) for size in work.read_bytes]
         written = [self._transfer(PAGE_OUT, size) for size in work.written_bytes]
-        times, energies = zip((0.0, 0.0), *computed, *parts, *read, *written, strict=True)
+        times, energies = zip((0.0, 0.0), *(one[:2] for one in computed), *parts, strict=True)
+        moves_s, moves_j = zip((0.0, 0.0), *read, *written, strict=True)
         arriving = [] if work.arriving is None else read[work.arriving :]
         hidden = sum(min(part[0], transfer[0]) for part, transfer in zip(parts, arriving, strict=False))
-        return _Cost(sum(times) - hidden, sum(energies), Basis.FITTED)
+        card_s, card_j = max(0.0, sum(moves_s) - hidden), sum(moves_j)
+        predicted_j = {PAGE_IN: sum(one[1] for one in read), PAGE_OUT: sum(one[1] for one in written)}
+        for part, (_, energy_j) in zip(work.parts, parts, strict=True):
+            _add(predicted_j, {self._fit(part.op, part.whole).name: energy_j})
+        for one in computed:
+            _add(predicted_j, one.predicted_j)
+        return _Cost(sum(times) + card_s, sum(energies) + card_j, Basis.FITTED, predicted_j, card_s, card_j)
 
     def _part(self, node: str, part: WeightTile) -> tuple[float, float]:
         """Time and energy of some rows of weights: what the model says, corrected by what it says of the whole."""
@@ -220,6 +241,10 @@ class CostModel:
 
     def _transfer(self, op: str, size: int) -> tuple[float, float]:
         """Time and energy of moving so many bytes in or out."""
+        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
+            raise UserError(
+                "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
+            )
         return self._page_fit(op).predict((1.0, float(self._blocks(size))))
 
     def _fit(self, op: str, params: str) -> Fit:
@@ -290,9 +315,22 @@ class _Row(NamedTuple):
 
 
 class _Cost(NamedTuple):
+    """``predicted_j`` is what each fit predicts of the energy.
+
+    The card's time and energy are parts of the whole. What it moves while something is computed takes no time of it.
+    """
+
     time_s: float
     energy_j: float
     basis: Basis
+    predicted_j: Mapping[str, float] = MappingProxyType({})
+    card_time_s: float = 0.0
+    card_energy_j: float = 0.0
+
+
+def _add(sums: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, amount in more.items():
+        sums[name] = sums.get(name, 0.0) + amount
 
 
 def _page_bytes(params: str) -> int:

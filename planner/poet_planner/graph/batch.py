@@ -39,4 +39,5 @@ def _times(node: Node, count: int) -> Node:
         replace(value, page=PageCost(*(count * cost for cost in vars(value.page).values()))) if value.page else value
         for value in node.values
     )
-    return replace(node, time_s=count * node.time_s, energy_j=count * node.energy_j, values=tuple(values))
+    own = {name: count * getattr(node, name) for name in ("time_s", "energy_j", "card_time_s", "card_energy_j")}
+    return replace(node, **own, values=tuple(values))

@@ -95,8 +95,7 @@ class Plan:
         """Write the pictures alone: see `write`."""
         from poet_planner.report.pictures import write_pictures
 
-        plain_j = self.summary.plain_energy_j
-        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg, plain_j)
+        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg, self.summary)
 
     def write_files(self, folder: str | Path) -> None:
         """Write all but the pictures: see `write`."""

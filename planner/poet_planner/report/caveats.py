@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from poet_planner.report.quantities import bytes_text, share_text
-from poet_planner.report.summary import Summary
+from poet_planner.report.summary import Summary, fits_error
 
 # A gap or an error of a fit above this is reported (relative); so is a card that lasts for fewer steps.
 OPEN_GAP = 0.001
@@ -45,11 +45,15 @@ def _of_the_costs(s: Summary) -> list[str]:
         said.append(f"No energy was measured on a real board: {bases}.")
     if not s.energy_sensed:
         said.append("Energies are times, multiplied by the powers of the board file: there was no sensor.")
+    error = fits_error(s.fits)
+    if error is not None and error > POOR_FIT:
+        said.append(f"What is predicted is {share_text(error)} off in energy, on average of what each fit predicts.")
     for fit in s.fits:
+        part = f"it is {share_text(fit.energy_share)} of the energy"
         if fit.energy_error is None:
-            said.append(f"The cost of {fit.operator} rests on one row of the profile; its error is unknown.")
+            said.append(f"The cost of {fit.operator} rests on one row of the profile; its error is unknown; {part}.")
         elif fit.energy_error > POOR_FIT:
-            said.append(f"The fitted cost of {fit.operator} is {share_text(fit.energy_error)} off in energy.")
+            said.append(f"The fitted cost of {fit.operator} is {share_text(fit.energy_error)} off in energy; {part}.")
     if len(s.firmware) > 1:
         said.append(f"The costs were profiled with {len(s.firmware)} builds of the firmware.")
     return said

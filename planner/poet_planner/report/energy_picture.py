@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from poet_profiles.graph import Graph
@@ -11,7 +12,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
 from poet_planner.report.module_groups import module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
-from poet_planner.schedule.timeline import CostTerm, Moment
+from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,17 +21,30 @@ if TYPE_CHECKING:
 # Modules shown one by one; the rest are summed up.
 MOST_MODULES = 14
 LABEL_LENGTH = 24
+# What the store-all schedule spends, too.
+ONCE = (CostTerm.COMPUTE, CostTerm.CARD)
 
 
-def energy_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_all_j: float) -> Figure:
-    """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, by module."""
+def energy_figure(
+    graph: Graph, schedule: Schedule, moments: list[Moment], store_all: Mapping[CostTerm, float], origin: str = ""
+) -> Figure:
+    """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, if any, by module.
+
+    Parameters
+    ----------
+    store_all : mapping of CostTerm to float
+        What the store-all schedule spends: joules.
+    origin : str
+        Where the costs come from.
+    """
     added = energy_added(moments)
     kinds = kinds_of(moments)
-    figure, (total, modules) = new_figure(8.5, max(3.0, 1.7 + 0.2 * len(added)), columns=2)
-    _draw_total(total, store_all_j, moments, kinds)
-    _draw_modules(modules, added, kinds[1:])
+    figure, (total, *modules) = new_figure(8.5, max(3.0, 1.7 + 0.2 * len(added)), columns=2 if added else 1)
+    _draw_total(total, store_all, energy_by_term(moments), kinds)
+    for axis in modules:
+        _draw_modules(axis, added, [kind for kind in kinds if kind not in ONCE])
     figure.legend(*total.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-    figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
+    figure.suptitle(title(graph, schedule, origin), fontsize=10, color=INK, parse_math=False)
     return figure
 
 
@@ -39,8 +53,8 @@ def energy_added(moments: list[Moment]) -> dict[str, dict[CostTerm, float]]:
     depth = _depth(moments)
     modules: dict[str, dict[CostTerm, float]] = {}
     for moment in moments:
-        if moment.kind not in (CostTerm.COMPUTE, CostTerm.FREE) and moment.energy_j:
-            _add(modules.setdefault(module_of(moment.node, depth), {}), {moment.kind: moment.energy_j})
+        if _adds(moment):
+            _add(modules.setdefault(module_of(moment.node, depth), {}), moment.terms_j)
     names = sorted(modules, key=lambda name: -sum(modules[name].values()))
     added = {name: modules[name] for name in names[:MOST_MODULES]}
     if others := names[MOST_MODULES:]:
@@ -50,54 +64,49 @@ def energy_added(moments: list[Moment]) -> dict[str, dict[CostTerm, float]]:
     return added
 
 
+def _adds(moment: Moment) -> bool:
+    return moment.kind not in (CostTerm.COMPUTE, CostTerm.FREE) and moment.energy_j > 0
+
+
 def _add(row: dict[CostTerm, float], more_j: dict[CostTerm, float]) -> None:
     for kind, joules in more_j.items():
-        row[kind] = row.get(kind, 0.0) + joules
+        if joules:
+            row[kind] = row.get(kind, 0.0) + joules
 
 
 def _depth(moments: list[Moment]) -> int:
     """How deep to look into the network's structure for about as many modules as there is room for."""
-    ids = {
-        moment.node for moment in moments if moment.kind not in (CostTerm.COMPUTE, CostTerm.FREE) and moment.energy_j
-    }
+    ids = {moment.node for moment in moments if _adds(moment)}
     fits = (depth for depth in range(4, 1, -1) if len({module_of(id, depth) for id in ids}) <= MOST_MODULES)
     return next(fits, 1)
 
 
-def _draw_total(axis: Axes, store_all_j: float, moments: list[Moment], kinds: list[CostTerm]) -> None:
-    energy = {kind: sum((m.energy_j for m in moments if m.kind is kind), 0.0) for kind in kinds}
-    unit, scale = _energy_unit(max(store_all_j, sum(energy.values())))
-    axis.barh(["store-all"], [store_all_j / scale], height=0.6, color=COLOURS[CostTerm.COMPUTE])
-    left_j = 0.0
-    for kind, joules in energy.items():
+def _draw_total(
+    axis: Axes, store_all: Mapping[CostTerm, float], plan: Mapping[CostTerm, float], kinds: list[CostTerm]
+) -> None:
+    bars = {"store-all": store_all, "this plan": plan}
+    store_all_j, plan_j = (sum(terms.values()) for terms in bars.values())
+    unit, scale = _energy_unit(max(store_all_j, plan_j))
+    left = [0.0, 0.0]
+    for kind in kinds:
+        widths = [terms.get(kind, 0.0) / scale for terms in bars.values()]
         axis.barh(
-            ["this plan"],
-            [joules / scale],
-            left=left_j / scale,
-            height=0.6,
-            color=COLOURS[kind],
-            hatch=HATCHES.get(kind),
-            edgecolor="white",
-            linewidth=0,
-            label=LABELS[kind],
-        )
-        left_j += joules
-    for place, joules in enumerate([store_all_j, left_j]):
+            [*bars], widths, left=left, height=0.6, color=COLOURS[kind], hatch=HATCHES.get(kind), edgecolor="white",
+            linewidth=0, label=LABELS[kind],
+        )  # fmt: skip
+        left = [end + width for end, width in zip(left, widths, strict=True)]
+    for place, joules in enumerate([store_all_j, plan_j]):
         more = f" ({more_text(joules / store_all_j - 1)})" if place and store_all_j else ""
         axis.annotate(
             energy_text(joules) + more, (0, place - 0.3), (2, 3), textcoords="offset points", fontsize=8, color=INK
         )
     axis.set_ylim(1.5, -0.7)
-    axis.set_xlim(0, max(left_j, store_all_j, 1e-30) / scale * 1.04)
+    axis.set_xlim(0, max(plan_j, store_all_j, 1e-30) / scale * 1.04)
     axis.set_xlabel(f"energy a step, {unit}", color=INK)
 
 
 def _draw_modules(axis: Axes, added: dict[str, dict[CostTerm, float]], kinds: list[CostTerm]) -> None:
     sums = [sum(row.values()) for row in added.values()]
-    if not sum(sums):
-        axis.set_axis_off()
-        axis.text(0.5, 0.5, "nothing is recomputed or paged", ha="center", fontsize=9, color=INK)
-        return
     unit, scale = _energy_unit(max(sums))
     ends = [0.0] * len(added)
     for kind in kinds:

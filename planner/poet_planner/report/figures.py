@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by colour-blind readers too.
 COLOURS = {
     CostTerm.COMPUTE: "#0072B2",
+    CostTerm.CARD: "#3F1A57",
     CostTerm.RECOMPUTE: "#E69F00",
     CostTerm.REFETCH: "#56B4E9",
     CostTerm.PAGE_IN: "#009E73",
@@ -36,6 +37,7 @@ COLOURS = {
 }
 LABELS = {
     CostTerm.COMPUTE: "computed",
+    CostTerm.CARD: "card: kept tensors",
     CostTerm.RECOMPUTE: "recomputed",
     CostTerm.REFETCH: "fetched again",
     CostTerm.PAGE_IN: "paged in",
@@ -43,7 +45,7 @@ LABELS = {
 }
 # Of transfers: a page leaves downwards and comes back upwards.
 MARKERS = {CostTerm.REFETCH: "D", CostTerm.PAGE_IN: "^", CostTerm.PAGE_OUT: "v"}
-HATCHES = {CostTerm.REFETCH: "xxxx", CostTerm.PAGE_IN: "////", CostTerm.PAGE_OUT: "\\\\\\\\"}
+HATCHES = {CostTerm.CARD: "....", CostTerm.REFETCH: "xxxx", CostTerm.PAGE_IN: "////", CostTerm.PAGE_OUT: "\\\\\\\\"}
 HELD = "#D5DCE4"
 ABSENT = "#FFFFFF"
 INK = "#30363D"
@@ -75,6 +77,7 @@ def new_figure(
 def kinds_of(moments: list[Moment]) -> list[CostTerm]:
     """What the steps spend energy on, in the order of `COLOURS`."""
     present = {moment.kind for moment in moments}
+    present |= {term for moment in moments for term, joules in moment.terms_j.items() if joules}
     return [kind for kind in COLOURS if kind in present]
 
 
@@ -88,10 +91,11 @@ def store_all_label(graph: Graph) -> str:
     return "store-all schedule" + (" of a micro-batch" if graph.micro_batches > 1 else "")
 
 
-def title(graph: Graph, schedule: Schedule) -> str:
-    """What plan a picture shows."""
+def title(graph: Graph, schedule: Schedule, origin: str) -> str:
+    """What plan a picture shows, and where its costs come from."""
     cost = f"{energy_text(schedule.energy_j)}, {time_text(schedule.time_s)} a step"
-    return f"{graph.name}: {cost} within {bytes_text(schedule.ram_budget_bytes)}"
+    plan = f"{graph.name}: {cost} within {bytes_text(schedule.ram_budget_bytes)}"
+    return f"{plan}\n{origin}" if origin else plan
 
 
 def save(figure: Figure, path: Path) -> None:

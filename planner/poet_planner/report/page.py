@@ -17,7 +17,7 @@ from poet_planner.report.figures import LABELS, svg_text
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import Grid, grid, schedule_figure
-from poet_planner.report.summary import Summary, rows
+from poet_planner.report.summary import Summary, origin_text, rows
 from poet_planner.schedule.timeline import CostTerm, Moment, timeline
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ def page_text(graph: Graph, schedule: Schedule, store_all: Schedule, summary: Su
 
     moments = timeline(graph, schedule)
     shown = grid(graph, schedule, moments)
+    origin = origin_text(summary)
     figures = {
-        "schedule": schedule_figure(graph, schedule, moments),
-        "scaled": schedule_figure(graph, schedule, moments, to_scale=True),
-        "ram": ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        "energy": energy_figure(graph, schedule, moments, summary.plain_energy_j),
+        "schedule": schedule_figure(graph, schedule, moments, origin=origin),
+        "scaled": schedule_figure(graph, schedule, moments, to_scale=True, origin=origin),
+        "ram": ram_figure(graph, schedule, moments, timeline(graph, store_all), origin),
+        "energy": energy_figure(graph, schedule, moments, summary.plain_by_term_j, origin),
     }
     pictures = {name: _inline(figure, name) for name, figure in figures.items()}
     environment = Environment(
@@ -90,8 +91,9 @@ def _spans(shown: Grid) -> list[list[int]]:
 
 def _step_text(moment: Moment) -> str:
     span = f"at {time_text(moment.start_s)}, for {time_text(moment.end_s - moment.start_s)}"
+    card = f" ({energy_text(moment.card_j)} of it the card)" if moment.card_j else ""
     return (
-        f"{LABELS[moment.kind]} {moment.target}: {energy_text(moment.energy_j)}, {span}; "
+        f"{LABELS[moment.kind]} {moment.target}: {energy_text(moment.energy_j)}{card}, {span}; "
         f"RAM {bytes_text(moment.ram_bytes)}"
     )
 

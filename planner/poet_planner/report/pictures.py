@@ -12,6 +12,7 @@ from poet_planner.report.energy_picture import energy_figure
 from poet_planner.report.figures import save
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import schedule_figure
+from poet_planner.report.summary import Summary, origin_text, summarise
 from poet_planner.schedule.timeline import timeline
 
 NAMES = ("schedule", "ram", "energy")
@@ -31,7 +32,7 @@ def write_pictures(
     folder: Path,
     time_to_scale: bool = False,
     svg: bool = False,
-    plain_energy_j: float | None = None,
+    summary: Summary | None = None,
 ) -> None:
     """Write ``schedule.png``, ``ram.png`` and ``energy.png``.
 
@@ -43,15 +44,16 @@ def write_pictures(
         Whether equal times are equally long in the picture of the schedule; or else every step has one row.
     svg : bool
         Whether to write each as ``.svg``, too.
-    plain_energy_j : float, optional
-        What the store-all schedule of the whole batch takes, where the graph is of a micro-batch.
+    summary : Summary, optional
+        The plan's: it knows where the costs come from, and what the whole batch's store-all schedule takes.
     """
     moments = timeline(graph, schedule)
-    plain_j = store_all.energy_j if plain_energy_j is None else plain_energy_j
+    summary = summary or summarise(graph, schedule, store_all)
+    origin = origin_text(summary)
     figures = (
-        schedule_figure(graph, schedule, moments, time_to_scale),
-        ram_figure(graph, schedule, moments, timeline(graph, store_all)),
-        energy_figure(graph, schedule, moments, plain_j),
+        schedule_figure(graph, schedule, moments, time_to_scale, origin),
+        ram_figure(graph, schedule, moments, timeline(graph, store_all), origin),
+        energy_figure(graph, schedule, moments, summary.plain_by_term_j, origin),
     )
     for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")

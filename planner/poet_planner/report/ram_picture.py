@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 500
 
 
-def ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_all: list[Moment]) -> Figure:
+def ram_figure(
+    graph: Graph, schedule: Schedule, moments: list[Moment], store_all: list[Moment], origin: str = ""
+) -> Figure:
     """RAM over time of the plan and of the store-all schedule, the budget, and a lane for each kind of step."""
     kinds = kinds_of(moments)
     figure, (axis, lanes) = new_figure(
@@ -60,7 +62,7 @@ def ram_figure(graph: Graph, schedule: Schedule, moments: list[Moment], store_al
     _draw_lanes(lanes, kinds, moments)
     lanes.set_xlabel(time_label(graph), color=INK)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
+    figure.suptitle(title(graph, schedule, origin), fontsize=10, color=INK, parse_math=False)
     return figure
 
 
@@ -73,7 +75,8 @@ def _draw_lanes(axis: Axes, kinds: list[CostTerm], moments: list[Moment]) -> Non
     """A lane for each kind of step, named at its left, so that colours need not be told apart."""
     least_s = axis.get_xlim()[1] / MOST_CELLS
     for lane, kind in enumerate(kinds):
-        spans = _merged([(m.start_s, max(m.end_s, m.start_s + least_s)) for m in moments if m.kind is kind])
+        busy = (span for moment in moments for term, span in moment.spans_s.items() if term is kind)
+        spans = _merged([(start_s, max(end_s, start_s + least_s)) for start_s, end_s in busy])
         axis.broken_barh(
             [(start_s, end_s - start_s) for start_s, end_s in spans],
             (lane - 0.36, 0.72),

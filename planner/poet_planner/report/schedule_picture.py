@@ -89,7 +89,9 @@ def grid(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Grid:
     return Grid([by_id[id] for id in order], shown, np.array(rows))
 
 
-def schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment], to_scale: bool = False) -> Figure:
+def schedule_figure(
+    graph: Graph, schedule: Schedule, moments: list[Moment], to_scale: bool = False, origin: str = ""
+) -> Figure:
     """Time downwards: one row a compute or transfer, or ``to_scale``; a grey cell is a value held in RAM."""
     from matplotlib.patches import Patch
 
@@ -111,7 +113,7 @@ def schedule_figure(graph: Graph, schedule: Schedule, moments: list[Moment], to_
     key += [_marker_key(kind) for kind in kinds if kind in MARKERS]
     key.append(Patch(facecolor=HELD, label="grey: held in RAM"))
     figure.legend(handles=key, loc="outside lower center", ncols=6, frameon=False, fontsize=8, handlelength=1.4)
-    figure.suptitle(title(graph, schedule), fontsize=10, color=INK, parse_math=False)
+    figure.suptitle(title(graph, schedule, origin), fontsize=10, color=INK, parse_math=False)
     return figure
 
 
@@ -157,7 +159,7 @@ def _mark(axis: Axes, shown: Grid, edges_s: NDArray[np.float64], to_scale: bool)
     """A cell for each compute and a shape for each transfer; larger than its cell where that is too small to see."""
     column = {node.id: index for index, node in enumerate(shown.nodes)}
     for kind in COLOURS:
-        rows = [row for row, moment in enumerate(shown.moments) if moment.kind is kind]
+        rows = [row for row, moment in enumerate(shown.moments) if kind in moment.spans_s]
         x = np.array([column[shown.moments[row].node] for row in rows]) + 0.5
         starts, ends = np.array(rows, float), np.array(rows, float) + 1
         if to_scale:
@@ -171,7 +173,16 @@ def _mark(axis: Axes, shown: Grid, edges_s: NDArray[np.float64], to_scale: bool)
             if to_scale:
                 axis.vlines(x, starts, ends, color=COLOURS[kind], linewidth=2.0)
         else:
-            _draw_cells(axis, x, starts, ends, max(1.0, len(column) / MOST_CELLS), edges_s[-1] / MOST_CELLS, kind)
+            least = max(1.0, len(column) / MOST_CELLS), edges_s[-1] / MOST_CELLS
+            parts = np.array([_part(shown.moments[row], kind) for row in rows]).reshape(-1, 2)
+            _draw_cells(axis, x, starts, ends, least, parts, kind)
+
+
+def _part(moment: Moment, kind: CostTerm) -> tuple[float, float]:
+    """Where in a step what it does of a kind begins and ends: fractions of its time."""
+    took_s = moment.end_s - moment.start_s
+    start_s, end_s = moment.spans_s[kind]
+    return ((start_s - moment.start_s) / took_s, (end_s - moment.start_s) / took_s) if took_s else (0.0, 1.0)
 
 
 def _draw_cells(
@@ -179,15 +190,18 @@ def _draw_cells(
     x: NDArray[np.float64],
     starts: NDArray[np.float64],
     ends: NDArray[np.float64],
-    width: float,
-    least_height: float,
+    least: tuple[float, float],
+    parts: NDArray[np.float64],
     kind: CostTerm,
 ) -> None:
+    """Cells as wide and as high as ``least`` at least, of each its part, from where to where of its height."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    heights = np.maximum(ends - starts, least_height)
-    corners = zip(x - width / 2, (starts + ends - heights) / 2, heights, strict=True)
+    width, least_height = least
+    whole = np.maximum(ends - starts, least_height)
+    tops = (starts + ends - whole) / 2 + parts[:, 0] * whole
+    corners = zip(x - width / 2, tops, (parts[:, 1] - parts[:, 0]) * whole, strict=True)
     cells = [Rectangle((left, top), width, height) for left, top, height in corners]
     axis.add_collection(PatchCollection(cells, facecolor=COLOURS[kind], linewidth=0))
 

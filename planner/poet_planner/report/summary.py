@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,14 @@ from poet_profiles.json_file import read_json
 from poet_profiles.losses import Loss
 from poet_profiles.schedule import Action, Objective, Schedule
 
-from poet_planner.graph.batch import once_s
+from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import Wear, wear
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.lacks import lacks
-from poet_planner.schedule.timeline import CostTerm, longest_pause_s, timeline
+from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,13 +41,17 @@ UNEQUAL_BASIS = 0.1  # of the shares of two energies that are fitted
 
 @dataclass(frozen=True)
 class FitReport:
-    """A fitted cost model that the plan rests on; errors are relative, None where one row is all there is."""
+    """A fitted cost model that the plan rests on, and the share of the plan's energy that it predicts.
+
+    Errors are relative, None where one row is all there is.
+    """
 
     operator: str
     rows: int
     sources: tuple[str, ...]
     time_error: float | None
     energy_error: float | None
+    energy_share: float
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,14 @@ class Origin:
 class Energy:
     """``overhead`` is energy above the store-all schedule, relative to that schedule's.
 
+    ``energy_card_j`` is what operators move between RAM and card as they are computed for the first time; with what is
+    fetched again and the pages it is all that the card takes. ``plain_card_j`` is that of the store-all schedule.
     Counts of recomputations and transfers are of one micro-batch, energies of all.
     """
 
     energy_j: float
     energy_compute_j: float
+    energy_card_j: float
     energy_recompute_j: float
     energy_refetch_j: float
     energy_page_in_j: float
@@ -144,7 +151,17 @@ class Energy:
     page_ins: int
     page_outs: int
     plain_energy_j: float
+    plain_card_j: float
     overhead: float
+
+    @property
+    def all_of_the_card_j(self) -> float:
+        return self.energy_card_j + self.energy_refetch_j + self.energy_page_in_j + self.energy_page_out_j
+
+    @property
+    def plain_by_term_j(self) -> dict[CostTerm, float]:
+        """What the store-all schedule spends."""
+        return {CostTerm.COMPUTE: self.plain_energy_j - self.plain_card_j, CostTerm.CARD: self.plain_card_j}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +301,7 @@ def summarise(
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
     plain_busy_s = once_s(graph)
-    energy = {kind: sum(m.energy_j for m in moments if m.kind is kind) for kind in CostTerm}
+    energy = energy_by_term(moments)
     count = {kind: sum(1 for m in moments if m.kind is kind) for kind in CostTerm}
     overhead_j = schedule.energy_j - store_all.energy_j
     if abs(overhead_j) <= ROUNDING * store_all.energy_j:
@@ -296,6 +313,7 @@ def summarise(
         status=schedule.status.value,
         energy_j=schedule.energy_j,
         energy_compute_j=energy[CostTerm.COMPUTE],
+        energy_card_j=energy[CostTerm.CARD],
         energy_recompute_j=energy[CostTerm.RECOMPUTE],
         energy_refetch_j=energy[CostTerm.REFETCH],
         energy_page_in_j=energy[CostTerm.PAGE_IN],
@@ -305,6 +323,7 @@ def summarise(
         page_ins=count[CostTerm.PAGE_IN],
         page_outs=count[CostTerm.PAGE_OUT],
         plain_energy_j=store_all.energy_j,
+        plain_card_j=sum(node.card_energy_j for node in nodes_of_batch(graph)),
         overhead=overhead_j / store_all.energy_j if store_all.energy_j else 0.0,
         bound_j=schedule.bound_j,
         gap=schedule.gap,
@@ -334,7 +353,7 @@ def summarise(
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         plain_fitted=None,
         energy_sensed=costed is None or costed.senses,
-        fits=_fit_reports(costed) if costed else (),
+        fits=_fit_reports(costed, moments, schedule.energy_j) if costed else (),
         firmware=costed.firmware if costed else (),
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
@@ -359,7 +378,8 @@ def _inference_report(inference: Inference) -> InferenceReport:
 
 def with_whole(summary: Summary, store_all: Schedule, whole: CostedGraph) -> Summary:
     """The summary of a plan in micro-batches, with what the costs of the whole batch's store-all schedule rest on."""
-    return replace(summary, plain_fitted=_energy_share(whole.graph, store_all, whole)["fitted"])
+    fitted = _energy_share(whole.graph, store_all, whole)["fitted"]
+    return replace(summary, plain_fitted=fitted, plain_card_j=sum(node.card_energy_j for node in whole.graph.nodes))
 
 
 def with_forms(summary: Summary, forms: tuple[BatchForm, ...]) -> Summary:
@@ -395,10 +415,41 @@ def _energy_share(graph: Graph, schedule: Schedule, costed: CostedGraph) -> dict
     return {basis: joules / total if total else 0.0 for basis, joules in shares.items()}
 
 
-def _fit_reports(costed: CostedGraph) -> tuple[FitReport, ...]:
+def _fit_reports(costed: CostedGraph, moments: list[Moment], energy_j: float) -> tuple[FitReport, ...]:
+    predicted_j = dict.fromkeys(costed.fits, 0.0)
+    own_j = {node.id: node.energy_j for node in costed.graph.nodes}
+    for moment in moments:
+        if moment.kind in (CostTerm.PAGE_IN, CostTerm.PAGE_OUT):
+            predicted_j[moment.kind.value] += moment.energy_j
+        elif moment.energy_j:
+            for name, joules in costed.predicted_j[moment.node].items():
+                predicted_j[name] += joules * moment.energy_j / own_j[moment.node]
     return tuple(
-        FitReport(fit.name, fit.rows, fit.sources, fit.time_error, fit.energy_error) for fit in costed.fits.values()
+        FitReport(
+            fit.name,
+            fit.rows,
+            fit.sources,
+            fit.time_error,
+            fit.energy_error,
+            predicted_j[fit.name] / energy_j if energy_j else 0.0,
+        )
+        for fit in costed.fits.values()
     )
+
+
+def fits_error(fits: Iterable[FitReport]) -> float | None:
+    """The mean error of what is predicted, by how much each predicts; None where nothing with a known error does."""
+    known = [(fit.energy_share, fit.energy_error) for fit in fits if fit.energy_error is not None]
+    predicted = sum(share for share, _ in known)
+    return sum(share * error for share, error in known) / predicted if predicted else None
+
+
+def origin_text(summary: Summary) -> str:
+    """Where the costs of a plan come from, in a line."""
+    if not summary.energy_share:
+        return "costs: those of the graph, which does not say where they come from"
+    shares = sorted(summary.energy_share.items(), key=lambda item: -item[1])
+    return "costs: " + ", ".join(f"{share_text(share)} {basis}" for basis, share in shares if share)
 
 
 def table(summary: Summary, verbose: bool = False) -> Table:
@@ -434,22 +485,31 @@ def _inference_rows(s: Summary) -> list[tuple[str, str, str]]:
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:
     gap = f"gap {share_text(s.gap)} of the {s.objective}, {share_text(s.overhead_gap)} of the overhead"
-    written = ", written to it" if s.wear.committed_bytes else ""
-    once = f"and once each: fetched from the card{written}" if s.kept_bytes else ""
+    written = " and write to it" if s.wear.committed_bytes else ""
+    once = [("  card", energy_text(s.energy_card_j), f"what operators read from it{written}, once each")]
     again = [("  fetch again", energy_text(s.energy_refetch_j), _counted(s.refetches, "transfer"))]
     proven = "no schedule needs less: proven" if share_text(s.gap) == "0 %" else gap
     return [
         ("energy", energy_text(s.energy_j), _overhead_remark(s)),
-        ("  compute", energy_text(s.energy_compute_j), once),
+        ("  compute", energy_text(s.energy_compute_j), ""),
+        *(once if s.energy_card_j else []),
         ("  recompute", energy_text(s.energy_recompute_j), _counted(s.recomputes, "recomputation")),
-        *(again if s.kept_bytes else []),
+        *(again if s.energy_card_j else []),
         ("  page out", energy_text(s.energy_page_out_j), _counted(s.page_outs, "transfer")),
         ("  page in", energy_text(s.energy_page_in_j), _counted(s.page_ins, "transfer")),
+        *_all_card_rows(s),
         ("bound", energy_text(s.bound_j) if s.bound_s is None else time_text(s.bound_s), proven),
         *_failure_rows(s),
         *_placement_rows(s),
         *_parts_rows(s),
     ]
+
+
+def _all_card_rows(s: Summary) -> list[tuple[str, str, str]]:
+    """How much of the energy the card is."""
+    card_j = s.all_of_the_card_j
+    of = "what operators move, fetch again, and pages" if s.energy_card_j else "pages"
+    return [("  card in all", energy_text(card_j), f"{share_text(card_j / s.energy_j)}: {of}")] if card_j else []
 
 
 def _failure_rows(s: Summary) -> list[tuple[str, str, str]]:
@@ -536,11 +596,20 @@ def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
             0, ("energy rests on", "", "" if s.energy_sensed else "times, and powers of the board file: no sensor")
         )
     if verbose:
-        return rows + [(f"  fit {fit.operator}", f"{fit.rows} rows", _fit_remark(fit)) for fit in s.fits]
+        remarks = ((fit, f"{share_text(fit.energy_share)} of the energy, {_fit_remark(fit)}") for fit in s.fits)
+        return rows + [(f"  fit {fit.operator}", f"{fit.rows} rows", remark) for fit, remark in remarks]
     if s.fits:
-        worst = max(s.fits, key=lambda fit: math.inf if fit.energy_error is None else fit.energy_error)
-        rows.append(("  worst fit", worst.operator, f"{_fit_remark(worst)}; --verbose lists all {len(s.fits)}"))
+        rows.append(_error_row(s.fits))
     return rows
+
+
+def _error_row(fits: tuple[FitReport, ...]) -> tuple[str, str, str]:
+    """How far what is predicted is off, each fit weighted by what it predicts, and by whose fault."""
+    error = fits_error(fits)
+    most = max(fits, key=lambda fit: fit.energy_share * (1.0 if fit.energy_error is None else fit.energy_error))
+    off = "not known" if error is None else f"{error:.1%} off"
+    remark = f"most by {most.operator}, {share_text(most.energy_share)} of the energy: {_fit_remark(most)}"
+    return "  predictions", off, f"{remark}; --verbose lists all {len(fits)}"
 
 
 def _fitted_remark(s: Summary) -> str:

@@ -7,6 +7,7 @@ The rules of time and RAM are those of docs/SPEC.md, section 4. Whether a schedu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -20,9 +21,14 @@ from poet_planner.graph.batch import nodes_of_batch
 
 
 class CostTerm(StrEnum):
-    """What a step spends its energy on; a free spends none. What is fetched for the first time counts as computed."""
+    """What energy is spent on; a free spends none.
+
+    CARD is what operators move between RAM and card as they are computed for the first time: kept tensors and the
+    record of them. A step is of one kind, and none of this one: see `Moment.terms_j`.
+    """
 
     COMPUTE = "compute"
+    CARD = "card"
     RECOMPUTE = "recompute"
     REFETCH = "refetch"
     PAGE_IN = "page_in"
@@ -36,7 +42,7 @@ class Moment:
 
     ``node`` is the node computed, or the producer of the value moved or freed. ``ram_bytes`` is what is allocated
     from ``start_s`` on, ``ram_after_bytes`` what stays allocated once a compute's workspace is gone; resident tensors
-    are included in both.
+    are included in both. ``card_s`` and ``card_j`` are what the card takes of a compute.
     """
 
     kind: CostTerm
@@ -47,6 +53,32 @@ class Moment:
     energy_j: float
     ram_bytes: int
     ram_after_bytes: int
+    card_s: float = 0.0
+    card_j: float = 0.0
+
+    @property
+    def terms_j(self) -> dict[CostTerm, float]:
+        """Its energy by what it is spent on: what is moved as something is computed again is fetched again."""
+        card = {CostTerm.COMPUTE: CostTerm.CARD, CostTerm.RECOMPUTE: CostTerm.REFETCH}.get(self.kind)
+        return {self.kind: self.energy_j - self.card_j, card: self.card_j} if card else {self.kind: self.energy_j}
+
+    @property
+    def spans_s(self) -> dict[CostTerm, tuple[float, float]]:
+        """When it begins and ends; of a compute on the card, what it computes and then what it moves, in sum."""
+        if not self.card_s or self.kind not in (CostTerm.COMPUTE, CostTerm.RECOMPUTE):
+            return {self.kind: (self.start_s, self.end_s)}
+        turn_s = max(self.start_s, self.end_s - self.card_s)
+        moves = {CostTerm.CARD: (turn_s, self.end_s)}
+        return {self.kind: (self.start_s, turn_s), **moves} if turn_s > self.start_s else moves
+
+
+def energy_by_term(moments: Iterable[Moment]) -> dict[CostTerm, float]:
+    """Joules of a schedule by what they are spent on."""
+    spent = dict.fromkeys(CostTerm, 0.0)
+    for moment in moments:
+        for term, joules in moment.terms_j.items():
+            spent[term] += joules
+    return spent
 
 
 def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
@@ -58,14 +90,14 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
     computed: set[str] = set()
     moments = []
     for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
-        energy_j, ram_bytes = 0.0, held.during
+        energy_j, ram_bytes, card = 0.0, held.during, (0.0, 0.0)
         if step.do is Action.COMPUTE:
             node = nodes[step.target]
             again = CostTerm.REFETCH if node.uses is Uses.BUS else CostTerm.RECOMPUTE
             kind = again if node.id in computed else CostTerm.COMPUTE
             computed.add(node.id)
             span = clock.compute(node)
-            energy_j = node.energy_j
+            energy_j, card = node.energy_j, (node.card_time_s, node.card_energy_j)
         elif step.do is Action.FREE:
             kind, ram_bytes = CostTerm.FREE, held.after
             span = clock.free(step.target)
@@ -80,7 +112,7 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
                 kind, energy_j = CostTerm.PAGE_OUT, page.out_energy_j
                 span = clock.page_out(step.target, page.out_time_s)
         owner = step.target if step.do is Action.COMPUTE else producer[step.target]
-        moments.append(Moment(kind, step.target, owner, *span, energy_j, ram_bytes, held.after))
+        moments.append(Moment(kind, step.target, owner, *span, energy_j, ram_bytes, held.after, *card))
     return moments
 
 

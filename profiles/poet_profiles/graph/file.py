@@ -24,6 +24,7 @@ KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
 _CRC32 = re.compile("[0-9a-f]{8}")
 _REFUSAL_KEYS = ("where", "lacks", "cure")
+_CARD_KEYS = ("card_time_s", "card_energy_j")
 _PAGE_KEYS = ("page_out_time_s", "page_out_energy_j", "page_in_time_s", "page_in_energy_j")
 
 
@@ -280,6 +281,7 @@ def _node(entry: Any, inputs: dict[str, dict[str, None]]) -> Node:
         refused=_refusal(entry, where),
         uses=_uses(entry, where),
         takes_over=_takes_over(entry, where),
+        **{key: _cost(entry, key, where) for key in _CARD_KEYS if key in entry},
     )
 
 
@@ -384,6 +386,7 @@ def _node_document(node: Node) -> dict[str, Any]:
         document["uses"] = node.uses.value
     if node.takes_over:
         document["takes_over"] = dict(node.takes_over)
+    document |= {key: cost for key in _CARD_KEYS if (cost := getattr(node, key))}
     return document
 
 

@@ -82,6 +82,8 @@ class Node:
         Different from every other node's.
     time_s, energy_j : float
         Of computing it once: seconds, joules. Not negative.
+    card_time_s, card_energy_j : float
+        Of these, what moving tensors between RAM and card takes, beside computing: no more than the whole.
     values : tuple of Value
         What it yields, all at once.
     inputs : tuple of str
@@ -114,6 +116,8 @@ class Node:
     refused: Refusal | None = None
     uses: Uses = Uses.CPU
     takes_over: Mapping[str, str] = field(default_factory=dict)
+    card_time_s: float = 0.0
+    card_energy_j: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,13 @@ def _check_numbers(graph: Graph) -> None:
     for node in graph.nodes:
         where = f"node {node.id}"
         pages = [value.page for value in node.values if value.page]
-        costs = [node.time_s, node.energy_j, *(cost for page in pages for cost in vars(page).values())]
+        own = [node.time_s, node.energy_j, node.card_time_s, node.card_energy_j]
+        costs = [*own, *(cost for page in pages for cost in vars(page).values())]
         for cost in costs:
             if not (math.isfinite(cost) and cost >= 0):
                 raise FaultError(f"{where}: {cost} is no cost; a cost is finite and not negative")
+        if node.card_time_s > node.time_s or node.card_energy_j > node.energy_j:
+            raise FaultError(f"{where}: the card takes more than the node does; its costs are a part of the node's")
         sizes += [(where, node.workspace_bytes), *((f"value {value.id}", value.bytes) for value in node.values)]
     for where, size in sizes:
         if not 0 <= size <= MOST_BYTES:

@@ -182,6 +182,23 @@ def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path)
         model(tmp_path, parts).apply(kept_step())
 
 
+def test_of_what_a_node_costs_the_card_takes_its_transfers(tmp_path: Path) -> None:
+    parts = [row("mul", "size=2", 1.0), row("add", "size=2", 1.0), row("sgd", "size=2", 0.25)]
+    whole = [row("sgd_update", "size=2 tile=2", 0.5), row("fetch", "size=2", 0.125), row("overhead", "", 0.0625)]
+    block_s = LATENCY + PER_BLOCK
+    for rows, update_s, between_s in (([], 0.25 + block_s, 0.0), (whole, 0.5, 0.0625)):
+        costed = model(tmp_path, [*parts, *page_rows(), *rows]).apply(kept_step())
+        nodes = {node.id: node for node in costed.graph.nodes}
+        update, fetch = nodes["update"], nodes["w..fetch"]
+        assert update.time_s == pytest.approx(update_s + between_s)
+        assert update.card_time_s == pytest.approx(block_s)
+        assert update.card_energy_j == pytest.approx(0.01 * block_s)
+        assert fetch.card_energy_j == pytest.approx(fetch.energy_j - 0.01 * between_s)  # it does nothing else
+        assert (nodes["product"].card_time_s, nodes["product"].card_energy_j) == (0.0, 0.0)
+        assert sum(costed.predicted_j["commit"].values()) == pytest.approx(nodes["commit"].card_energy_j)
+        assert costed.predicted_j["product"] == {}
+
+
 @pytest.mark.parametrize(
     ("op", "params", "parts"),
     [
@@ -360,6 +377,9 @@ def test_a_half_tile_arrives_while_the_one_before_is_computed_on(tmp_path: Path,
     assert overlapped.graph.nodes[0].time_s == pytest.approx(half + 7 * max(half, part) + part)
     longer_j = overlapped.graph.nodes[0].energy_j - serial.graph.nodes[0].energy_j
     assert longer_j == pytest.approx(0.01 * 4 * LATENCY)
+    for node in (serial.graph.nodes[0], overlapped.graph.nodes[0]):
+        assert node.time_s - node.card_time_s == pytest.approx(compute_s)  # what is hidden takes no time of the card's
+        assert node.energy_j - node.card_energy_j == pytest.approx(0.01 * compute_s)
 
 
 @pytest.mark.parametrize("compute_s", [0.01, 5.0])

@@ -11,16 +11,22 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from poet_planner.report.energy_picture import energy_added
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from poet_planner.report.energy_picture import energy_added, energy_figure
 from poet_planner.report.figures import ABSENT, COLOURS, HATCHES, HELD, MARKERS
 from poet_planner.report.module_groups import Group, module_groups
 from poet_planner.report.pictures import write_pictures
+from poet_planner.report.quantities import energy_text, share_text
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import grid, schedule_figure
+from poet_planner.report.summary import FitReport, fits_error, rows, summarise
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import CostTerm, timeline
-from poet_profiles.graph import Graph, Node, Operation, PageCost, Value
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
+
+from tests.support.graphs.kept_graphs import kept_step
 
 PAGE = PageCost(3.0, 2.0, 2.0, 1.0)
 
@@ -110,8 +116,7 @@ def test_to_scale_equal_times_are_equally_long() -> None:
 def test_pictures_of_40_and_of_800_operators_have_room_for_their_labels(blocks: int, tmp_path: Path) -> None:
     graph = mirror(blocks)
     schedule = with_absences(graph)
-    energy_j = sum(node.energy_j for node in graph.nodes)
-    write_pictures(graph, schedule, store_all_schedule(graph), tmp_path, svg=True, plain_energy_j=energy_j)
+    write_pictures(graph, schedule, store_all_schedule(graph), tmp_path, svg=True)
     for name in ("schedule", "ram", "energy"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.parse(tmp_path / f"{name}.svg")
@@ -149,9 +154,92 @@ def test_nothing_is_told_by_colour_alone() -> None:
 
     cells = [COLOURS[kind] for kind in COLOURS if kind not in MARKERS] + [HELD, ABSENT]
     assert all(abs(lightness(one) - lightness(other)) > 0.1 for one, other in combinations(cells, 2))
-    assert len(set(MARKERS.values())) == len(MARKERS) == len(COLOURS) - 2
+    assert len(set(MARKERS.values())) == len(MARKERS) == len(COLOURS) - 3
     transfers = [HATCHES[kind] for kind in MARKERS]
     assert len(set(transfers)) == len(transfers) and all(transfers)
+
+
+def on_card(share: float = 0.75) -> Graph:
+    """Of a second and a joule of each node on the card, so much is the card's."""
+    step = kept_step()
+    moved = (
+        replace(node, card_time_s=share, card_energy_j=share) if node.uses is not Uses.CPU else node
+        for node in step.nodes
+    )
+    return replace(step, nodes=tuple(moved))
+
+
+def widths(axis: Axes, row: int) -> dict[str, float]:
+    """Of the bars of one row by their label, in joules."""
+    return {str(bars.get_label()): bars[row].get_width() for bars in axis.containers}
+
+
+def test_bars_of_energy_are_the_summarys_figures() -> None:
+    graph = on_card()
+    schedule = store_all_schedule(graph)
+    summary = summarise(graph, schedule, schedule)
+    total, *more = energy_figure(graph, schedule, timeline(graph, schedule), summary.plain_by_term_j).axes
+    moved = sum(node.uses is not Uses.CPU for node in graph.nodes)
+    assert (summary.energy_card_j, summary.all_of_the_card_j) == (0.75 * moved, 0.75 * moved)
+    for row in (0, 1):
+        bars = widths(total, row)
+        assert bars == {"computed": pytest.approx(summary.energy_compute_j), "card: kept tensors": 0.75 * moved}
+        assert sum(bars.values()) == pytest.approx(summary.energy_j)
+    assert not more  # a panel for what is added would be empty
+    named = {name: (energy, remark) for name, energy, remark in rows(summary)}
+    assert named["  card in all"][0] == energy_text(0.75 * moved)
+    assert named["  card in all"][1].startswith(share_text(0.75 * moved / schedule.energy_j))
+
+
+def test_of_a_compute_on_the_card_the_end_is_drawn_as_the_cards() -> None:
+    graph = on_card()
+    schedule = store_all_schedule(graph)
+    moments = timeline(graph, schedule)
+    axis = schedule_figure(graph, schedule, moments, to_scale=True).axes[0]
+    drawn = {to_hex(cells.get_facecolor()[0]): cells.get_paths() for cells in axis.collections if cells.get_paths()}
+    heights = {
+        kind: [np.ptp(path.vertices[:, 1]) for path in drawn[COLOURS[kind].lower()]]
+        for kind in (CostTerm.COMPUTE, CostTerm.CARD)
+    }
+    assert sum(heights[CostTerm.CARD]) == pytest.approx(sum(node.card_time_s for node in graph.nodes))
+    assert sum(heights[CostTerm.COMPUTE]) + sum(heights[CostTerm.CARD]) == pytest.approx(schedule.time_s, rel=0.02)
+    lanes = ram_figure(graph, schedule, moments, moments).axes[1]
+    assert [label.get_text() for label in lanes.get_yticklabels()] == ["computed", "card: kept tensors"]
+
+
+def test_each_picture_says_where_its_costs_come_from(tmp_path: Path) -> None:
+    graph = mirror(1)
+    schedule = store_all_schedule(graph)
+    summary = summarise(graph, schedule, schedule)
+    for given, said in (
+        (summary, "the graph, which does not say"),
+        (
+            replace(summary, energy_share={"emulated": 0.25, "measured": 0.0, "fitted": 0.75}),
+            "75 % fitted, 25 % emulated",
+        ),
+    ):
+        write_pictures(graph, schedule, schedule, tmp_path, svg=True, summary=given)
+        for name in ("schedule", "ram", "energy"):
+            assert said in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_an_error_is_weighted_by_what_is_predicted() -> None:
+    """S9 of the cases: the worst row is 4 % of a step, and the one that counts 94 %."""
+    large, small = (
+        FitReport("conv2d_relu", 9, ("emulated",), 0.2, 0.19, 0.94),
+        FitReport("pool", 4, (), 0.4, 0.38, 0.04),
+    )
+    unused, lone = (
+        replace(small, operator="linear", energy_share=0.0),
+        replace(small, energy_error=None, energy_share=0.02),
+    )
+    assert fits_error((large, small, unused, lone)) == pytest.approx((0.94 * 0.19 + 0.04 * 0.38) / 0.98)
+    assert fits_error((unused, lone)) is None
+    graph = mirror(1)
+    schedule = store_all_schedule(graph)
+    shown = rows(replace(summarise(graph, schedule, schedule), fits=(small, large, unused)))
+    [(figure, remark)] = [(figure, remark) for name, figure, remark in shown if name == "  predictions"]
+    assert figure == "19.8% off" and remark.startswith("most by conv2d_relu, 94 % of the energy: 19.0% off in energy")
 
 
 def test_energy_added_by_module_sums_up_to_what_the_plan_adds() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.schedule.timeline import CostTerm, longest_pause_s, ram_over_time, timeline
+from poet_planner.schedule.timeline import CostTerm, energy_by_term, longest_pause_s, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
@@ -121,6 +121,30 @@ def test_what_is_fetched_a_second_time_is_told_apart() -> None:
     again = (schedule.steps[0], Step(Action.FREE, "w"), *schedule.steps)
     kinds = [moment.kind for moment in timeline(graph, replace(schedule, steps=again))]
     assert kinds[:3] == [CostTerm.COMPUTE, CostTerm.FREE, CostTerm.REFETCH]
+
+
+def test_what_a_step_spends_on_the_card_is_told_apart() -> None:
+    both = Node("y", 4.0, 8.0, (Value("y", 4),), uses=Uses.BOTH, card_time_s=1.0, card_energy_j=6.0)
+    fetch = Node("w", 1.0, 2.0, (Value("w", 4),), uses=Uses.BUS, card_time_s=1.0, card_energy_j=2.0)
+    graph = Graph("g", (both, fetch))
+    schedule = store_all_schedule(graph)
+    first, last = (next(step for step in schedule.steps if step.target == id) for id in ("y", "w"))
+    steps = (first, Step(Action.FREE, "y"), first, last, Step(Action.FREE, "w"), last)
+    moments = timeline(graph, replace(schedule, steps=steps))
+    assert [moment.terms_j for moment in moments if moment.energy_j] == [
+        {CostTerm.COMPUTE: 2.0, CostTerm.CARD: 6.0},
+        {CostTerm.RECOMPUTE: 2.0, CostTerm.REFETCH: 6.0},
+        {CostTerm.COMPUTE: 0.0, CostTerm.CARD: 2.0},
+        {CostTerm.REFETCH: 2.0},
+    ]
+    spent = {term: joules for term, joules in energy_by_term(moments).items() if joules}
+    assert spent == {CostTerm.COMPUTE: 2.0, CostTerm.CARD: 8.0, CostTerm.RECOMPUTE: 2.0, CostTerm.REFETCH: 8.0}
+    assert [moment.spans_s for moment in moments if moment.energy_j] == [
+        {CostTerm.COMPUTE: (0.0, 3.0), CostTerm.CARD: (3.0, 4.0)},
+        {CostTerm.RECOMPUTE: (4.0, 7.0), CostTerm.CARD: (7.0, 8.0)},
+        {CostTerm.CARD: (8.0, 9.0)},
+        {CostTerm.REFETCH: (9.0, 10.0)},
+    ]
 
 
 @settings(max_examples=200, deadline=None)
