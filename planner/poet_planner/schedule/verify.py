@@ -330,12 +330,12 @@ def _check_figures(schedule: Schedule, replay: _Replay, graph: Graph) -> None:
     if schedule.deadline_s is not None and _above(replay.time_s, schedule.deadline_s):
         faults.append(f"time {replay.time_s:.9g} s exceeds the deadline of {schedule.deadline_s:.9g} s")
     cost, bound = _by_objective(schedule, replay)
-    for name, stated, found in (
-        ("energy_j", schedule.energy_j, replay.energy_j),
-        ("time_s", schedule.time_s, replay.time_s),
-        ("gap", schedule.gap, (cost - bound) / cost if cost else 0.0),
+    for name, stated, found, rounding in (
+        ("energy_j", schedule.energy_j, replay.energy_j, 0.0),
+        ("time_s", schedule.time_s, replay.time_s, 0.0),
+        ("gap", schedule.gap, (cost - bound) / cost if cost else 0.0, 1e-12),
     ):
-        if not math.isclose(stated, found, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-12):
+        if not math.isclose(stated, found, rel_tol=_RELATIVE_TOLERANCE, abs_tol=rounding):
             faults.append(f"{name} is stated as {stated!r}, the replay gives {found!r}")
     if schedule.peak_bytes != replay.peak_bytes:
         faults.append(f"peak_bytes is stated as {schedule.peak_bytes}, the replay gives {replay.peak_bytes}")
@@ -368,4 +368,4 @@ def _check_no_offsets(schedule: Schedule, replay: _Replay) -> None:
 
 
 def _above(number: float, limit: float) -> bool:
-    return number > limit * (1 + _RELATIVE_TOLERANCE) + 1e-15
+    return number > limit * (1 + _RELATIVE_TOLERANCE)

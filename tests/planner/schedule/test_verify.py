@@ -116,6 +116,17 @@ def by_time(schedule: Schedule) -> Schedule:
     return replace(schedule, objective=Objective.TIME, bound_s=3.0, gap=0.5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e-20])
+@pytest.mark.parametrize("name", ["energy_j", "time_s"])
+def test_a_figure_is_as_exact_however_small_the_costs_are(name: str, scale: float) -> None:
+    graph = chain()
+    small = (replace(node, energy_j=scale * node.energy_j, time_s=scale * node.time_s) for node in graph.nodes)
+    schedule = store_all_schedule(graph := replace(graph, nodes=tuple(small)))
+    assert verify(graph, schedule).faults == ()
+    wrong = replace(schedule, **{name: (1 + 1e-8) * getattr(schedule, name)})
+    assert any(fault.startswith(f"{name} is stated as") for fault in verify(graph, wrong).faults)
+
+
 @pytest.mark.parametrize("dma", [False, True])
 def test_time_is_that_of_all_computes_and_transfers(dma: bool) -> None:
     schedule = by_time(by_hand(chain(dma)))
