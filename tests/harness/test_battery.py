@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from poet_harness.battery import Battery, StepCost, life
 from poet_harness.cli import main
 from poet_harness.training.comparison import COLUMNS
+from poet_harness.training.feeding import Order
 from poet_profiles.errors import UserError
 
 from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
@@ -76,6 +77,7 @@ def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsy
 def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The tiny plan's batch is 2; five samples are two batches, as of `train`, the data set has five.
     assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(3.6e6)
+    assert Order(5, 2, None).steps_per_epoch == 2
     found = figures(capsys, "--plan", plan, *CELL, "--data", plan / "data.npz")
     assert (found["samples"], found["epochs"]) == (10, pytest.approx(7.2e6 / 5))
 

@@ -68,21 +68,18 @@ def refuse_too_large(request: Request) -> None:
         )
 
 
-def refuse_large_frozen(graph: Graph, budget_bytes: int) -> None:
-    """Refuse a step whose largest operator has no room beside what it reads of frozen weights on the card."""
+def frozen_too_large(graph: Graph, budget_bytes: int) -> str | None:
+    """Which operator has no room beside what it reads of frozen weights on the card; None if each has."""
     frozen = {one.id: one.bytes for one in kept_constants(graph)}
     if not frozen or smallest_ram_bytes(graph) <= budget_bytes:
-        return
-    needed, node = max(zip(needed_bytes(graph), graph.nodes, strict=True), key=lambda pair: pair[0])
+        return None
+    _, node = max(zip(needed_bytes(graph), graph.nodes, strict=True), key=lambda pair: pair[0])
     operations = [one.operation for one in graph.nodes if one.operation and one.operation.op == FETCH]
     whole = {one.results[0]: one.operands[0] for one in operations}
     operands = node.operation.operands if node.operation else ()
     read = {whole.get(id, id): "whole" if id in whole else "in tiles" for id in operands}
     largest = max(frozen.keys() & read.keys(), key=lambda id: frozen[id], default=None)
-    if largest is not None:
-        raise UserError(
-            f"{graph.name}: {node.id.partition('..')[0]} reads the frozen {largest} of {frozen[largest]} bytes "
-            f"{read[largest]} from the card, and needs {graph.resident_bytes + needed} bytes of RAM so, of which there "
-            f"are {budget_bytes}; take a board with more RAM or a smaller layer, or state --ram",
-            NO_SCHEDULE,
-        )
+    if largest is None:
+        return None
+    name = node.id.partition("..")[0]
+    return f"{name} reads the frozen {largest} of {frozen[largest]} bytes {read[largest]} from the card"

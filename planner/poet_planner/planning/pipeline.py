@@ -18,7 +18,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
-from poet_planner.planning.budget import refuse_large_frozen, refuse_too_large
+from poet_planner.planning.budget import frozen_too_large, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.flash import refuse_beyond_flash
@@ -200,7 +200,6 @@ def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     refuse_before_tracing(request)
     chosen = choose_layout(request, in_parts)
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
-    refuse_large_frozen(chosen.graph, chosen.budget_bytes)
     if request.deadline is None:
         return chosen
     return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.plain_store_all.time_s))
@@ -240,10 +239,11 @@ def planned(
                 lack = error
         return in_any_form(request, prepared, lack, options)
     except NoScheduleError as error:
-        count = least_fitting_parts(request, prepared.budget_bytes)
-        if count is None:
-            raise
-        raise error.adding(f"; --micro-batches {count} fits") from None
+        if (count := least_fitting_parts(request, prepared.budget_bytes)) is not None:
+            raise error.adding(f"; --micro-batches {count} fits") from None
+        if (large := frozen_too_large(prepared.graph, prepared.budget_bytes)) is not None:
+            raise error.adding(f"; {large}: take a smaller layer, or a board with more RAM") from None
+        raise
 
 
 def _cheapest_form(
