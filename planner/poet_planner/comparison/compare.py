@@ -53,6 +53,7 @@ STATUSES = {
     Refused.NO_OFFSETS: TIME,
     Refused.NOT_RUN: NOT_RUN,
 }
+MOST_LONGER = 20.0  # than the shortest bar; longer ones are cut
 
 
 @dataclass(frozen=True)
@@ -269,12 +270,14 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
             label="computed in parts" if kind is CostTerm.COMPUTE else LABELS[kind],
         )  # fmt: skip
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
-    most = max(*ends, 1e-9)
+    most = _reach(ends)
     for place, (point, end) in enumerate(zip(points, ends, strict=True)):
         text = LACKS[point.status] if point.overhead is None else more_text(point.overhead)
         if point.time_of_plain is not None:
             text += f", {point.time_of_plain:.3g}x time"
-        axis.text(end + 0.01 * most, place, text, va="center", fontsize=7, color=INK)
+        cut = {"bbox": {"facecolor": "white", "linewidth": 0, "pad": 1}} if end > most else {}
+        text = f"→ {text}" if cut else text
+        axis.text(min(end, most) + 0.01 * most, place, text, va="center", fontsize=7, color=INK, **cut)
     for place, style in enumerate(style_of(point.method) for point in points):
         axis.plot([-0.015], [place], transform=axis.get_yaxis_transform(), clip_on=False, **style.mark(4.5))
     axis.tick_params(axis="y", length=0, pad=12)
@@ -290,6 +293,12 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
         limits += f" and {time_text(setting.deadline_s)}"
     figure.suptitle(f"{setting.subject.graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
     save(figure, path)
+
+
+def _reach(ends: list[float]) -> float:
+    """How far the axis goes: bars that are far longer than the shortest are cut, and their figures stand beside."""
+    drawn = [end for end in ends if end > 0]
+    return max((end for end in drawn if end <= MOST_LONGER * min(drawn)), default=1e-9)
 
 
 def _turn(method: Method) -> int:

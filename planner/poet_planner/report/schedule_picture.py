@@ -254,4 +254,6 @@ def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
     every = max(1, len(shown) // 10)
     places = range(0, len(shown), every)
     labels = [time_text(shown[place].start_s) for place in places]
+    first = {label: place for place, label in zip(reversed(places), reversed(labels), strict=True)}
+    labels = [label if first[label] == place else "" for place, label in zip(places, labels, strict=True)]
     axis.set_yticks([place + 0.5 for place in places], labels)

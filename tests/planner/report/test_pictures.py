@@ -102,6 +102,16 @@ def test_no_line_runs_backwards_in_time(dma: bool, to_scale: bool) -> None:
     assert all(before < after for before, after in pairwise(ticks))
 
 
+def test_no_two_rows_have_the_same_time_beside_them() -> None:
+    """Rows of nanoseconds begin at the same time, as three digits say it."""
+    graph = mirror(6)
+    short = (replace(node, time_s=1e-9) if index else node for index, node in enumerate(graph.nodes))
+    schedule = store_all_schedule(graph := replace(graph, nodes=tuple(short)))
+    axis = schedule_figure(graph, schedule, timeline(graph, schedule)).axes[0]
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert [label for label in labels if label] == ["0 s", "1 s"] and len(labels) > 8
+
+
 def test_to_scale_equal_times_are_equally_long() -> None:
     graph = mirror(1)
     schedule = store_all_schedule(graph)
