@@ -15,6 +15,18 @@ from .errors import UserError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_USUAL = 100.0  # networks are made for inputs of about 1
+
+
+def doubt(name: str, samples: NDArray[Any]) -> str:
+    """What makes a tensor of all samples a poor thing to learn from, in a line; empty where nothing does."""
+    least, most = (float(samples.min()), float(samples.max())) if samples.size else (0.0, 0.0)
+    if samples.size > 1 and least == most:
+        return f"{name}: is {most + 0.0:g} everywhere: nothing can be learned from that"
+    if samples.dtype.kind == "f" and max(-least, most) > MOST_USUAL:
+        return f"{name}: has numbers from {least:g} to {most:g}: training may diverge; scale them to about 1"
+    return ""
+
 
 def npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The content of an .npz that holds arrays of any names; those of `numpy.savez` must not be its own arguments'."""

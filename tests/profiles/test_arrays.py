@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from poet_profiles.arrays import npz, safetensors
+from poet_profiles.arrays import doubt, npz, safetensors
 from safetensors import safe_open
 from safetensors.torch import load
 
@@ -19,6 +19,15 @@ ARRAYS = {
     "scalar": np.array(2.5),
     "half": np.ones(1, "f2"),
 }
+
+
+def test_samples_that_teach_nothing_or_too_much_are_doubted() -> None:
+    usual = np.random.default_rng(1).normal(size=(20, 3)).astype("f4")
+    assert doubt("input", usual) == doubt("input", 10 * usual) == doubt("target", np.arange(4)) == ""
+    assert doubt("target", 1000 * np.arange(4)) == ""  # classes
+    assert doubt("target", np.full(8, 2)) == "target: is 2 everywhere: nothing can be learned from that"
+    assert "is 0 everywhere" in doubt("input", 0 * usual)
+    assert "training may diverge; scale them to about 1" in doubt("input", 1000 * usual)
 
 
 def test_a_safetensors_file_has_equal_bytes_each_time_and_what_was_given(tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.arrays import doubt
 from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import Batch, Json, ModelName, Weights, output_option
+
+BATCH = re.compile(r"(input|target)\d*")
 
 
 def data(
@@ -40,6 +44,9 @@ def data(
 
     written = training_data(model, steps, seed, batch, arrays, weights, read_normalising(scale, shift))
     write_arrays(written, out)
+    if arrays is not None:
+        for line in filter(None, (doubt(name, array) for name, array in written.items() if BATCH.fullmatch(name))):
+            typer.echo(f"poet-plan: {arrays}: {line}", err=True)
     if as_json:
         print_json({"file": str(out), "model": model, "steps": steps, "arrays": list(written)})
         return

@@ -196,6 +196,19 @@ def test_what_was_written_is_told_as_json(
     assert losses == np.load("reference.npz")["loss"].tolist()
 
 
+def test_data_of_one_class_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = written(tmp_path / "mine.npz", samples(20) | {"target": np.ones(20, dtype=np.int64)})
+    options = ["--model", MODEL, "--arrays", str(given), "--out", str(tmp_path / "data.npz")]
+    monkeypatch.setattr("sys.argv", ["poet-plan", "data", *options])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("mine.npz: target: is 1 everywhere: nothing can be learned from that")
+
+
 def test_small_integers_are_normalised_as_a_board_does_it(tmp_path: Path) -> None:
     drawn = np.random.default_rng(2)
     small: dict[str, NDArray[np.generic]] = {
