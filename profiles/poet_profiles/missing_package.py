@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from .errors import UserError
 
 _POET = {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
-_EMULATOR = "pip install 'poet-edge[emulator]'"
+_EMULATOR = "pip install unicorn capstone pyelftools"
 # Where `pip install MODULE` would be wrong, or is not all that there is to say.
 _CURES = {
     "torch": "pip install torch (docs/install.md: how to get its small CPU build; a costed graph needs none)",
-    "sklearn": "pip install 'poet-edge[demo]'",
+    "sklearn": "pip install scikit-learn",
     "serial": "pip install pyserial",
     "SCons": "pip install scons",
     "capstone": _EMULATOR,

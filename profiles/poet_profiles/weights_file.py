@@ -154,7 +154,8 @@ def _of_another_kind(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterato
             yield f"{name}: is {array.dtype}, not {tensor.type}"
         elif array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
             place = tuple(int(index) for index in np.argwhere(~finite)[0])
-            yield f"{name}: is not finite: {array[place]} at {place}, and so in {int((~finite).sum())} places in all"
+            others = int((~finite).sum()) - 1
+            yield f"{name}: is not finite: {array[place]} at {place}" + (f" and {others} more" if others else "")
         other = first.setdefault(tensor.source, name)
         if not np.array_equal(array, file.arrays[other], equal_nan=array.dtype.kind == "f"):
             yield f"{name}: holds other numbers than {other}, and both are one tensor"

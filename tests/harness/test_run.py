@@ -350,7 +350,7 @@ def test_labels_travel_as_integers_of_32_bits(plan_folder: Path, kind: str) -> N
     ("labels", "message"),
     [
         (BATCHES, r"input: is float32 of shape \(5, 2\), the plan reads whole numbers of shape \(steps, 2\)"),
-        (BATCHES.astype("i4") + 1, r"input: 10 at \(4, 1\) and in 1 places in all; the plan knows 0 to 9"),
+        (BATCHES.astype("i4") + 1, r"input: 10 at \(4, 1\); the plan knows 0 to 9"),
         (BATCHES.astype("i8") - 1, r"input: -1 at \(0, 0\) .*; the plan knows 0 to 9"),
         (BATCHES.astype("i8") + 2**40, r"the plan knows 0 to 9"),
         (BATCHES > 3, r"input: is bool .* whole numbers"),
@@ -404,7 +404,7 @@ def with_(**changes: Any) -> Callable[[dict[str, Any]], None]:
         (with_(w=np.zeros(3, "f4")), r"w: is float32 of shape \(3\), the plan reads float32 of shape \(2\)"),
         (with_(w=np.zeros((1, 2), "f4")), r"w: is float32 of shape \(1, 2\), the plan reads"),
         (with_(w=np.zeros(2)), r"w: is float64 of shape \(2\), the plan reads float32"),
-        (with_(w=np.array([1, np.nan], "f4")), r"w: nan at \(1\) and in 1 places in all; .* finite"),
+        (with_(w=np.array([1, np.nan], "f4")), r"w: nan at \(1\); .* finite"),
         (with_(input=BATCHES[:2]), "input: holds 2 batches, --steps asks for 5"),
         (with_(input=BATCHES.astype("u1")), r"input: is uint8 of shape \(5, 2\), the plan reads float32"),
         (with_(input=BATCHES.astype("c8")), "input: is complex64"),

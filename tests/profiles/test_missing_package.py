@@ -36,7 +36,7 @@ def run(hidden: str, folder: Path, program: str, *arguments: object) -> subproce
             "unicorn",
             "poet-harness",
             ["profile", "--board", "nrf52840", "--emulate"],
-            "pip install 'poet-edge[emulator]'\n",
+            "pip install unicorn capstone pyelftools\n",
         ),
     ],
 )

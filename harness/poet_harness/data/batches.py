@@ -219,7 +219,9 @@ def refuse_numbers(
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         named = place if rows is None else (int(rows[place[0]]), *place[1:])
-        raise UserError(f"{where}: {array[place]} at {_shape(named)} and in {int(wrong.sum())} places in all; {why}")
+        others = int(wrong.sum()) - 1
+        more = f" and {others} more" if others else ""
+        raise UserError(f"{where}: {array[place]} at {_shape(named)}{more}; {why}")
 
 
 def _shape(extents: tuple[object, ...]) -> str:

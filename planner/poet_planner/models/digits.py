@@ -78,7 +78,7 @@ def digits_batches(batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, 
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
-        raise UserError("the digits come with scikit-learn: pip install 'poet-edge[demo]'") from None
+        raise UserError("the digits come with scikit-learn: pip install scikit-learn") from None
     digits = load_digits()
     if batch > len(digits.target):
         raise UserError(f"--batch {batch}: there are {len(digits.target)} digits")
