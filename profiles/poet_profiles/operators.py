@@ -90,7 +90,7 @@ def _padded_rows(channels: int, rows: int, width: int) -> int:
     return 4 * channels * rows * width
 
 
-def _laid_out(p: Params) -> Params:
+def laid_out(p: Params) -> Params:
     """As the firmware sees the planes: of a pointwise convolution without stride, all positions are one row."""
     if _is_pointwise(p) and p["sh"] == p["sw"] == 1:
         return {**p, "h": 1, "w": p["h"] * p["w"]}
@@ -212,7 +212,7 @@ def _conv2d_backward_weight_workspace(p: Params) -> int:
 
 def _conv2d(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
-    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(_laid_out(p)))
+    return Sizes((x, w, b) if p["bias"] else (x, w), (y,), flops, _conv2d_workspace(laid_out(p)))
 
 
 def _conv2d_relu(p: Params) -> Sizes:
@@ -222,7 +222,7 @@ def _conv2d_relu(p: Params) -> Sizes:
 
 def _conv2d_backward_input(p: Params) -> Sizes:
     x, w, _, y, flops = _conv(p)
-    return Sizes((y, w), (x,), flops, _conv2d_backward_input_workspace(_laid_out(p)))
+    return Sizes((y, w), (x,), flops, _conv2d_backward_input_workspace(laid_out(p)))
 
 
 def _conv2d_backward_weight(p: Params) -> Sizes:
@@ -385,7 +385,7 @@ def _conv2d_update(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
     tensors = (w, b) if p["bias"] else (w,)
     tile = w // p["k"] * p["tile"]
-    workspace = UPDATE_BUFFER + tile + _conv2d_backward_weight_workspace(_laid_out(p))
+    workspace = UPDATE_BUFFER + tile + _conv2d_backward_weight_workspace(laid_out(p))
     return Sizes((y, x, *tensors), tensors, flops + sum(tensors) // 2, workspace, kept_outputs=True)
 
 

@@ -114,14 +114,12 @@ typedef struct poet_operator_set {
     size_t count;
 } poet_operator_set;
 
-/* Kernels that are large, and take some convolutions alone: winograd, depthwise, depthwise_padded, small_planes. A
- * program links those that one of its files names so, as the network's own does; without them such a convolution is
- * POET_E_UNSUPPORTED, or takes longer (depthwise_padded). */
-#define POET_KERNELS(name) \
+/* Kernels that a program links where one of its files names them so, as the network's own does: those of products, each
+ * for some shapes (ops/kernels.h), and some convolutions' (winograd, depthwise, depthwise_padded, small_planes).
+ * Without one a product takes longer, and so does depthwise_padded; the other convolutions are POET_E_UNSUPPORTED. */
+#define POET_KERNELS(name)                      \
+    extern const uint8_t poet_##name##_kernels; \
     __attribute__((used)) static const uint8_t *const poet_##name##_named = &poet_##name##_kernels;
-
-extern const uint8_t poet_winograd_kernels, poet_depthwise_kernels, poet_depthwise_padded_kernels,
-    poet_small_planes_kernels;
 
 extern const poet_operator poet_operators[];
 extern const poet_operator_set poet_all_operators;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "registers_m4f.h"
+#include "kernels.h"
 
 #include "gemm.h"
 
@@ -7,7 +7,7 @@
 
 #include "cursor_inl.h"
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && POET_EVERY_REGISTER
+#if POET_TILES_M4F
 #include "multiply_tiles_m4f_inl.h"
 #else
 #include "multiply_tiles_c_inl.h"
@@ -117,8 +117,8 @@ __attribute__((noinline)) static void multiply_part(poet_cursor *cursor, micro_k
     }
 }
 
-/* So few that each is computed by itself. Not inlined, nor is multiply_part, because tiles would pay for their
- * variables. */
+/* Each is computed by itself: there are few, or the program lacks a kernel. Not inlined, nor is multiply_part, because
+ * tiles would pay for their variables. */
 __attribute__((noinline)) static void multiply_few_rows(const poet_gemm *gemm, const float *a, const float *start,
                                                         const float *b, float *out)
 {
@@ -151,6 +151,10 @@ void poet_gemm_multiply(const poet_gemm *gemm, const float *a, const float *star
     poet_cursor cursor;
     cursor_begin(&cursor, gemm, start != NULL);
     const micro_kernel kernel = choose_micro_kernel(&cursor, gemm);
+    if (!has_tiles(kernel)) {
+        multiply_few_rows(gemm, a, start, b, out);
+        return;
+    }
     const int in_place = stores_in_place(kernel, gemm);
     for (int32_t row = 0; row < gemm->rows; row += cursor.rows) {
         const int32_t past = row + cursor.rows - gemm->rows;

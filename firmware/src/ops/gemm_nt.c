@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "registers_m4f.h"
+#include "kernels.h"
 
 #include "gemm.h"
 
-#include "micro_kernel.h"
+#include <stddef.h>
+
 #include "multiply_add.h"
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if POET_NT_TILES_M4F
 #include "micro_kernel_nt_m4f_inl.h"
 #else
 #include "micro_kernel_nt_c_inl.h"
@@ -58,17 +59,19 @@ static void nt_add_row(const poet_gemm_nt *gemm, int32_t columns, const float *a
     }
 }
 
-static void nt_add_rows(const poet_gemm_nt *gemm, int32_t columns, const float *a, const float *const *b, float *out)
+static void nt_add_rows(const poet_gemm_nt *gemm, int32_t first, int32_t columns, const float *a, const float *const *b,
+                        float *out)
 {
-    for (int32_t row = 0; row < gemm->rows; row++) {
+    for (int32_t row = first; row < gemm->rows; row++) {
         nt_add_row(gemm, columns, a + row * gemm->a_row, b, out + row * gemm->out_row);
     }
 }
 
 /* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because
  * the common way would pay for its variables. */
-__attribute__((noinline)) static void nt_add_part(const poet_nt_cursor *whole, const poet_gemm_nt *gemm, int32_t rows,
-                                                  int32_t columns, const float *a, const float *const *b, float *out)
+__attribute__((noinline)) static void nt_add_part(poet_nt_kernel *fours, const poet_nt_cursor *whole,
+                                                  const poet_gemm_nt *gemm, int32_t rows, int32_t columns,
+                                                  const float *a, const float *const *b, float *out)
 {
     float part[POET_TILE * POET_TILE] = {0};
     const float *b_repeated[POET_TILE];
@@ -86,8 +89,7 @@ __attribute__((noinline)) static void nt_add_part(const poet_nt_cursor *whole, c
     cursor.out = part;
     cursor.out_row = POET_TILE;
     cursor.tiles = 1;
-    cursor.columns = POET_TILE;
-    nt_add_tiles(&cursor);
+    fours(&cursor);
     for (int32_t i = 0; i < rows; i++) {
         for (int32_t j = 0; j < columns; j++) {
             out[i * gemm->out_row + j] = part[i * POET_TILE + j];
@@ -99,22 +101,22 @@ __attribute__((noinline)) static void nt_add_part(const poet_nt_cursor *whole, c
 static void nt_add_columns(poet_nt_cursor *cursor, const poet_gemm_nt *gemm, int32_t columns, const float *a,
                            const float *const *b, float *out)
 {
-    const int suits = suits_nt_tiles(gemm, columns);
+    poet_nt_kernel *const fours = nt_fours_of(gemm);
+    poet_nt_kernel *const tiles = columns == POET_TILE ? fours : columns == 2 ? nt_pairs_of(gemm) : NULL;
     int32_t row = 0;
-    if (columns <= FEW_COLUMNS && !suits) {
-        nt_add_rows(gemm, columns, a, b, out);
-        return;
-    }
-    if (suits) {
+    if (tiles != NULL && cursor->tiles > 0) {
         cursor->b = b;
-        cursor->columns = columns;
         cursor->out = out;
-        nt_add_tiles(cursor);
+        tiles(cursor);
         row = cursor->tiles * POET_TILE;
+    }
+    if (fours == NULL || (tiles == NULL && columns <= FEW_COLUMNS)) {
+        nt_add_rows(gemm, row, columns, a, b, out);
+        return;
     }
     for (; row < gemm->rows; row += POET_TILE) {
         const int32_t rows = gemm->rows - row < POET_TILE ? gemm->rows - row : POET_TILE;
-        nt_add_part(cursor, gemm, rows, columns, a + row * gemm->a_row, b, out + row * gemm->out_row);
+        nt_add_part(fours, cursor, gemm, rows, columns, a + row * gemm->a_row, b, out + row * gemm->out_row);
     }
 }
 
@@ -124,7 +126,7 @@ void poet_gemm_nt_add(const poet_gemm_nt *gemm, const float *a, const float *con
         return;
     }
     if (gemm->rows <= FEW_ROWS) {
-        nt_add_rows(gemm, gemm->columns, a, b, out);
+        nt_add_rows(gemm, 0, gemm->columns, a, b, out);
         return;
     }
     poet_nt_cursor cursor;

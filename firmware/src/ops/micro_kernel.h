@@ -45,7 +45,6 @@ typedef struct poet_nt_cursor {
     float *out;
     int32_t out_row;
     int32_t tiles;
-    int32_t columns; /* POET_TILE, or fewer if the target's suits_nt_tiles says so */
     int32_t k_rows, taps;
     int32_t b_k_row, b_tap;
     int32_t b_gap_bytes; /* from the end of a k_row's last tap to the next k_row */

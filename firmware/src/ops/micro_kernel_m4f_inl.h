@@ -250,6 +250,23 @@
                        AT(start), AT(a)                                                                             \
                      : FP_REGISTERS, "cc", "memory")
 
+/* What the assembly above is given. */
+#define TILES_FROM(cursor, past, count)                               \
+    const float *a0, *a1, *a2, *a3, *b = (cursor)->b + (past);        \
+    float *out = (cursor)->out + (past);                              \
+    int32_t tiles = (count), n, t;                                    \
+    (void)t
+#define TILES_SIDE_BY_SIDE(cursor) TILES_FROM(cursor, 0, (cursor)->tiles)
+#define LAST_TWO_COLUMNS(cursor) TILES_FROM(cursor, POET_TILE * (cursor)->tiles + (cursor)->left - 2, 1)
+#define TILES_OF_GRADIENT_K_ROWS(cursor)                                                              \
+    TILES_SIDE_BY_SIDE(cursor);                                                                       \
+    enum { one_k_row = 0 };                                                                           \
+    const int32_t a_channel = (cursor)->a_channel + (cursor)->k_rows * (cursor)->a_k_row;             \
+    const int32_t b_channel = (cursor)->b_channel + (cursor)->b_k_row
+#define TILES_OF_GRADIENT_ONE_K_ROW(cursor)                                                           \
+    TILES_SIDE_BY_SIDE(cursor);                                                                       \
+    enum { one_k_row = 1 };                                                                           \
+    const int32_t a_channel = (cursor)->a_k_row, b_channel = (cursor)->b_k_row
 /* clang-format on */
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "micro_kernel.h"
+#include "kernels.h"
 #include "multiply_add.h"
 
 static inline int nt_add_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
@@ -15,12 +15,6 @@ static inline int nt_add_3x3(const poet_gemm_nt *gemm, const float *a, const flo
     (void)b;
     (void)out;
     return 0;
-}
-
-static inline int suits_nt_tiles(const poet_gemm_nt *gemm, int32_t columns)
-{
-    (void)gemm;
-    return columns == POET_TILE;
 }
 
 static inline int32_t nt_add_row_quickly(const poet_gemm_nt *gemm, int32_t columns, const float *a,
@@ -60,6 +54,18 @@ static void nt_add_tiles(const poet_nt_cursor *cursor)
     for (int32_t tile = 0; tile < cursor->tiles; tile++) {
         nt_add_4x4(cursor, tile * a_tile, cursor->out + tile * POET_TILE * cursor->out_row);
     }
+}
+
+static inline poet_nt_kernel *nt_fours_of(const poet_gemm_nt *gemm)
+{
+    (void)gemm;
+    return nt_add_tiles;
+}
+
+static inline poet_nt_kernel *nt_pairs_of(const poet_gemm_nt *gemm)
+{
+    (void)gemm;
+    return NULL;
 }
 
 #endif

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.graph.kept import commits_each_step
+from poet_profiles.kernels import kernels_of
 from poet_profiles.operators import (
     OPERATORS,
-    is_depthwise,
-    is_depthwise_padded,
-    is_small_planes,
-    is_winograd,
     parse_params,
 )
 from poet_profiles.schedule import Schedule
@@ -307,15 +304,9 @@ def _text(words: str) -> str:
 
 
 def _kernels(operations: Iterable[Operation]) -> list[str]:
-    """Those that convolutions need and the core links only where they are named: as POET_KERNELS calls them."""
-    shapes = [parse_params(operation.params) for operation in operations if operation.op in OPERATORS]
-    rules = {
-        "depthwise": is_depthwise,
-        "depthwise_padded": is_depthwise_padded,
-        "small_planes": is_small_planes,
-        "winograd": is_winograd,
-    }
-    return [kernel for kernel, suits in rules.items() if any(map(suits, shapes))]
+    """Those that operators need and the core links only where they are named: as POET_KERNELS calls them."""
+    every = (kernels_of(one.op, parse_params(one.params)) for one in operations if one.op in OPERATORS)
+    return sorted(set().union(*every))
 
 
 def _data(graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:

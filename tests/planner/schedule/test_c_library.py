@@ -355,7 +355,7 @@ def test_a_parameter_without_its_data_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "groups", "padding", "named"),
-    [(4, 1, 1, []), (8, 1, 1, ["winograd"]), (8, 8, 1, ["depthwise"]), (8, 8, 0, ["depthwise_padded"])],
+    [(4, 1, 1, ["triples"]), (8, 1, 1, ["winograd"]), (8, 8, 1, ["depthwise"]), (8, 8, 0, ["depthwise_padded"])],
 )
 def test_kernels_that_its_convolutions_need_are_named(
     channels: int, groups: int, padding: int, named: list[str], tmp_path: Path

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight gradients of 3x3 kernels, for the Cortex-M4F: the nine sums of one or two rows stay in registers, and what the
- * window sees. */
-#ifndef POET_OPS_WEIGHT_GRADIENT_M4F_INL_H
-#define POET_OPS_WEIGHT_GRADIENT_M4F_INL_H
+/* Weight gradients of 3x3 kernels: the nine sums of one or two rows stay in registers, and what the window sees. */
+#include "kernels.h"
 
-#include <stddef.h>
+const uint8_t poet_nt_3x3_kernels = 1;
 
-#include "micro_kernel.h"
-#include "registers_m4f.h"
-
+#if POET_NT_TILES_M4F
 /* Assembler, laid out by hand. */
 /* clang-format off */
 /* Nine sums in s0-s8; of each k_row four taps of A in s9-s12, and what the window sees of a k_row of B from s13 on. */
@@ -129,7 +125,7 @@ typedef struct pair_cursor {
 /* clang-format on */
 
 /* Adds the products of all pairs of rows with one window. */
-static inline void add_3x3_pairs(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
+static void add_3x3_pairs(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
 {
     const int32_t bytes = (int32_t)sizeof(float);
     const int32_t left = gemm->b_tap == 1 ? gemm->taps % 3 : gemm->taps % 4;
@@ -147,22 +143,8 @@ static inline void add_3x3_pairs(const poet_gemm_nt *gemm, const float *a, const
     }
 }
 
-/* Whether the columns are the places of windows, each in three k_rows. */
-static inline int are_3x3_windows(const poet_gemm_nt *gemm, const float *const *b)
-{
-    if (gemm->columns % KERNEL_WEIGHTS != 0) {
-        return 0;
-    }
-    for (int32_t j = 0; j < gemm->columns; j += KERNEL_WIDTH) {
-        if (b[j + 1] != b[j] + 1 || b[j + 2] != b[j] + 2) {
-            return 0;
-        }
-    }
-    return gemm->b_tap == 1 || gemm->b_tap == 2;
-}
-
 /* Adds the products of one row with them. */
-static inline void add_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
+static void add_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
 {
     const float *b0 = b[0], *b1 = b[KERNEL_WIDTH], *b2 = b[2 * KERNEL_WIDTH];
     int32_t k_rows = gemm->k_rows, n;
@@ -173,12 +155,8 @@ static inline void add_3x3(const poet_gemm_nt *gemm, const float *a, const float
     }
 }
 
-/* Adds the products with all columns if they are whole windows, and says whether they were. */
-static int nt_add_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
+void poet_kernel_nt_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
 {
-    if (!are_3x3_windows(gemm, b)) {
-        return 0;
-    }
     const int32_t last = gemm->rows - 1;
     for (int32_t column = 0; column < gemm->columns; column += KERNEL_WEIGHTS) {
         if (gemm->rows >= 2) {
@@ -188,7 +166,5 @@ static int nt_add_3x3(const poet_gemm_nt *gemm, const float *a, const float *con
             add_3x3(gemm, a + last * gemm->a_row, b + column, out + last * gemm->out_row + column);
         }
     }
-    return 1;
 }
-
 #endif

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of products: the planner names those that a core enters, and without them the bits are the same."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_profiles.kernels import kernels_of
+from poet_profiles.operators import OPERATORS
+
+from tests.firmware.test_ops_on_boards import BENCHMARKED, run_on
+from tests.support.firmware.host_operators import SOURCES
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+
+pytest.importorskip("unicorn", reason="the emulator is not installed")
+from benchmarks.firmware.emulated_core import EmulatedCore
+
+pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
+
+PREFIX = "poet_kernel_"
+OWN = {"depthwise", "depthwise_padded", "small_planes", "winograd"}  # no kernels of products
+PRODUCTS = [name for name in OPERATORS if any(product in name for product in ("conv2d", "linear", "matmul"))]
+WHOLE = [name for name in PRODUCTS if not name.startswith("streamed")]
+
+
+# Kernels that drawn shapes seldom meet: the last columns of an input gradient's phase with a single tap.
+SELDOM: Params = {"n": 1, "c": 5, "h": 7, "w": 6, "k": 3, "r": 5, "s": 1, "sh": 3, "sw": 1, "ph": 0, "pw": 0}
+SELDOM |= {"g": 1, "bias": 0}
+
+
+class WatchedCore:
+    """A core with all kernels that tells which ones it has entered."""
+
+    def __init__(self, core: EmulatedCore) -> None:
+        self.core = core
+        self.kernels = {at & ~1: name.removeprefix(PREFIX) for name, at in core._symbols.items() if PREFIX in name}
+        self.entered: set[str] = set()
+
+    def enter(self, address: int, _size: int) -> None:
+        if address in self.kernels:
+            self.entered.add(self.kernels[address])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cores")
+
+
+@pytest.fixture(scope="module")
+def watched(folder: Path) -> Iterator[WatchedCore]:
+    core = WatchedCore(EmulatedCore("cortex-m4f", SOURCES, ["poet_operators"], folder / "all"))
+    assert len(core.kernels) == len(list(SOURCES[0].parent.glob("kernel_*.c")))
+    with core.core.watched(core.enter):
+        yield core
+
+
+@pytest.fixture(scope="module")
+def bare(folder: Path) -> EmulatedCore:
+    """Without any of them."""
+    sources = [
+        path
+        for path in SOURCES
+        if not path.name.startswith("kernel_") and path.stem not in ("operators", "operator_set")
+    ]
+    keep = [f"poet_{name}_{what}" for name in PRODUCTS for what in ("run", "sizes")]
+    return EmulatedCore("cortex-m4f", sources, keep, folder / "none")
+
+
+def check(watched: WatchedCore, bare: EmulatedCore, name: str, params: Params) -> None:
+    watched.entered.clear()
+    results = run_on(watched.core, name, params, 0)
+    named = kernels_of(name, params) - OWN
+    if name in WHOLE:
+        assert watched.entered == named
+    else:
+        assert watched.entered <= named
+    assert run_on(bare, name, params, 0) == results
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_kernels_that_are_entered_are_those_that_are_named(watched: WatchedCore, bare: EmulatedCore, name: str) -> None:
+    @settings(max_examples=30 if name in WHOLE else 10, deadline=None, derandomize=True)
+    @given(CONFIGURATIONS[name])
+    def agree(params: Params) -> None:
+        check(watched, bare, name, params)
+
+    agree()
+
+
+def test_benchmarked_shapes_enter_the_named_kernels(watched: WatchedCore, bare: EmulatedCore) -> None:
+    check(watched, bare, "conv2d_backward_input", SELDOM)
+    for case in BENCHMARKED:
+        if case.macs < 3_000_000:
+            check(watched, bare, case.op, dict(case.params))
+
+
+def test_every_kernel_is_named_for_some_shape() -> None:
+    named = set(kernels_of("conv2d_backward_input", SELDOM))
+
+    @settings(max_examples=1500, deadline=None, derandomize=True)
+    @given(st.sampled_from(WHOLE).flatmap(lambda name: st.tuples(st.just(name), CONFIGURATIONS[name])))
+    def collect(case: tuple[str, Params]) -> None:
+        named.update(kernels_of(*case))
+
+    collect()
+    files = {path.stem.removeprefix("kernel_") for path in SOURCES if path.stem.startswith("kernel_")}
+    assert named == files | OWN
