@@ -58,10 +58,12 @@ SETTINGS = {
 CORES = {
     "cortex-m4f": ("cortex-m4f", MACHINE_FLAGS["cortex-m4f"]),
     "cortex-m7": ("cortex-m4f", ["-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"]),
+    "cortex-m33": ("cortex-m4f", ["-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"]),
     "cortex-m0plus": ("cortex-m0plus", MACHINE_FLAGS["cortex-m0plus"]),
 }
 COMBINED = [("cortex-m4f", setting) for setting in SETTINGS]
-COMBINED += [("cortex-m7", "O0"), ("cortex-m7", "frame pointer")]  # it takes the same assembly
+# These take the same assembly.
+COMBINED += [(core, setting) for core in ("cortex-m7", "cortex-m33") for setting in ("O0", "frame pointer")]
 COMBINED += [("cortex-m0plus", "O0"), ("cortex-m0plus", "O3"), ("cortex-m0plus", "Os")]
 
 
@@ -101,9 +103,12 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
     return Net(sources, includes, inputs, targets, list(checks))
 
 
-def m7_model() -> AbstractContextManager[object]:
-    """In place of the M4F, whose instructions it has as well."""
-    return mock.patch.dict(machine.CPU_MODELS, {"cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M7})
+MODELS = {"cortex-m7": arm_const.UC_CPU_ARM_CORTEX_M7, "cortex-m33": arm_const.UC_CPU_ARM_CORTEX_M33}
+
+
+def model_of(core: str) -> AbstractContextManager[object]:
+    """In place of the M4F, whose instructions the M7 and the M33 have as well."""
+    return mock.patch.dict(machine.CPU_MODELS, {"cortex-m4f": MODELS.get(core, MODELS["cortex-m7"])})
 
 
 def machine_flags(core: str, options: list[str]) -> list[str]:
@@ -120,7 +125,7 @@ def test_three_training_steps_have_equal_bits_however_they_are_compiled(
     options = [*SETTINGS[setting].split(), FUSED]
     with (
         mock.patch.dict(MACHINE_FLAGS, {emulated: machine_flags(core, options)}),
-        m7_model(),
+        model_of(core),
     ):
         options = [*WARNINGS, *options]
         built = EmulatedCore(emulated, net.sources, ["train_steps"], tmp_path, net.includes, options=options)
@@ -151,6 +156,7 @@ def compiled(compiler: list[str], sources: list[Path], folder: Path, *options: s
     [
         ("cortex-m4f", "-std=c99 -O0 -fno-omit-frame-pointer"),
         ("cortex-m7", "-std=gnu11 -Os"),
+        ("cortex-m33", "-std=gnu11 -Os"),
         ("cortex-m0plus", "-std=gnu11 -Os"),
     ],
 )
@@ -161,6 +167,7 @@ def test_every_file_compiles_and_fuses_nothing(core: str, options: str, tmp_path
     code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert not re.findall(r"\tvfn?m[as]\.f", code)
     assert ("\tvmul.f32" in code) == (core != "cortex-m0plus")
+    assert ("<poet_kernel_singles>:" in code) == (core != "cortex-m0plus")  # assembly
 
 
 def clang(core: str, *options: str) -> list[str]:
@@ -227,7 +234,7 @@ def test_a_flag_that_changes_bits_is_refused_by_name(option: str) -> None:
 def test_what_clang_has_no_macro_for_is_computed(options: str, exact: int, tmp_path: Path) -> None:
     """For the M7: clang fuses nothing for the M4F."""
     (built,) = compiled(clang("cortex-m7", *options.split()), [ARITHMETIC], tmp_path)
-    with m7_model():
+    with model_of("cortex-m7"):
         core = EmulatedCore("cortex-m4f", [built], ["poet_arithmetic_is_ieee"], tmp_path / "image")
     assert core.call("poet_arithmetic_is_ieee")[0] == exact
 

@@ -11,7 +11,7 @@
 #define COLUMNS POET_DEPTHWISE_COLUMNS
 
 #include "depthwise_c_inl.h"
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if POET_FPU_ASSEMBLY
 #include "depthwise_m4f_inl.h"
 #else
 #define convolve_planes sum_windows

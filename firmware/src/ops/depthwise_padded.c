@@ -7,7 +7,7 @@
 
 const uint8_t poet_depthwise_padded_kernels = 1;
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if POET_FPU_ASSEMBLY
 
 #include "depthwise_padded_m4f_inl.h"
 

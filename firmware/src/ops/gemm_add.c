@@ -8,7 +8,7 @@
 
 #include "cursor_inl.h"
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && POET_EVERY_REGISTER
+#if POET_FPU_ASSEMBLY && POET_EVERY_REGISTER
 #include "add_tiles_m4f_inl.h"
 #else
 #include "add_tiles_c_inl.h"

@@ -7,7 +7,7 @@
 
 #include "multiply_add.h"
 
-#if POET_NT_TILES_M4F
+#if POET_FPU_ASSEMBLY
 #include "micro_kernel_nt_m4f_inl.h"
 #else
 #include "micro_kernel_nt_c_inl.h"

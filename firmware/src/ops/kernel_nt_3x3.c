@@ -4,7 +4,7 @@
 
 const uint8_t poet_nt_3x3_kernels = 1;
 
-#if POET_NT_TILES_M4F
+#if POET_FPU_ASSEMBLY
 /* Assembler, laid out by hand. */
 /* clang-format off */
 /* Nine sums in s0-s8; of each k_row four taps of A in s9-s12, and what the window sees of a k_row of B from s13 on. */

@@ -4,7 +4,7 @@
 
 const uint8_t poet_nt_pairs_kernels = 1;
 
-#if POET_NT_TILES_M4F
+#if POET_FPU_ASSEMBLY
 #include "nt_tiles_m4f_inl.h"
 
 void poet_kernel_nt_pairs(const poet_nt_cursor *cursor)

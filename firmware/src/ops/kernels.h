@@ -11,13 +11,7 @@
 #include "micro_kernel.h"
 #include "optional.h"
 
-/* The cores for which there are any; most of them need every register. */
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
-#define POET_NT_TILES_M4F 1
-#else
-#define POET_NT_TILES_M4F 0
-#endif
-#define POET_TILES_M4F (POET_NT_TILES_M4F && POET_EVERY_REGISTER)
+#define POET_TILES_M4F (POET_FPU_ASSEMBLY && POET_EVERY_REGISTER) /* most of them need every register */
 
 /* Tiles side by side, from where the cursor stands; and the last columns after them. */
 typedef void poet_tile_kernel(const poet_cursor *cursor);

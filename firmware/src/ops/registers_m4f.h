@@ -4,6 +4,8 @@
 #ifndef POET_OPS_REGISTERS_M4F_H
 #define POET_OPS_REGISTERS_M4F_H
 
+#include "rounding.h"
+
 /* Some assembly takes every general register, the frame pointer's too, or all but one. gcc gives them at -O2 without a
  * frame pointer, whatever the build asks for, if it reads so above the first function of a file: files with such
  * assembly include this first. clang keeps the frame pointer, has no such pragma, and no macro that says what it does:
@@ -16,7 +18,7 @@
 #endif
 #endif
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && !defined(__clang__)
+#if POET_FPU_ASSEMBLY && !defined(__clang__)
 #pragma GCC optimize("O2", "omit-frame-pointer")
 #endif
 

@@ -20,6 +20,14 @@
 #error "poet rounds every result to float, and this is not how the x87 computes: compile it with -msse2 -mfpmath=sse"
 #endif
 
+/* Cores that run the assembly written for the Cortex-M4F, as those of the M7, M33 and M55 do: Thumb-2, and a
+ * floating-point unit of single precision. */
+#if defined(__ARM_ARCH_PROFILE) && defined(__thumb2__) && defined(__ARM_FP)
+#define POET_FPU_ASSEMBLY (__ARM_ARCH_PROFILE == 'M' && (__ARM_FP & 4) != 0)
+#else
+#define POET_FPU_ASSEMBLY 0
+#endif
+
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__FP_FAST_FMAF)

@@ -6,7 +6,9 @@
 
 #include <stdint.h>
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#include "rounding.h"
+
+#if POET_FPU_ASSEMBLY
 
 /* Assembler, laid out by hand. */
 /* clang-format off */

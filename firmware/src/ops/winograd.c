@@ -25,7 +25,7 @@
 #define V_FLOATS (TILES / BLOCK * U_FLOATS)
 #define WIDEST (TILE * TILES + EXTENT - TILE) /* columns that tiles side by side read */
 
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP)
+#if POET_FPU_ASSEMBLY
 #include "winograd_m4f_inl.h"
 #else
 #include "winograd_c_inl.h"
