@@ -28,13 +28,14 @@ SMALLEST_NORMAL_BITS = 0x00800000
 def optimizer_states(traced: TracedGraph, optimizer: Optimizer) -> list[TracedResident]:
     """The state of an optimiser, which begins with zeros: tensors for each parameter that has a gradient.
 
-    Adam's steps are counted, too.
+    Those of a kind lie together, in the parameters' order, as the parameters and their gradients do. Adam's steps are
+    counted, too.
     """
     parameters = [resident for resident in traced.residents if resident.id in traced.gradients]
     states = [
         TracedResident(f"{parameter.id}.{slot}", Kind.BUFFER, parameter.bytes, parameter.shape, torch.float32)
-        for parameter in parameters
         for slot in _slots(optimizer)
+        for parameter in parameters
     ]
     counter = TracedResident(STEP_COUNTER, Kind.BUFFER, WORD_BYTES, (1,), torch.int32)
     return [*states, counter] if optimizer.is_adam else states

@@ -229,6 +229,11 @@ def test_zeros_are_left_out_at_the_end_alone(end: list[float], tmp_path: Path) -
 @pytest.mark.parametrize("optimizer", [Optimizer(momentum=0.9), Optimizer(Method.ADAM)])
 def test_an_optimisers_state_takes_no_flash(optimizer: Optimizer) -> None:
     graph = training_step(MODEL, 2).graph(load_board("nrf52840"), optimizer=optimizer)
+    place = {resident.id: resident.offset for resident in graph.residents}
+    parameters = [resident.id for resident in graph.residents if resident.kind == "parameter"]
+    for slot in ("velocity",) if optimizer.momentum else ("exp_avg", "exp_avg_sq"):
+        apart = {place[f"{id}.{slot}"] - place[id] for id in parameters}
+        assert len(apart) == 1  # one update can serve all
     kinds = [resident.kind for resident in graph.residents if resident.id.endswith((".velocity", ".exp_avg"))]
     assert kinds and set(kinds) == {"state"}
     initial = initial_state(MODEL, 0, 2)
