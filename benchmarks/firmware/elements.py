@@ -44,10 +44,11 @@ LIMITS = {  # cycles on the M4F, at most
 }
 PRODUCTS = ("conv2d", "linear", "matmul")
 CONVOLUTIONS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
+OF_BYTES = ("max_pool2d_s8", "avg_pool2d_s8", "add_s8", "map_s8")
 # The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
-# which are never negative.
-SIZES_WORDS = 21
-WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE = 12, 13, 17, 18, 19, 20
+# which are never negative, which are bytes; starts and scales of sums have those operators alone that are left out.
+SIZES_WORDS = 24
+WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = 12, 13, 17, 18, 19, 20, 21
 
 
 def main() -> int:
@@ -68,7 +69,7 @@ def main() -> int:
         for shape in shapes(wanted):
             count = OPERATORS[shape.op].sizes(parse_params(shape.params)).flops // 2
             if shape.op not in CONVOLUTIONS:
-                count = largest(shape) // 4
+                count = largest(shape) // (1 if shape.op in OF_BYTES else 4)
             cycles = [cycles_of(core, shape) / count for core in cores]
             limit = LIMITS.get(shape.op)
             table.add_row(shape.op, extents(shape), str(count), str(limit or ""), *(f"{each:.2f}" for each in cycles))
@@ -123,6 +124,8 @@ def operand(shape: Configuration, words: list[int], index: int, size: int) -> np
     if words[INDEX_BOUND] and index == words[INDEX_INPUT]:
         kind = np.uint8 if words[INDEX_BYTES] == 1 else np.int32
         return random.integers(words[INDEX_BOUND], size=size // words[INDEX_BYTES]).astype(kind)
+    if words[S8] >> index & 1:
+        return random.integers(-127, 128, size).astype(np.int8)
     if size < largest(shape) or "cross_entropy" in shape.op:
         return random.uniform(0.05, 0.95, size // 4).astype(np.float32)
     if words[NOT_NEGATIVE] >> index & 1:

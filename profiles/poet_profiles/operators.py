@@ -28,6 +28,8 @@ ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so
 INFER = "_infer"  # of one that yields nothing for a way back
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
+S8_PIXELS = ((64, 16), (128, 8))  # up to so many filters, a convolution of int8 holds sums of so many pixels; else of 4
+S8_ALONE_SUMS = 64  # and one of channels by themselves so many, at least a row's
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
 
 
@@ -421,6 +423,37 @@ def _streamed_embedding_update(p: Params) -> Sizes:
     return Sizes((y, tokens, w), (w,), flops, 2 * row, kept_input=2, kept_outputs=True, kept_rows=p["v"])
 
 
+def _column_s8(taps: int) -> int:
+    """Bytes of all taps of two pixels."""
+    return -(-taps // 4) * 16
+
+
+def _conv2d_s8(p: Params) -> Sizes:
+    rows, columns = _planes(p)
+    plane, channels, filters = rows * columns, p["c"] // p["g"], p["k"] // p["g"]
+    taps, width = channels * p["r"] * p["s"], p["w"] + 2 * p["pw"]
+    y = p["n"] * p["k"] * plane
+    if channels == 1 and (p["r"], p["s"]) == (3, 3) and p["sw"] <= 2:
+        sums = max(columns, min(plane, S8_ALONE_SUMS))
+        workspace = 4 * (sums + 2) + 3 * width + 4
+    else:
+        pixels = min(plane + plane % 2, next((pixels for most, pixels in S8_PIXELS if filters <= most), 4))
+        laid_out = 0 if _is_pointwise(p) and p["sh"] == p["sw"] == 1 else channels * p["r"] * width
+        workspace = _column_s8(taps) + 4 * (filters * pixels + 2) + laid_out
+    x = p["n"] * p["c"] * p["h"] * p["w"]
+    return Sizes((x, p["k"] * taps, 4 * p["k"], 4 * p["k"]), (y,), 2 * y * taps, workspace)
+
+
+def _linear_s8(p: Params) -> Sizes:
+    m, k, n = p["m"], p["k"], p["n"]
+    return Sizes((m * k, n * k, 4 * n, 4 * n), (m * n,), 2 * m * k * n, _column_s8(k) + 8 * n + 8)
+
+
+def _pool_s8(p: Params) -> Sizes:
+    x, y, flops = _pool(p)
+    return Sizes((x // 4,), (y,), flops)
+
+
 _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (1, "conv2d", CONV_PARAMS, _conv2d),
     (2, "conv2d_backward_input", CONV_PARAMS, _conv2d_backward_input),
@@ -556,6 +589,19 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
     (92, "adam", "size eps_f32 decay_f32 clip_f32", _adam),
     (93, "count_steps", "steps", lambda p: Sizes((4,), (4,), 1)),
     (94, f"max_pool2d{INFER}", POOL_PARAMS, _max_pool2d_infer),
+    (95, "quantize_s8", "size zero low high inverse_f32", lambda p: Sizes((4 * p["size"],), (p["size"],), p["size"])),
+    (96, "dequantize_s8", "size zero scale_f32", lambda p: Sizes((p["size"],), (4 * p["size"],), p["size"])),
+    (97, "conv2d_s8", "n c h w k r s sh sw ph pw g zero_x zero_y low high", _conv2d_s8),
+    (98, "linear_s8", "m k n zero_y low high", _linear_s8),
+    (99, "max_pool2d_s8", POOL_PARAMS, _pool_s8),
+    (100, "avg_pool2d_s8", f"{POOL_PARAMS} zero_x zero_y low high scale_f32", _pool_s8),
+    (
+        101,
+        "add_s8",
+        "size zero_a zero_b zero_y low high scale_a_f32 scale_b_f32 inverse_y_f32",
+        lambda p: Sizes((p["size"],) * 2, (p["size"],), p["size"]),
+    ),
+    (102, "map_s8", "size", lambda p: Sizes((p["size"], 256), (p["size"],), 0)),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
@@ -563,7 +609,8 @@ _TAKES_OVER: dict[str, tuple[int, ...]] = {
     **dict.fromkeys((*_ACTIVATIONS, "softmax", "log_softmax", "scale", "scale_by"), (0,)),
     **dict.fromkeys(("add_rows", "batch_norm_eval", "batch_norm_eval_backward_input"), (0,)),
     **dict.fromkeys((f"{name}_backward" for name in (*_ACTIVATIONS, "softmax", "log_softmax", "batch_norm")), (0, 1)),
-    **dict.fromkeys(("add", "sub", "mul", "layer_norm_backward_input"), (0, 1)),
+    **dict.fromkeys(("add", "sub", "mul", "layer_norm_backward_input", "add_s8"), (0, 1)),
+    "map_s8": (0,),
     **dict.fromkeys((name for _, name, _, _ in _TABLE if name.endswith(ACCUMULATE)), (SUM_SO_FAR,)),
 }
 

@@ -20,6 +20,7 @@ from tests.support.firmware.operators_on_card import KEPT_INPUT, KEPT_OUTPUTS
 
 UNSUPPORTED = -8
 MAY_BE_ZERO = ("ph", "pw", "bias", "ta", "tb", "s0", "s1", "s2", "s3", "offset", "stream", "nesterov")
+MAY_BE_ZERO += ("zero", "zero_x", "zero_y", "zero_a", "zero_b", "low", "high")
 LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTILINE)
 
 

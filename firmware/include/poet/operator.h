@@ -46,6 +46,9 @@ typedef struct poet_sizes {
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
     uint32_t not_negative; /* bit i: input i never is, being a sum of squares */
+    uint32_t s8;           /* bit i: input i is of int8; no two neighbours are -128 */
+    uint32_t starts;       /* bit i: input i is of int32, what sums begin with */
+    uint32_t scales;       /* bit i: input i is what those sums are multiplied with, positive */
 } poet_sizes;
 
 /* What `sizes` says of kept tensors: none, one input, all outputs, or both. */

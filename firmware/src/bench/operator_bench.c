@@ -41,6 +41,45 @@ static void fill_indices(void *data, const poet_sizes *sizes, uint32_t *state)
     }
 }
 
+/* Bytes of -127 to 127. */
+static void fill_bytes(int8_t *data, uint32_t count, uint32_t *state)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        data[i] = (int8_t)((int32_t)(next_random(state) % 255u) - 127);
+    }
+}
+
+static void fill_equal(float *data, uint32_t count, float number)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        data[i] = number;
+    }
+}
+
+#define USUAL_SCALE 0x1p-9f /* about half of the sums of bytes that it multiplies stay within a byte */
+
+static bool is_in(uint32_t bits, uint32_t input)
+{
+    return (bits >> input & 1u) != 0;
+}
+
+static void fill_input(void *data, const poet_sizes *sizes, uint32_t input, uint32_t *random)
+{
+    const uint32_t bytes = sizes->input_bytes[input];
+    if (sizes->index_bound != 0 && sizes->index_input == input) {
+        fill_indices(data, sizes, random);
+    } else if (is_in(sizes->s8, input)) {
+        fill_bytes(data, bytes, random);
+    } else if (is_in(sizes->starts | sizes->scales, input)) {
+        fill_equal(data, bytes / 4u, is_in(sizes->scales, input) ? USUAL_SCALE : 0.0f);
+    } else {
+        fill_floats(data, bytes / 4u, random);
+    }
+    if (is_in(sizes->not_negative, input)) {
+        make_positive(data, bytes / 4u);
+    }
+}
+
 typedef struct region {
     uint8_t *next;
     uint32_t left;
@@ -71,16 +110,8 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
         if (inputs[i] == NULL) {
             return POET_E_MEMORY;
         }
-        if (kept) {
-            continue;
-        }
-        if (sizes->index_bound != 0 && sizes->index_input == i) {
-            fill_indices(inputs[i], sizes, &random);
-        } else {
-            fill_floats(inputs[i], sizes->input_bytes[i] / 4u, &random);
-        }
-        if ((sizes->not_negative >> i & 1u) != 0) {
-            make_positive(inputs[i], sizes->input_bytes[i] / 4u);
+        if (!kept) {
+            fill_input(inputs[i], sizes, i, &random);
         }
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {

@@ -29,6 +29,18 @@ CONSTANTS = {
     "decay_f32": 0x3C000000,
     "clip_f32": 0x3F800000,
     "stream": 0,
+    "zero": 0,
+    "zero_x": 0,
+    "zero_y": 0,
+    "zero_a": 0,
+    "zero_b": 0,
+    "low": -128,
+    "high": 127,
+    "scale_f32": 0x3C000000,
+    "scale_a_f32": 0x3C000000,
+    "scale_b_f32": 0x3C000000,
+    "inverse_f32": 0x42800000,  # the bits of 64
+    "inverse_y_f32": 0x42800000,
 }
 
 
@@ -65,6 +77,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "m k n bias": linear,
         "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
         f"{CONV_PARAMS} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
+        CONV_PARAMS.removesuffix(" bias"): _convolutions(),
+        "m k n": linear,
         "m k n tile": [{"m": m, "k": k, "n": n, "tile": min(n, 16)} for m, k, n in dense],
         "b m k n ta tb": [
             {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}

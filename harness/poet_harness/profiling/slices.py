@@ -19,12 +19,15 @@ Axis = tuple[str, ...]
 
 _AXES: dict[str, tuple[Axis, ...]] = {
     "linear": (("m",), ("n",)),
+    "linear_s8": (("m",), ("n",)),
     "linear_update": (("n",), ("m",)),
     "matmul": (("b",), ("m",), ("n",)),
     "max_pool2d": (("n",), ("c",)),
     "max_pool2d_infer": (("n",), ("c",)),
+    "max_pool2d_s8": (("n",), ("c",)),
     "max_pool2d_backward": (("n",), ("c",)),
     "avg_pool2d": (("n",), ("c",)),
+    "avg_pool2d_s8": (("n",), ("c",)),
     "avg_pool2d_backward": (("n",), ("c",)),
     "batch_norm": (("n",), ("size",)),
     "batch_norm_backward": (("n",), ("size",)),

@@ -37,6 +37,9 @@ class CSizes(ctypes.Structure):
         ("index_bytes", ctypes.c_uint32),
         ("index_bound", ctypes.c_uint32),
         ("not_negative", ctypes.c_uint32),
+        ("s8", ctypes.c_uint32),
+        ("starts", ctypes.c_uint32),
+        ("scales", ctypes.c_uint32),
     )
 
 

@@ -15,6 +15,8 @@ import torch.nn.functional as F  # noqa: N812
 from poet_planner.torch_reference.board_random import kept
 from torch import Tensor
 
+from tests.support.firmware.integer_references import INTEGER_REFERENCES, Operands
+
 Params = Mapping[str, int]
 Array = npt.NDArray[np.generic]
 NANO = 1e-9
@@ -700,6 +702,14 @@ def batch_norm_eval_backward_weight(p: Params, draw: Draw) -> Golden:
     return _golden((gy, x, mean, variance), torch.autograd.grad(y, (gamma, beta), gy))
 
 
+def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Callable[[Params, Draw], Golden]:
+    def golden(p: Params, draw: Draw) -> Golden:
+        inputs, output = reference(p, draw)
+        return Golden(tuple(tensor.numpy() for tensor in inputs), (output.numpy(),))
+
+    return golden
+
+
 REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
     function.__name__: function
     for function in (
@@ -799,13 +809,14 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         batch_norm_eval_backward_weight,
     )
 }
+REFERENCES |= {name: _of_integers(reference) for name, reference in INTEGER_REFERENCES.items()}
 
 
 def assert_close(outputs: list[npt.NDArray[np.uint8]], expected: tuple[Array, ...]) -> None:
     """Within 1e-5 of each tensor's largest magnitude; integers exactly."""
     assert len(outputs) == len(expected)
     for output, golden in zip(outputs, expected, strict=True):
-        if golden.dtype.kind == "u":
+        if golden.dtype.kind in "iu":
             assert np.array_equal(output.view(golden.dtype), golden.ravel())
         else:
             computed = output.view(np.float32).astype(np.float64)

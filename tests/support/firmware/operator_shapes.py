@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import struct
-from math import gcd, lcm
+from math import exp, gcd, lcm
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from poet_profiles.operators import WINOGRAD_PART, is_winograd
 
 Params = dict[str, int]
+_SCALES = st.sampled_from([2.0**-e for e in range(1, 20)] + [0.75 / 255, 1.0, 3.0, 200.0, 2.0**-40])
 
 
 @st.composite
@@ -193,6 +194,43 @@ def _bits(number: float) -> int:
     return int(bits)
 
 
+@st.composite
+def ranges_s8(draw: DrawFn) -> Params:
+    """As of a ReLU, of a clipped one, of none; or any."""
+    zero = draw(st.integers(-128, 127))
+    low, high = draw(st.sampled_from([(-128, 127), (-127, 127), (zero, 127), (zero, max(zero, 90)), (-20, 30)]))
+    return {"zero_y": zero, "low": low, "high": high}
+
+
+@st.composite
+def scales_s8(draw: DrawFn) -> float:
+    return draw(st.one_of(_SCALES, st.floats(-12.0, -0.5).map(exp)))
+
+
+def _zeros(*names: str) -> SearchStrategy[Params]:
+    return st.fixed_dictionaries({name: st.integers(-128, 127) for name in names})
+
+
+def _floats(*names: str) -> SearchStrategy[Params]:
+    return st.fixed_dictionaries({name: scales_s8().map(_bits) for name in names})
+
+
+def _together(*parts: SearchStrategy[Params]) -> SearchStrategy[Params]:
+    return st.tuples(*parts).map(_joined)
+
+
+@st.composite
+def convolutions_s8(draw: DrawFn) -> Params:
+    params = {name: value for name, value in draw(convolutions()).items() if name != "bias"}
+    if params["g"] == 1 and draw(st.integers(0, 7)) == 0:
+        params["k"] = draw(st.sampled_from([65, 129, 130]))  # sums of fewer pixels at a time
+    return params
+
+
+def _one_zero(params: Params) -> Params:
+    return {("zero" if name == "zero_y" else name): value for name, value in params.items()}
+
+
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "conv2d": convolutions(),
     "conv2d_relu": convolutions(),
@@ -292,4 +330,16 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "batch_norm_eval": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
     "batch_norm_eval_backward_input": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
     "batch_norm_eval_backward_weight": integers(n=(1, 4), c=(1, 6), size=(4, 40), eps_nano=(1, 10**6)),
+    "quantize_s8": _together(_elements(), ranges_s8(), _floats("inverse_f32")).map(_one_zero),
+    "dequantize_s8": _together(_elements(), _zeros("zero"), _floats("scale_f32")),
+    "conv2d_s8": _together(convolutions_s8(), _zeros("zero_x"), ranges_s8()),
+    "linear_s8": _together(
+        st.fixed_dictionaries({"m": st.integers(1, 10), "k": st.integers(1, 33), "n": st.integers(1, 18)}), ranges_s8()
+    ),
+    "max_pool2d_s8": poolings(),
+    "avg_pool2d_s8": _together(poolings(), _zeros("zero_x"), ranges_s8(), _floats("scale_f32")),
+    "add_s8": _together(
+        _elements(), _zeros("zero_a", "zero_b"), ranges_s8(), _floats("scale_a_f32", "scale_b_f32", "inverse_y_f32")
+    ),
+    "map_s8": _elements(),
 }
