@@ -134,10 +134,11 @@ def operands(layer: Layer, draw: np.random.Generator) -> Operands:
     def numbers(*shape: int) -> Tensor:
         return torch.from_numpy(draw.integers(-128, 128, shape, np.int8))
 
+    ends = [p.get(name, 0) for name in ("zero_y", "low", "high")]
     if layer.op == "linear_s8":
         x = numbers(p["m"], p["k"])
         w, start, scale = _filters(p["n"], p["k"], draw)
-        return (x, w, start, scale), S8.linear_s8(x, w, start, scale, p["zero_y"], p["low"], p["high"])
+        return (x, w, start, scale), S8.linear_s8(x, w, start, scale, ends)
     x = numbers(p["n"], p["c"], p["h"], p["w"])
     window, stride, padding = [p["r"], p["s"]], [p["sh"], p["sw"]], [p["ph"], p["pw"]]
     if layer.op == "max_pool2d_s8":
@@ -146,8 +147,7 @@ def operands(layer: Layer, draw: np.random.Generator) -> Operands:
     w, start, scale = _filters(p["k"], channels * p["r"] * p["s"], draw)
     start = (start - p["zero_x"] * w.int().sum(1)).to(torch.int32)
     w = w.reshape(p["k"], channels, *window)
-    ends = (p["zero_x"], p["zero_y"], p["low"], p["high"])
-    return (x, w, start, scale), S8.conv2d_s8(x, w, start, scale, stride, padding, p["g"], *ends)
+    return (x, w, start, scale), S8.conv2d_s8(x, w, start, scale, stride, padding, p["g"], p["zero_x"], ends)
 
 
 def macs(layer: Layer) -> int:

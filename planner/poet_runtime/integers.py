@@ -3,7 +3,7 @@
 
 A tensor of int8 stands for ``(q - zero) * scale``. Sums are whole numbers in f64, which holds them exactly; they are
 rounded to f32, multiplied by an f32, and rounded to the nearest whole number, ties to even. Importing this module
-registers ``torch.ops.poet.conv2d_s8`` and the others.
+registers ``torch.ops.poet.conv2d_s8`` and the others. ``ends`` are the zero of the result, and what it is clamped to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def _results(sums: Tensor, scale: Tensor | float, zero: int, low: int, high: int) -> Tensor:
+def _results(sums: Tensor, scale: Tensor | float, ends: Sequence[int]) -> Tensor:
+    zero, low, high = ends
     factor = torch.as_tensor(scale, dtype=torch.float32)
     return (torch.round(sums.float() * factor) + zero).clamp(low, high).to(torch.int8)
 
@@ -26,9 +27,9 @@ def _f32(number: float) -> float:
 
 
 @torch.library.custom_op("poet::quantize_s8", mutates_args=())
-def quantize_s8(x: Tensor, inverse: float, zero: int, low: int, high: int) -> Tensor:
+def quantize_s8(x: Tensor, inverse: float, ends: Sequence[int]) -> Tensor:
     """``inverse`` is 1 / scale, rounded to f32."""
-    return _results(x, inverse, zero, low, high)
+    return _results(x, inverse, ends)
 
 
 @torch.library.custom_op("poet::dequantize_s8", mutates_args=())
@@ -46,20 +47,18 @@ def conv2d_s8(
     padding: Sequence[int],
     groups: int,
     zero_x: int,
-    zero_y: int,
-    low: int,
-    high: int,
+    ends: Sequence[int],
 ) -> Tensor:
     """``start`` is what each filter's sum begins with: the bias, less ``zero_x`` times the sum of its weights."""
     (ph, pw), raw = padding, x.double()
     padded = functional.pad(raw, (pw, pw, ph, ph), value=float(zero_x))
     sums = functional.conv2d(padded, w.double(), start.double(), list(stride), 0, 1, groups)
-    return _results(sums, scale[:, None, None], zero_y, low, high)
+    return _results(sums, scale[:, None, None], ends)
 
 
 @torch.library.custom_op("poet::linear_s8", mutates_args=())
-def linear_s8(x: Tensor, w: Tensor, start: Tensor, scale: Tensor, zero_y: int, low: int, high: int) -> Tensor:
-    return _results(functional.linear(x.double(), w.double(), start.double()), scale, zero_y, low, high)
+def linear_s8(x: Tensor, w: Tensor, start: Tensor, scale: Tensor, ends: Sequence[int]) -> Tensor:
+    return _results(functional.linear(x.double(), w.double(), start.double()), scale, ends)
 
 
 @torch.library.custom_op("poet::max_pool2d_s8", mutates_args=())
@@ -75,13 +74,11 @@ def avg_pool2d_s8(
     padding: Sequence[int],
     scale: float,
     zero_x: int,
-    zero_y: int,
-    low: int,
-    high: int,
+    ends: Sequence[int],
 ) -> Tensor:
     """``scale`` is that of x, divided by the places of a window and by the scale of y."""
     places = functional.avg_pool2d(x.double() - zero_x, list(window), list(stride), list(padding), divisor_override=1)
-    return _results(places, scale, zero_y, low, high)
+    return _results(places, scale, ends)
 
 
 @torch.library.custom_op("poet::add_s8", mutates_args=())
@@ -93,12 +90,10 @@ def add_s8(
     scale_b: float,
     zero_b: int,
     inverse_y: float,
-    zero_y: int,
-    low: int,
-    high: int,
+    ends: Sequence[int],
 ) -> Tensor:
     sums = (a.float() - zero_a) * _f32(scale_a) + (b.float() - zero_b) * _f32(scale_b)
-    return _results(sums, inverse_y, zero_y, low, high)
+    return _results(sums, inverse_y, ends)
 
 
 @torch.library.custom_op("poet::map_s8", mutates_args=())

@@ -47,8 +47,8 @@ def _pool(p: Params) -> tuple[list[int], list[int], list[int]]:
     return [p["r"], p["s"]], [p["sh"], p["sw"]], [p["ph"], p["pw"]]
 
 
-def _range(p: Params) -> tuple[int, int, int]:
-    return p["zero_y"], p["low"], p["high"]
+def _range(p: Params) -> list[int]:
+    return [p["zero_y"], p["low"], p["high"]]
 
 
 Operands = tuple[tuple[Tensor, ...], Tensor]
@@ -58,7 +58,7 @@ def quantize_s8(p: Params, draw: Any) -> Operands:
     inverse = from_bits(p["inverse_f32"])
     x = (draw.normal(p["size"]) * 100 / inverse).float()
     x[::7] *= 1e4
-    return (x,), S8.quantize_s8(x, inverse, p["zero"], p["low"], p["high"])
+    return (x,), S8.quantize_s8(x, inverse, [p["zero"], p["low"], p["high"]])
 
 
 def dequantize_s8(p: Params, draw: Any) -> Operands:
@@ -71,13 +71,13 @@ def conv2d_s8(p: Params, draw: Any) -> Operands:
     w = weights(draw, p["k"], channels, p["r"], p["s"])
     start, scale = of_filters(draw, p["k"], channels * p["r"] * p["s"])
     _, stride, padding = _pool(p)
-    return (x, w, start, scale), S8.conv2d_s8(x, w, start, scale, stride, padding, p["g"], p["zero_x"], *_range(p))
+    return (x, w, start, scale), S8.conv2d_s8(x, w, start, scale, stride, padding, p["g"], p["zero_x"], _range(p))
 
 
 def linear_s8(p: Params, draw: Any) -> Operands:
     x, w = int8s(draw, p["m"], p["k"]), weights(draw, p["n"], p["k"])
     start, scale = of_filters(draw, p["n"], p["k"])
-    return (x, w, start, scale), S8.linear_s8(x, w, start, scale, *_range(p))
+    return (x, w, start, scale), S8.linear_s8(x, w, start, scale, _range(p))
 
 
 def max_pool2d_s8(p: Params, draw: Any) -> Operands:
@@ -87,13 +87,13 @@ def max_pool2d_s8(p: Params, draw: Any) -> Operands:
 
 def avg_pool2d_s8(p: Params, draw: Any) -> Operands:
     x = int8s(draw, p["n"], p["c"], p["h"], p["w"])
-    return (x,), S8.avg_pool2d_s8(x, *_pool(p), from_bits(p["scale_f32"]), p["zero_x"], *_range(p))
+    return (x,), S8.avg_pool2d_s8(x, *_pool(p), from_bits(p["scale_f32"]), p["zero_x"], _range(p))
 
 
 def add_s8(p: Params, draw: Any) -> Operands:
     a, b = int8s(draw, p["size"]), int8s(draw, p["size"])
     scale_a, scale_b, inverse = (from_bits(p[f"{name}_f32"]) for name in ("scale_a", "scale_b", "inverse_y"))
-    return (a, b), S8.add_s8(a, b, scale_a, p["zero_a"], scale_b, p["zero_b"], inverse, *_range(p))
+    return (a, b), S8.add_s8(a, b, scale_a, p["zero_a"], scale_b, p["zero_b"], inverse, _range(p))
 
 
 def map_s8(p: Params, draw: Any) -> Operands:
