@@ -116,6 +116,10 @@ class EmulatedCore:
         """Of a function (Thumb bit included) or a table."""
         return int(self._symbols[name])
 
+    def has(self, name: str) -> bool:
+        """Whether a function or a table is linked."""
+        return name in self._symbols
+
     def free(self) -> None:
         """Give all operands' memory back."""
         self._next = self._symbols["operands"]

@@ -26,6 +26,12 @@ const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &po
 TELL_LINKER(poet_built_ram_bytes, POET_BUILT_RAM_BYTES);
 TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 
+#ifdef POET_BUILT_S8
+#define OPERATORS poet_all_operators
+#else
+#define OPERATORS poet_f32_operators
+#endif
+
 static poet_block blocks[POET_BUILT_LIVE_COUNT];
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
 static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
@@ -42,7 +48,7 @@ static const poet_plan inference = {&poet_built_inference_model, &poet_built_inf
 const poet_built poet_built_in = {
     &poet_built_model,
     &poet_built_schedule,
-    {blocks, pages, checks, homes, &trace, &poet_all_operators},
+    {blocks, pages, checks, homes, &trace, &OPERATORS},
     INFERENCE,
 };
 

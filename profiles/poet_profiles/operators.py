@@ -25,6 +25,7 @@ ADAM_FACTORS = 24  # bytes: what Adam's updates of a step have in common
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 UPDATE_BUFFER = 512  # bytes, beside its tile: a block of the card that an update has not filled yet
 ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
+S8 = "_s8"  # of one on int8
 INFER = "_infer"  # of one that yields nothing for a way back
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})

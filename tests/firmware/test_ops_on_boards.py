@@ -7,12 +7,13 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.operators import OPERATORS
+from poet_profiles.operators import OPERATORS, S8
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
@@ -97,6 +98,15 @@ def test_columns_that_only_begin_like_windows(
     params = {"n": 1, "c": 3, "h": h, "w": w, "k": 4, "r": kernel, "s": kernel}
     params |= {"sh": 1, "sw": 1, "ph": 0, "pw": 0, "g": 1, "bias": 0}
     assert_equals_host(core, operators, "conv2d_backward_weight", params)
+
+
+def test_an_image_whose_plan_has_no_integers_links_no_operator_on_them(tmp_path: Path) -> None:
+    def linked(table: str) -> set[str]:
+        built = EmulatedCore("cortex-m0plus", SOURCES, [table], tmp_path)
+        return {name for name in OPERATORS if built.has(f"poet_{name}_run")}
+
+    assert linked("poet_all_operators") == set(OPERATORS)
+    assert linked("poet_f32_operators") == {name for name in OPERATORS if not name.endswith(S8)}
 
 
 def test_cycles_an_element_are_listed() -> None:

@@ -16,7 +16,7 @@ from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned, constant_bytes
-from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.operators import OPERATORS, S8, parse_params
 from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
@@ -222,12 +222,19 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference
             "",
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
+            *(["#define POET_BUILT_S8"] if _has_integers(graph, inference) else []),
             "",
             model_tables(graph, schedule, words, "poet_built", inference),
             "#endif",
             "",
         )
     )
+
+
+def _has_integers(graph: Graph, inference: Inference | None) -> bool:
+    """Whether the image needs operators on int8, which are left out of others."""
+    nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
+    return any(node.operation and node.operation.op.endswith(S8) for node in nodes)
 
 
 def model_tables(
