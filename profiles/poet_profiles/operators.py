@@ -621,6 +621,11 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
+def dtype_of(op: str) -> str:
+    """Of the numbers that an operator computes with, as a profile has it; page operations and others count as f32."""
+    return "s8" if op in OPERATORS and op.endswith(S8) else "f32"
+
+
 def params_key(op: str, params: Params) -> str:
     """Canonical key of a configuration.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from .errors import UserError, visible
 from .locks import is_at, lock
+from .operators import dtype_of
 from .text_file import read_table
 from .whole_file import check_writable, folder_made
 
@@ -107,6 +108,8 @@ def read_profile(path: str | Path) -> pd.DataFrame:
         for column in ("board", "op"):
             if not row[column]:
                 raise UserError(f"{path}:{line}: {column}: is empty")
+        if "s8" in (row["dtype"], dtype_of(row["op"])) and row["dtype"] != dtype_of(row["op"]):
+            raise UserError(f"{path}:{line}: dtype: {row['op']} is of {dtype_of(row['op'])}, not of {row['dtype']!r}")
         if "/" in row["board"] or "." in row["board"]:  # a path: the planner reads the board's file by this name
             raise UserError(f"{path}:{line}: board: {row['board']!r} is no name of a board")
         key = tuple(row[column] for column in _KEY)

@@ -166,6 +166,13 @@ def test_a_bad_value_is_told_with_file_line_and_column(tmp_path: Path, column: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("op", "dtype"), [("relu", "s8"), ("add_s8", "f32")])
+def test_a_row_of_another_type_than_its_operator_is_refused(tmp_path: Path, op: str, dtype: str) -> None:
+    path = written(tmp_path / "p.csv", dataclasses.replace(ROW, op=op, dtype=dtype))
+    with pytest.raises(UserError, match=f"p.csv:2: dtype: {op} is of .*, not of '{dtype}'"):
+        read_profile(path)
+
+
 def test_the_same_configuration_twice_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "p.csv", ROW)
     path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")

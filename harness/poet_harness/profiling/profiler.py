@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.operators import OPERATORS, dtype_of, parse_params
 from poet_profiles.profile import LOOP, PLACE, ProfileRow, ProfileWriter
 from poet_profiles.protocol.status import Status
 from poet_profiles.stopping import undisturbed
@@ -31,7 +31,6 @@ from .slices import ram_bytes, slices
 T = TypeVar("T")
 Began = Callable[[Configuration], None]
 
-DTYPE = "f32"
 # Where a row's time was taken: of repeated calls, or in a training step.
 MOST_RESETS = 8
 STEADY_ATTEMPTS = 3
@@ -132,7 +131,7 @@ class Profiler(ABC):
 
     def is_done(self, item: Configuration, profile: ProfileWriter) -> bool:
         """Whether the profile has the row."""
-        return (self._board.name, item.op, item.params, DTYPE, self._meter.source) in profile.done
+        return (self._board.name, item.op, item.params, dtype_of(item.op), self._meter.source) in profile.done
 
     def _passes_meter_by(self, item: Configuration, measured: Measurement) -> bool:
         """Whether a real meter misses the card's current: a page would seem to cost next to nothing.
@@ -222,7 +221,7 @@ class Profiler(ABC):
             board=self._board.name,
             op=item.op,
             params=item.params,
-            dtype=DTYPE,
+            dtype=dtype_of(item.op),
             time_s=measured.time_s / fraction,
             time_s_std=measured.time_s_std / fraction,
             energy_j=max(0.0, measured.energy_j) / fraction,

@@ -28,7 +28,7 @@ import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
-from poet_profiles.operators import ACCUMULATE, INFER
+from poet_profiles.operators import ACCUMULATE, INFER, S8
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, WeightTile, card_work
@@ -250,6 +250,11 @@ class CostModel:
     def _fit(self, op: str, params: str) -> Fit:
         kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE), op.removesuffix(INFER)))
         name = next((name for name in kinds if name in self._by_kind), ALL_OPERATORS)
+        if name == ALL_OPERATORS and op.endswith(S8):
+            raise UserError(
+                f"the profile has no row of {op}, and what is on int8 costs what nothing else does; profile the board "
+                "again, or the plan's graph.json with poet-harness profile --graph"
+            )
         if name not in self._known_fits:
             rows = [row for row in self._by_kind.get(name) or self._compute_rows if has_features(row.params)]
             if not rows:
@@ -262,7 +267,8 @@ class CostModel:
 
     @cached_property
     def _compute_rows(self) -> list[_Row]:
-        return [row for name, rows in self._by_kind.items() if name not in (PAGE_IN, PAGE_OUT) for row in rows]
+        kinds = (name for name in self._by_kind if name not in (PAGE_IN, PAGE_OUT) and not name.endswith(S8))
+        return [row for name in kinds for row in self._by_kind[name]]
 
     def _page(self, value: Value) -> PageCost | None:
         if value.bytes < max(1, self._smallest_page_bytes):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from poet_profiles.errors import UserError
-from poet_profiles.operators import ACCUMULATE, BLOCK, OPERATORS, Params, is_winograd, output_extent, parse_params
+from poet_profiles.operators import ACCUMULATE, BLOCK, OPERATORS, S8, Params, is_winograd, output_extent, parse_params
 
 UNKNOWN = "unknown"
 WINOGRAD = ", Winograd"  # ends the name of a model of convolutions by that algorithm
@@ -95,6 +95,8 @@ def _loops(op: str, p: Params) -> int:
     if "r" in p:
         height = output_extent(p["h"], p["r"], p["sh"], p["ph"])
         width = output_extent(p["w"], p["s"], p["sw"], p["pw"])
+        if op.endswith(S8):  # a result takes a product and a round more
+            return p["n"] * height * width * p.get("k", p["c"])
         windows = p["n"] * height * width * p["r"]
         return windows * p["k"] * (p["c"] // p["g"]) if "g" in p else windows * p["c"]
     if "k" in p:

@@ -53,7 +53,9 @@ def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
 
 
 def stored(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor as the firmware has it: f32, or i32 for whole numbers and flags."""
+    """A tensor as the firmware has it: f32, bytes of int8, or i32 for other whole numbers and flags."""
+    if tensor.dtype == torch.int8:
+        return tensor.detach().contiguous().numpy()
     if tensor.is_complex():
         tensor = tensor.real  # no operator of the firmware's will read it
     array = tensor.detach().to(torch.float32 if tensor.is_floating_point() else torch.int32).contiguous().numpy()

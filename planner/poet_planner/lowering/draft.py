@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
+from poet_profiles.graph.model import I8
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.operators import INFER
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
@@ -91,7 +92,8 @@ def in_flash(constants: Mapping[str, NDArray[Any]]) -> tuple[Constant, ...]:
     places = []
     offset = 0
     for id, data in constants.items():
-        places.append(Constant(id, data.nbytes, offset, data.shape, f"{crc32(data.tobytes()):08x}"))
+        crc = f"{crc32(data.tobytes()):08x}"
+        places.append(Constant(id, data.nbytes, offset, data.shape, crc, I8 if data.itemsize == 1 else None))
         offset += aligned(data.nbytes)
     return tuple(places)
 

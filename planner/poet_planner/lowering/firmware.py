@@ -34,6 +34,7 @@ from poet_planner.lowering.draft import (
 )
 from poet_planner.lowering.folded_norms import with_folded_norms
 from poet_planner.lowering.frozen_parameters import with_frozen
+from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
@@ -55,6 +56,7 @@ from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 PASSES = (
     with_frozen,
     with_folded_norms,
+    with_integers,
     with_plain_attention,
     with_padded_joins,
     with_rows_in_order,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from poet_profiles.graph import Refusal
+from poet_profiles.operators import S8
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
 from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name
@@ -34,6 +35,8 @@ MOVING = ("strided_copy", "strided_copy_backward")
 
 def odd_type(operator: TracedOperator, lowered: Lowered, traced: TracedGraph) -> torch.dtype | None:
     """A type that PyTorch computes with here and the firmware does not; None where all is single precision."""
+    if lowered.op.endswith(S8):
+        return None
     operands = [ref.dtype for place, ref in enumerate(lowered.operands) if WHOLE_OPERANDS.get(lowered.op) != place]
     results = [traced.values[id].dtype for id in lowered.results if id in traced.values]
     known = WORDS if lowered.op in MOVING else (torch.float32,)
@@ -73,6 +76,11 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
         return _pooling(kind, given)
     if kind in WITH_WEIGHTS:
         return _loss(given), LOSSES
+    if "quantize" in kind:
+        return (
+            "activations or weights quantised so",
+            "choose a quantizer with int8 and one scale a tensor of activations",
+        )
     if operator.random:
         return f"random numbers as {kind} draws them", f"{LINUX}, or use Dropout"
     if kind == "to_copy":

@@ -595,6 +595,63 @@ def _is_label(ignored: int, logp: Ref) -> bool:
     return 0 <= ignored < logp.shape[-1]
 
 
+def _range_s8(zero: str, ends: Sequence[int]) -> dict[str, int]:
+    """The zero of an operator's result by its parameter's name, and what it is clamped to."""
+    return dict(zip((zero, "low", "high"), ends, strict=True))
+
+
+def _quantize_s8(operator: TracedOperator) -> Lowered | None:
+    x, inverse, ends = operator.args
+    params = {"size": prod(x.shape), **_range_s8("zero", ends), "inverse_f32": f32(inverse)}
+    return _lowered("quantize_s8", params, (x,), operator.outputs[0])
+
+
+def _dequantize_s8(operator: TracedOperator) -> Lowered | None:
+    x, scale, zero = operator.args
+    params = {"size": prod(x.shape), "zero": zero, "scale_f32": f32(scale)}
+    return _lowered("dequantize_s8", params, (x,), operator.outputs[0])
+
+
+def _conv2d_s8(operator: TracedOperator) -> Lowered | None:
+    x, w, start, scale, stride, padding, groups, zero_x, ends = operator.args
+    params = _convolution_params(x, w, False, stride, padding, (1,), False, groups)
+    if params is None:
+        return None
+    del params["bias"]
+    params |= {"zero_x": zero_x, **_range_s8("zero_y", ends)}
+    return _lowered("conv2d_s8", params, (x, w, start, scale), operator.outputs[0])
+
+
+def _linear_s8(operator: TracedOperator) -> Lowered | None:
+    x, w, start, scale, ends = operator.args
+    (m, k), n = x.shape, w.shape[0]
+    params = {"m": m, "k": k, "n": n, **_range_s8("zero_y", ends)}
+    return _lowered("linear_s8", params, (x, w, start, scale), operator.outputs[0])
+
+
+def _max_pool2d_s8(operator: TracedOperator) -> Lowered | None:
+    x, window, stride, padding = operator.args
+    return _lowered("max_pool2d_s8", _pool_params(x, window, stride, padding), (x,), operator.outputs[0])
+
+
+def _avg_pool2d_s8(operator: TracedOperator) -> Lowered | None:
+    x, window, stride, padding, scale, zero_x, ends = operator.args
+    params = _pool_params(x, window, stride, padding) | {"zero_x": zero_x, **_range_s8("zero_y", ends)}
+    return _lowered("avg_pool2d_s8", {**params, "scale_f32": f32(scale)}, (x,), operator.outputs[0])
+
+
+def _add_s8(operator: TracedOperator) -> Lowered | None:
+    a, b, scale_a, zero_a, scale_b, zero_b, inverse, ends = operator.args
+    params = {"size": prod(a.shape), "zero_a": zero_a, "zero_b": zero_b, **_range_s8("zero_y", ends)}
+    scales = {"scale_a_f32": f32(scale_a), "scale_b_f32": f32(scale_b), "inverse_y_f32": f32(inverse)}
+    return _lowered("add_s8", {**params, **scales}, (a, b), operator.outputs[0])
+
+
+def _map_s8(operator: TracedOperator) -> Lowered | None:
+    x, table = operator.args
+    return _lowered("map_s8", {"size": prod(x.shape)}, (x, table), operator.outputs[0])
+
+
 def _filled(value: float) -> Rule:
     def rule(operator: TracedOperator) -> Lowered | None:
         (like,) = operator.args
@@ -666,6 +723,14 @@ RULES: dict[str, Rule] = {
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
     "ones_like.default": _filled(1.0),
+    "poet.quantize_s8.default": _quantize_s8,
+    "poet.dequantize_s8.default": _dequantize_s8,
+    "poet.conv2d_s8.default": _conv2d_s8,
+    "poet.linear_s8.default": _linear_s8,
+    "poet.max_pool2d_s8.default": _max_pool2d_s8,
+    "poet.avg_pool2d_s8.default": _avg_pool2d_s8,
+    "poet.add_s8.default": _add_s8,
+    "poet.map_s8.default": _map_s8,
 }
 
 

@@ -15,12 +15,15 @@ from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
 from poet_profiles.quantised import Normalising
 from poet_profiles.whole_file import write_whole
+from poet_runtime.executor import train_step
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 
 from poet_planner import models
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering.constants import stored
+from poet_planner.lowering.frozen_parameters import with_frozen
+from poet_planner.lowering.integers import has_integers, with_integers
 from poet_planner.lowering.random_numbers import generator_of
 from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
@@ -130,7 +133,8 @@ def reference_run(
     """Loss and gradients of training by PyTorch, a step a batch.
 
     Training is chaotic: rounding differences of 1e-7 in one step are 1e-1 some thirty steps later. To hold each step
-    of a board against PyTorch, the weights must be the board's at every step. Dropout draws the board's masks.
+    of a board against PyTorch, the weights must be the board's at every step. Dropout draws the board's masks. What is
+    quantised is computed in exact integers, as the board does, and not in the f32 of PyTorch's quantised graph.
 
     Parameters
     ----------
@@ -168,7 +172,7 @@ def reference_run(
     generator_seed, first_step = (int(word) for word in arrays.get(generator_of(traced) or "", (0, 0)))
     followed = read_arrays(follow, "poet-harness run --save") if follow else None
     updates = Updates(optimizer, learning_rate)
-    share = micro_batch(loaded, traced, micro_batches).loss
+    share = micro_batch(loaded, traced, micro_batches)
     observed: dict[str, list[NDArray[Any]]] = {LOSS: []}
     for step in range(min((len(arrays[id]) for id in (*inputs, *targets)), default=0)):
         for parameter in parameters.values():
@@ -179,10 +183,9 @@ def reference_run(
         for number, part in enumerate(parts_of(replace(loaded, inputs=given, targets=wanted), micro_batches)):
             run = first_step + step * micro_batches + number
             with users_code(loaded.name), without_checkpointing(), BoardRandom(generator_seed, run):
-                loss = share(loaded.module(*part[0]), *part[1])
+                loss = _with_gradients(replace(share, inputs=part[0], targets=part[1]), traced)
                 updates.check_loss(loss, step)
-                loss.backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach())
+            losses.append(loss)
         observed[LOSS].append(sum(losses[1:], losses[0]).numpy())
         for name, parameter in parameters.items():
             if parameter.grad is None:
@@ -194,6 +197,16 @@ def reference_run(
             )
             updates.apply(name, parameter.data, update.reshape(parameter.shape))
     return {name: np.stack(steps) for name, steps in observed.items()}
+
+
+def _with_gradients(model: Model, traced: TracedGraph) -> Tensor:
+    """The loss of a batch, or a part of one; its gradients are added to those that are there."""
+    if not has_integers(traced):
+        loss = model.loss(model.module(*model.inputs), *model.targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+    part = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    return train_step(with_integers(with_frozen(part)), model.module, model.inputs, model.targets)
 
 
 def write_arrays(arrays: Arrays, path: Path) -> None:

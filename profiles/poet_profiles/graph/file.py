@@ -13,6 +13,7 @@ from typing import Any
 from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
+from poet_profiles.graph.model import I8
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.json_file import check_document, of_format, read_document
@@ -20,6 +21,7 @@ from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output")
+_WORDS = ("f32", "i32")
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
 _CRC32 = re.compile("[0-9a-f]{8}")
@@ -145,6 +147,7 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
     if graph.constants:
         document["constants"] = [
             {"id": c.id, "bytes": c.bytes, "offset": c.offset, "shape": list(c.shape), "crc32": c.crc32}
+            | ({"dtype": c.dtype} if c.dtype else {})
             for c in graph.constants
         ]
     if graph.kept:
@@ -356,7 +359,11 @@ def _constant(entry: Any) -> Constant:
     crc32 = entry.get("crc32")
     if not isinstance(crc32, str) or not _CRC32.fullmatch(crc32):
         raise FaultError(f'{where}: "crc32" is {crc32!r}; it must be 8 hex digits in lower case')
-    return Constant(id, _count(entry, "bytes", where), _count(entry, "offset", where), _shape(entry, where), crc32)
+    dtype = entry.get("dtype", _WORDS[0])
+    if dtype not in (I8, *_WORDS):
+        raise FaultError(f'{where}: "dtype" is {dtype!r}; it must be one of {", ".join((*_WORDS, I8))}')
+    size, offset = _count(entry, "bytes", where), _count(entry, "offset", where)
+    return Constant(id, size, offset, _shape(entry, where), crc32, I8 if dtype == I8 else None)
 
 
 def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:

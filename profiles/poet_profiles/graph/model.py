@@ -143,6 +143,9 @@ class Resident:
     part: Part | None = None
 
 
+I8 = "i8"
+
+
 @dataclass(frozen=True)
 class Constant:
     """A tensor in the chip's flash, which no step changes: it is read where it lies and takes no RAM.
@@ -153,6 +156,8 @@ class Constant:
         From the start of the table of all constants: bytes, a multiple of 4.
     crc32 : str
         Of its bytes as they lie there (IEEE): 8 hex digits.
+    dtype : str, optional
+        ``i8``, of a byte a number; otherwise each has four.
     """
 
     id: str
@@ -160,6 +165,7 @@ class Constant:
     offset: int
     shape: tuple[int, ...]
     crc32: str
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,11 @@ def test_operator_never_measured_is_predicted_from_all_others_and_says_so(tmp_pa
     assert list(costed.fits) == [ALL_OPERATORS]
 
 
+def test_an_operator_on_integers_is_not_predicted_from_others(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no row of map_s8"):
+        model(tmp_path, [relu_row(size) for size in (10, 100)]).apply(graph("map_s8", "size=100"))
+
+
 def test_page_takes_whole_blocks(tmp_path: Path) -> None:
     costs = model(tmp_path, [relu_row(10), *page_rows()])
     for size, blocks in ((1, 1), (512, 1), (513, 2), (100_000, 196)):

@@ -18,11 +18,19 @@ LEARNING_RATE = 0.01
 
 def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
     """Every node once, in order; tensors by id as f32, in the shape of their resident or kept tensor."""
+    held = tensors_of_step(graph, given, operators)
+    lasting = (*graph.residents, *graph.kept)
+    return {tensor.id: held[tensor.id].view(np.float32).reshape(tensor.shape) for tensor in lasting}
+
+
+def tensors_of_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
+    """What a step leaves everywhere, by id; values as bytes."""
     held: Tensors = {}
     lasting = (*graph.residents, *graph.kept)
     for tensor in (*lasting, *graph.constants):
         array = given.get(tensor.id, np.full(tensor.shape, np.nan, np.float32))
-        held[tensor.id] = np.ascontiguousarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
+        whole = array.dtype.kind == "i" and array.itemsize > 1
+        held[tensor.id] = np.ascontiguousarray(array.astype(np.int32) if whole else array)
         assert held[tensor.id].nbytes == tensor.bytes
     on_card = {kept.id for kept in graph.kept}
     next_versions: Tensors = {}
@@ -34,8 +42,7 @@ def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
         results = _results(operation.op, parse_params(operation.params), inputs, operators)
         for id, result in zip(operation.results, results, strict=True):
             (next_versions if id in on_card else held)[id] = result
-    held |= next_versions
-    return {tensor.id: held[tensor.id].view(np.float32).reshape(tensor.shape) for tensor in lasting}
+    return held | next_versions
 
 
 def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operators: Operators) -> list[NDArray[Any]]:

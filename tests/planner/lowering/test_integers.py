@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs that torchao quantised: the firmware's operators on int8, against those of PyTorch run one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.constants import constant_data, stored
+from poet_planner.lowering.firmware import in_parts
+from poet_planner.tracing import trace
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.validation import check_graph
+from poet_runtime.traced_graph import Ref, TracedGraph, map_refs
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.support.firmware.host_operators import Operators
+from tests.support.firmware.host_step import tensors_of_step
+from tests.support.networks.quantised import EXTENT, Branches, chain, quantised
+
+BATCH = 3
+NETWORKS: dict[str, Callable[[], nn.Module]] = {"chain": chain, "branches": Branches}
+
+
+def traced(model: nn.Module, x: Tensor) -> TracedGraph:
+    targets = torch.arange(len(x)) % 10
+    return trace(model, (x,), (targets,), functional.cross_entropy, "quantised")
+
+
+def tensors_of(graph: TracedGraph, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What PyTorch gives for every operator of a graph, one by one."""
+    held = {**constant_data(graph), **given}
+
+    def seen(ref: Ref) -> Tensor:
+        tensor = held[ref.source]
+        for view in ref.views:
+            tensor = view.target(tensor, *view.args, **view.kwargs)
+        return tensor
+
+    for operator in graph.operators:
+        if operator.backward:
+            break
+        results = operator.target(*map_refs(operator.args, seen), **operator.kwargs)
+        several = results if isinstance(results, tuple) else (results,)
+        held |= {id: tensor for id, tensor in zip(operator.outputs, several, strict=True) if id is not None}
+    return held
+
+
+def given_to(graph: TracedGraph, model: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    given = dict(model.named_parameters()) | {"input": x, "target": torch.arange(len(x)) % 10}
+    return {resident.id: given[resident.id].detach() for resident in graph.residents if resident.id in given}
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [node.operation.op for node in graph.nodes if node.operation and not node.backward]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_value_has_the_bits_of_pytorchs_operators_on_int8(operators: Operators, name: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    model = quantised(NETWORKS[name](), seed)
+    x = torch.rand(BATCH, 1, EXTENT, EXTENT)
+    graph = traced(model, x)
+    lowered = lower_for_firmware(graph)
+    check_graph(lowered)
+    given = given_to(graph, model, x)
+    constants: dict[str, Any] = {id: stored(data) for id, data in constant_data(in_parts(graph)).items()}
+    found = tensors_of_step(lowered, {id: one.numpy() for id, one in given.items()} | constants, operators)
+    expected = tensors_of(in_parts(graph), given)
+    compared = 0
+    for node in lowered.nodes:
+        if node.operation and node.operation.op.endswith("_s8"):
+            (id,) = node.operation.results
+            one = expected[id].numpy()
+            assert np.array_equal(found[id].view(one.dtype), one.ravel()), node.id
+            compared += 1
+    assert compared >= 6
+    loss = functional.cross_entropy(expected["head"], given["target"])
+    assert found["loss"].view(np.float32)[0] == pytest.approx(float(loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_features_are_those_of_the_quantised_graph_within_steps(name: str) -> None:
+    """It sums in f32, with f32 biases, and rounds each layer's results: so that few differ, by little."""
+    model = quantised(NETWORKS[name]())
+    x = torch.rand(64, 1, EXTENT, EXTENT)
+    graph = traced(model, x)
+    features = tensors_of(in_parts(graph), given_to(graph, model, x))
+    (dequantized,) = [one for one in in_parts(graph).operators if one.id == _features_of(graph)]
+    exact = features[dequantized.values[0]].reshape(64, -1)
+    eager = model.get_submodule("backbone")(x).detach()
+    step = dequantized.args[1]
+    assert ((exact - eager).abs() > step / 2).float().mean() < 0.1
+    assert (exact - eager).abs().max() < 3.5 * step
+
+
+def _features_of(graph: TracedGraph) -> str:
+    (head,) = [one for one in graph.operators if one.id == "head"]
+    return next(ref.source for ref in head.refs if ref.source.startswith("backbone"))
+
+
+def test_a_chain_is_one_operator_a_layer() -> None:
+    graph = traced(quantised(chain()), torch.rand(2, 1, EXTENT, EXTENT))
+    lowered = lower_for_firmware(graph)
+    integers = ["quantize_s8", "conv2d_s8", "conv2d_s8", "max_pool2d_s8", "conv2d_s8", "dequantize_s8"]
+    assert kinds(lowered) == [*integers, "linear", "log_softmax", "nll_loss"]
+    weights = {one.id: one for one in lowered.constants if one.dtype == "i8"}
+    assert sum(one.bytes for one in weights.values()) == 7 * 9 + 12 * 7 * 9 + 5 * 12
+
+
+def test_what_has_no_form_on_int8_is_computed_in_f32() -> None:
+    graph = traced(quantised(Branches()), torch.rand(2, 1, EXTENT, EXTENT))
+    found = kinds(lower_for_firmware(graph))
+    assert {"add_s8", "map_s8", "avg_pool2d_s8", "linear_s8", "conv2d_s8"} <= set(found)
+    assert found.count("conv2d") == found.count("hardswish") == 1
+    assert found.count("quantize_s8") == found.count("dequantize_s8") == 2
+
+
+class OneLayer(nn.Module):
+    """A quantised convolution, whose weights are as they are given."""
+
+    def __init__(self, weight: Tensor, zero: int = 0, dtype: torch.dtype = torch.int8) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("scales", torch.full((len(weight),), 0.01))
+        self.register_buffer("zeros", torch.full((len(weight),), zero))
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        decomposed = torch.ops.quantized_decomposed
+        low, high = (-128, 127) if self.dtype == torch.int8 else (0, 255)
+
+        def rounded(x: Tensor, zero: int) -> Tensor:
+            q = decomposed.quantize_per_tensor(x, 0.02, zero, low, high, self.dtype)
+            return decomposed.dequantize_per_tensor(q, 0.02, zero, low, high, self.dtype)
+
+        w = decomposed.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8)
+        return rounded(functional.conv2d(rounded(x, 3), w), 5).flatten(1)
+
+
+def one_layer(layer: OneLayer) -> Graph:
+    features = layer(torch.rand(1, layer.get_buffer("weight").shape[1], 2, 2)).shape[1]
+    model = nn.Sequential(layer, nn.Linear(features, 10))
+    return lower_for_firmware(traced(model, torch.rand(2, layer.get_buffer("weight").shape[1], 2, 2)))
+
+
+def test_weights_as_the_firmware_has_them_are_fused() -> None:
+    assert kinds(one_layer(OneLayer(torch.full((2, 3, 1, 1), -127, dtype=torch.int8))))[:2] == [
+        "quantize_s8",
+        "conv2d_s8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), zero=4), "weights have a zero point"),
+        (OneLayer(torch.full((2, 4, 1, 1), -128, dtype=torch.int8)), "two neighbouring weights are -128"),
+        (OneLayer(torch.full((1, 140_000, 1, 1), 127, dtype=torch.int8)), "sums of 140000 taps may leave 32 bits"),
+    ],
+    ids=["zero point", "-128", "sums"],
+)
+def test_weights_that_the_kernels_lack_are_refused(layer: OneLayer, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        one_layer(layer)
+
+
+def test_other_types_of_activations_are_refused_with_a_cure() -> None:
+    graph = one_layer(OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), dtype=torch.uint8))
+    refused = [node.refused for node in graph.nodes if node.refused]
+    assert refused
+    assert all("quantised" in one.lacks and "int8" in one.cure for one in refused)
