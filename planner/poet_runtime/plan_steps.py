@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.operators import S8
 from poet_profiles.schedule import Action, Step
 
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
@@ -61,10 +62,14 @@ class _Translation:
                 raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
 
     def _folded(self) -> set[str]:
-        """Ids of the operators that nodes with constants have taken in, or that such operators have."""
+        """Ids of the operators that nodes with constants, or on int8, have taken in, or that such operators have."""
         constants = {constant.id for constant in self._planned.constants}
         operations = ((node.id, node.operation) for node in self._planned.nodes if node.operation)
-        taking = {id for id, operation in operations if not constants.isdisjoint(operation.operands)}
+        taking = {
+            id
+            for id, operation in operations
+            if operation.op.endswith(S8) or not constants.isdisjoint(operation.operands)
+        }
         folded: set[str] = set()
         for operator in reversed(self._traced.operators):
             if operator.id in self._reads:

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering import lower_for_firmware, with_slices
+from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.constants import constant_data, stored
 from poet_planner.lowering.firmware import in_parts
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -22,7 +25,7 @@ from torch.nn import functional
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import tensors_of_step
-from tests.support.networks.quantised import EXTENT, Branches, chain, quantised
+from tests.support.networks.quantised import EXTENT, Branches, chain, of_branches, of_chain, quantised
 
 BATCH = 3
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"chain": chain, "branches": Branches}
@@ -113,6 +116,29 @@ def test_a_chain_is_one_operator_a_layer() -> None:
     assert kinds(lowered) == [*integers, "linear", "log_softmax", "nll_loss"]
     weights = {one.id: one for one in lowered.constants if one.dtype == "i8"}
     assert sum(one.bytes for one in weights.values()) == 7 * 9 + 12 * 7 * 9 + 5 * 12
+
+
+def test_weights_of_int8_stay_in_flash_and_the_rest_goes_to_the_card_before_them() -> None:
+    graph = lower_for_firmware(traced(quantised(chain()), torch.rand(2, 1, EXTENT, EXTENT)), resident_gradients=False)
+    of_bytes = {one.id for one in graph.constants if one.dtype == "i8"}
+    flash_bytes = 64 + 756 + 60
+    step = with_parameters_on_the_card(graph, 64, flash_bytes)
+    check_graph(step)
+    assert {one.id for one in step.constants} == of_bytes
+    with pytest.raises(UserError, match="of int8, has no room in flash"):
+        with_parameters_on_the_card(graph, 64, flash_bytes - 4)
+
+
+def test_values_of_int8_are_not_sliced() -> None:
+    graph = lower_for_firmware(traced(quantised(chain()), torch.rand(2, 1, EXTENT, EXTENT)), resident_gradients=False)
+    assert kinds(with_slices(graph, 20)) == kinds(graph)
+
+
+@pytest.mark.parametrize("name", ["chain", "branches"])
+def test_a_schedule_is_checked_against_pytorchs_own_graph(name: str) -> None:
+    model = of_chain() if name == "chain" else of_branches()
+    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
+    assert check_plan(model, graph, store_all_schedule(graph)).different == ()
 
 
 def test_what_has_no_form_on_int8_is_computed_in_f32() -> None:
