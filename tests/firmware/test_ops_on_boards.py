@@ -25,6 +25,7 @@ from benchmarks.firmware import elements
 from benchmarks.firmware.emulated_core import EmulatedCore
 from benchmarks.firmware.kernels import DS_CNN, LAID_OUT, MOBILENET, RESNET8, Case, convolutions, products
 
+IN_C = ["POET_EVERY_REGISTER=0"]
 BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET + LAID_OUT), *products()]
 
 pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
@@ -98,6 +99,20 @@ def test_columns_that_only_begin_like_windows(
     params = {"n": 1, "c": 3, "h": h, "w": w, "k": 4, "r": kernel, "s": kernel}
     params |= {"sh": 1, "sw": 1, "ph": 0, "pw": 0, "g": 1, "bias": 0}
     assert_equals_host(core, operators, "conv2d_backward_weight", params)
+
+
+@pytest.mark.parametrize("name", ["cortex-m4f", "cortex-m0plus"])
+@pytest.mark.parametrize("op", ["conv2d_s8", "linear_s8"])
+def test_operators_on_int8_in_c_alone(operators: Operators, op: str, name: str, tmp_path: Path) -> None:
+    """As where the build keeps a register for itself, or the compiler is clang."""
+    plain = EmulatedCore(name, SOURCES, [f"poet_{op}_{what}" for what in ("sizes", "run")], tmp_path, defines=IN_C)
+
+    @settings(max_examples=8, deadline=None, derandomize=True)
+    @given(CONFIGURATIONS[op], st.integers(0, 2**16))
+    def equal(params: Params, seed: int) -> None:
+        assert_equals_host(plain, operators, op, params, seed)
+
+    equal()
 
 
 def test_an_image_whose_plan_has_no_integers_links_no_operator_on_them(tmp_path: Path) -> None:

@@ -403,8 +403,8 @@ def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant
             fitting.add(constant.id)
         elif constant.dtype == I8:
             raise UserError(
-                f"{graph.name}: {constant.id}, of int8, has no room in flash, and no card gives the firmware int8; use a "
-                "board with more flash"
+                f"{graph.name}: {constant.id}, of int8, has no room in flash, and no card gives the firmware int8; "
+                "use a board with more flash"
             )
     return tuple(constant for constant in graph.constants if constant.id in fitting)
 
