@@ -11,6 +11,7 @@ from benchmarks.planner.parts import compare_parts
 from benchmarks.planner.placement import placement
 from benchmarks.planner.refusals import refusals
 from benchmarks.planner.run import measure_suites, table
+from benchmarks.planner.stating import stating
 
 app = typer.Typer(help="Measures the planner and writes its figures.", add_completion=False, no_args_is_help=True)
 app.command("measure")(measure_suites)
@@ -20,6 +21,7 @@ app.command("limits")(limits)
 app.command("placement")(placement)
 app.command("card")(card)
 app.command("refusals")(refusals)
+app.command("stating")(stating)
 
 if __name__ == "__main__":
     app()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poet_planner.schedule import Schedule
     from poet_planner.schedule.verify import verify
     from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+    from poet_planner.solve.milp.pyomo_model import pyomo_of
     from poet_planner.torch_step.compiling import compile
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "optimise",
     "place",
     "plan",
+    "pyomo_of",
     "verify",
 ]
 
@@ -55,6 +57,7 @@ _HOMES = {
     "optimise": "poet_planner.solve",
     "place": "poet_planner.placement",
     "plan": "poet_planner.planning.pipeline",
+    "pyomo_of": "poet_planner.solve.milp.pyomo_model",
     "verify": "poet_planner.schedule.verify",
 }
 

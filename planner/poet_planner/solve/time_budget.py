@@ -14,9 +14,10 @@ once that has expired. Some parts report how far they are besides, by an `OnProg
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
@@ -95,6 +96,18 @@ class TimeBudget:
         left_s = max(0.0, self.left())
         return PATIENCE * left_s + PATIENCE_S if isinstance(self._clock, Work) else left_s
 
+    @contextmanager
+    def paused(self) -> Generator[None, None, None]:
+        """What goes on in it takes none of the seconds."""
+        began_s = self._clock()
+        try:
+            yield
+        finally:
+            self._put_off(self._clock() - began_s)
+
+    def _put_off(self, seconds: float) -> None:
+        self._end_s += seconds
+
     def end(self) -> None:
         """Let it expire now, and with it all that was made of it."""
         self._end_s = self._clock()
@@ -145,6 +158,10 @@ class _Part(TimeBudget):
     def left(self) -> float:
         self._note()
         return 0.0 if self._done() else min(super().left(), self._whole.left() - self._kept_s())
+
+    def _put_off(self, seconds: float) -> None:
+        super()._put_off(seconds)
+        self._whole._put_off(seconds)
 
     @property
     def is_cut(self) -> bool:

@@ -153,3 +153,13 @@ def test_compiled_work_is_told_when_its_budget_is_cut(hand: Hand) -> None:
 
     assert in_steps(counts, TimeBudget(math.inf).until(third), 1.0) == "ended"
     assert asked == 3
+
+
+def test_what_is_paused_takes_none_of_the_seconds_nor_of_those_of_the_whole(hand: Hand) -> None:
+    whole = TimeBudget(10.0, hand)
+    part = whole.share(0.5)
+    with part.paused():
+        hand.now_s += 100.0
+    assert (whole.left(), part.left()) == (10.0, 5.0)
+    hand.now_s += 5.0
+    assert part.expired and not whole.expired

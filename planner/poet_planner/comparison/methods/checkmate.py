@@ -16,13 +16,14 @@ import numpy as np
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.comparison.methods import poet_ilp
+from poet_planner.comparison.methods import algorithm_1, poet_ilp
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.comparison.methods.poet_ilp import RELATIVE_GAP, SCALE, algorithm_1, load_pyomo, refuse_too_many
+from poet_planner.comparison.methods.stages import RELATIVE_GAP
 from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Flags, Floats, Problem
-from poet_planner.solve.milp.solvers import Solver, solver_named
+from poet_planner.solve.milp.linear_model import SCALE
+from poet_planner.solve.milp.solvers import Solver, SolverStatus, solver_named
 from poet_planner.solve.time_budget import TimeBudget
 
 LP_SHARE = 0.9  # of the budget, for the LP
@@ -43,8 +44,6 @@ def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, opt
     UserError
         If none fits, or the LP is not solved in the time allowed.
     """
-    refuse_too_many(graph, "Checkmate's LP")
-    load_pyomo()
     instance = Instance(graph, ram_bytes, deadline_s, replace(options, paging=False))
     return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance))
 
@@ -84,19 +83,15 @@ class Relaxed:
 
 def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget) -> Relaxed | None:
     """The LP relaxation within so many bytes; None if it has no solution, or none was found in time."""
-    import pyomo.environ as pyo
-
     without_paging = np.zeros_like(problem.pageable)
     timed = replace(problem, node_energy=problem.node_time, pageable=without_paging, budget=budget)
-    model = algorithm_1(timed, time_left)
-    for variable in model.component_data_objects(pyo.Var):
-        variable.domain = pyo.UnitInterval
-    result = solver.solve(model, time_left, SCALE * RELATIVE_GAP)
-    if not result.solutions:
+    with time_left.paused():
+        stages = algorithm_1.stated(timed, "Checkmate's LP", whole=False)
+    result = solver.solve_arrays(stages.model, time_left, SCALE * RELATIVE_GAP)
+    if result.status is not SolverStatus.OPTIMAL:
         return None
-    n = len(problem.node_time)
-    kept = [[result.solutions[-1].get(f"S_ram[{t},{i}]", 0.0) for i in range(n)] for t in range(n)]
-    return Relaxed(np.array(kept), result.bound * float(problem.node_time.sum()) / SCALE)
+    kept = stages.of("S", result.solutions[-1])
+    return Relaxed(kept, result.bound * float(problem.node_time.sum()) / SCALE)
 
 
 def order(instance: Instance, kept: Flags) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
@@ -105,6 +106,30 @@ def _failed(highs: Any, what: str) -> SolverError:
     return SolverError(f"HiGHS failed ({what}): its model status is {ended!r}; `poet-plan solvers` lists others")
 
 
+def given(model: LinearModel) -> Any:
+    """A new instance, which has been given the model as arrays."""
+    highspy = load()
+    lp = highspy.HighsLp()
+    lp.num_col_ = len(model.cost)
+    lp.num_row_ = len(model.row_lower)
+    lp.col_cost_ = model.cost
+    lp.offset_ = model.constant
+    lp.col_lower_ = model.lower
+    lp.col_upper_ = model.upper
+    lp.row_lower_ = model.row_lower
+    lp.row_upper_ = model.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = model.starts.astype(np.int32)
+    lp.a_matrix_.index_ = model.columns.astype(np.int32)
+    lp.a_matrix_.value_ = model.coefficients
+    if model.integer.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[whole] for whole in model.integer.tolist()]
+    highs = silent_highs()
+    check(highs, highs.passModel(lp), "model")
+    return highs
+
+
 class LpStatus(Enum):
     """How an LP ended."""
 
@@ -121,24 +146,9 @@ class Lp:
 
     @told_as(NAME)
     def __init__(self, model: LinearModel) -> None:
-        highspy = load()
-        lp = highspy.HighsLp()
-        lp.num_col_ = len(model.cost)
-        lp.num_row_ = len(model.row_lower)
-        lp.col_cost_ = model.cost
-        lp.offset_ = model.constant
-        lp.col_lower_ = model.lower
-        lp.col_upper_ = model.upper
-        lp.row_lower_ = model.row_lower
-        lp.row_upper_ = model.row_upper
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = model.starts.astype(np.int32)
-        lp.a_matrix_.index_ = model.columns.astype(np.int32)
-        lp.a_matrix_.value_ = model.coefficients
         self._base = model
         self._columns = np.arange(len(model.cost), dtype=np.int32)
-        self._highs = silent_highs()
-        check(self._highs, self._highs.passModel(lp), "model")
+        self._highs = given(replace(model, integer=np.zeros_like(model.integer)))
 
     @told_as(NAME)
     def set_bounds(self, lower: Floats, upper: Floats) -> None:

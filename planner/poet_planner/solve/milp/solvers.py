@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MILP solvers by name. Each solves a Pyomo model (docs/optimiser/relaxation.md)."""
+"""MILP solvers by name. Each solves a Pyomo model, and a linear one as what it takes soonest: HiGHS takes arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from poet_profiles.errors import UserError
 
+from poet_planner.solve.instance import Floats
 from poet_planner.solve.milp import highs
 from poet_planner.solve.milp.failure import SolverError, told_as
+from poet_planner.solve.milp.linear_model import LinearModel
+from poet_planner.solve.milp.pyomo_model import point_of, pyomo_of
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
 if TYPE_CHECKING:
@@ -61,6 +64,23 @@ class SolverResult:
     solutions: list[dict[str, float]] = field(default_factory=list)
     bound: float = -np.inf
     status: SolverStatus = SolverStatus.FAILED
+
+
+@dataclass(frozen=True)
+class MilpResult:
+    """The result for a `LinearModel`; as `SolverResult`, but that solutions are in the model's columns."""
+
+    solutions: tuple[Floats, ...] = ()
+    bound: float = -np.inf
+    status: SolverStatus = SolverStatus.FAILED
+
+
+NOTHING = MilpResult()
+
+
+def _refuse_nothing(result: SolverResult | MilpResult) -> None:
+    if result.status is SolverStatus.FAILED and not result.solutions and result.bound == -np.inf:
+        raise RuntimeError("it ended with neither a solution nor a bound")
 
 
 @dataclass(frozen=True)
@@ -133,14 +153,32 @@ class Solver(ABC):
         try:
             with told_as(self.name):
                 result = self._solve(model, Limits(budget, absolute_gap, cutoff, on_progress))
-                if result.status is SolverStatus.FAILED and not result.solutions and result.bound == -np.inf:
-                    raise RuntimeError("it ended with neither a solution nor a bound")
+                _refuse_nothing(result)
         finally:
             if not self.reports_progress:
                 budget.spend(time.monotonic() - began_s)
         if result.status is SolverStatus.OPTIMAL and result.bound >= cutoff:
             result.status = SolverStatus.CUT_OFF
         return result
+
+    def solve_linear(
+        self,
+        model: LinearModel,
+        budget: TimeBudget,
+        absolute_gap: float,
+        cutoff: float = np.inf,
+        on_progress: OnProgress = ignore_progress,
+    ) -> MilpResult:
+        """As `solve`, for a linear model, which is stated in Pyomo. Stating it is no part of the time."""
+        with budget.paused(), told_as(self.name):
+            stated = pyomo_of(model)
+        result = self.solve(stated, budget, absolute_gap, cutoff, on_progress)
+        points = tuple(point_of(model, values) for values in result.solutions)
+        return MilpResult(points, result.bound, result.status)
+
+    def solve_arrays(self, model: LinearModel, budget: TimeBudget, absolute_gap: float) -> MilpResult:
+        """As `solve_linear`, for a model that is large: a solver that takes arrays is given them without Pyomo."""
+        return self.solve_linear(model, budget, absolute_gap)
 
     @abstractmethod
     def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult: ...
@@ -242,54 +280,85 @@ class Highs(Solver):
             return False
         return True
 
-    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
-        from pyomo.repn.plugins.lp_writer import LPWriter
+    def solve_arrays(self, model: LinearModel, budget: TimeBudget, absolute_gap: float) -> MilpResult:
+        with told_as(self.name):
+            with budget.paused():
+                instance = highs.given(model)
+            limits = Limits(budget, absolute_gap, np.inf, ignore_progress)
+            result = _run(instance, limits, is_whole=bool(model.integer.any()))
+            _refuse_nothing(result)
+        return result
 
-        instance, statuses = highs.silent_highs(), highs.load().HighsModelStatus
-        with tempfile.TemporaryDirectory(prefix="poet-") as folder:
-            path = Path(folder) / "model.lp"
-            with path.open("w") as stream:
-                written = LPWriter().write(model, stream)
-            highs.check(instance, instance.readModel(str(path)), "model")
-        names = [
-            written.symbol_map.bySymbol[symbol].name if symbol in written.symbol_map.bySymbol else symbol
-            for symbol in (instance.getColName(column)[1] for column in range(instance.getNumCol()))
-        ]
-        instance.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))
-        instance.setOptionValue("mip_rel_gap", 0.0)
-        instance.setOptionValue("mip_abs_gap", limits.absolute_gap)
-        instance.setOptionValue("objective_bound", limits.cutoff)
-        result = SolverResult()
-        listener = _Listener(limits, names, result, LOOK_S + LOOK_S_PER_ENTRY * instance.getNumNz())
+    def _solve(self, model: pyo.ConcreteModel, limits: Limits) -> SolverResult:
+        with limits.budget.paused():
+            instance, names = _read(model)
+        found = _run(instance, limits)
+        solutions = [dict(zip(names, point.tolist(), strict=True)) for point in found.solutions]
+        return SolverResult(solutions, found.bound, found.status)
+
+
+def _read(model: pyo.ConcreteModel) -> tuple[Any, list[str]]:
+    """HiGHS, which has read the model by a file in LP format, and the variable of each of its columns."""
+    from pyomo.repn.plugins.lp_writer import LPWriter
+
+    instance = highs.silent_highs()
+    with tempfile.TemporaryDirectory(prefix="poet-") as folder:
+        path = Path(folder) / "model.lp"
+        with path.open("w") as stream:
+            written = LPWriter().write(model, stream)
+        highs.check(instance, instance.readModel(str(path)), "model")
+    symbols = (instance.getColName(column)[1] for column in range(instance.getNumCol()))
+    known = written.symbol_map.bySymbol
+    return instance, [known[symbol].name if symbol in known else symbol for symbol in symbols]
+
+
+def _run(instance: Any, limits: Limits, is_whole: bool = True) -> MilpResult:
+    """What HiGHS finds for the model that it has.
+
+    Parameters
+    ----------
+    is_whole : bool
+        Whether some columns are whole. If none is, HiGHS solves an LP, and is asked to end between its iterations.
+    """
+    statuses = highs.load().HighsModelStatus
+    instance.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))
+    instance.setOptionValue("mip_rel_gap", 0.0)
+    instance.setOptionValue("mip_abs_gap", limits.absolute_gap)
+    instance.setOptionValue("objective_bound", limits.cutoff)
+    entries = instance.getNumNz()
+    if is_whole:
+        listener = _Listener(limits, LOOK_S + LOOK_S_PER_ENTRY * entries)
         instance.cbMipInterrupt.subscribe(listener.interrupt)
         instance.cbMipImprovingSolution.subscribe(listener.improved)
-        highs.run(instance, listener.stop)
-        status = instance.getModelStatus()
-        info = instance.getInfo()
-        result.status = {
-            statuses.kOptimal: SolverStatus.OPTIMAL,
-            # HiGHS calls a model infeasible, too, if all its solutions are above the cutoff.
-            statuses.kInfeasible: SolverStatus.INFEASIBLE if limits.cutoff == np.inf else SolverStatus.CUT_OFF,
-            statuses.kObjectiveBound: SolverStatus.CUT_OFF,
-            statuses.kTimeLimit: SolverStatus.TIME_LIMIT,
-            statuses.kInterrupt: SolverStatus.TIME_LIMIT,
-        }.get(status, SolverStatus.FAILED)
-        if info.mip_node_count >= 0:
-            result.bound = info.mip_dual_bound
-        elif status == statuses.kOptimal:
-            result.bound = info.objective_function_value
-        if info.primal_solution_status == highs.load().SolutionStatus.kSolutionStatusFeasible:
-            listener.keep(instance.getSolution().col_value)
-        return result
+    else:
+        listener = _Listener(limits, highs.ITERATION_S + highs.ITERATION_S_PER_ENTRY * entries)
+        instance.cbSimplexInterrupt.subscribe(listener.interrupt)
+    highs.run(instance, listener.stop)
+    ended, info = instance.getModelStatus(), instance.getInfo()
+    status = {
+        statuses.kOptimal: SolverStatus.OPTIMAL,
+        # HiGHS calls a model infeasible, too, if all its solutions are above the cutoff.
+        statuses.kInfeasible: SolverStatus.INFEASIBLE if limits.cutoff == np.inf else SolverStatus.CUT_OFF,
+        statuses.kObjectiveBound: SolverStatus.CUT_OFF,
+        statuses.kTimeLimit: SolverStatus.TIME_LIMIT,
+        statuses.kInterrupt: SolverStatus.TIME_LIMIT,
+    }.get(ended, SolverStatus.FAILED)
+    bound = -np.inf
+    if info.mip_node_count >= 0:
+        bound = info.mip_dual_bound
+    elif ended == statuses.kOptimal:
+        bound = info.objective_function_value
+    if info.primal_solution_status == highs.load().SolutionStatus.kSolutionStatusFeasible:
+        listener.keep(instance.getSolution().col_value)
+    return MilpResult(tuple(listener.solutions), bound, status)
 
 
 class _Listener:
     """HiGHS's callbacks."""
 
-    def __init__(self, limits: Limits, names: list[str], result: SolverResult, look_s: float) -> None:
+    def __init__(self, limits: Limits, look_s: float) -> None:
+        self.solutions: list[Floats] = []
         self._limits = limits
-        self._names = names
-        self._result = result
         self._look_s = look_s
         self._looks = 0
         self._is_stopped = False
@@ -313,7 +382,7 @@ class _Listener:
         self.keep(event.data_out.mip_solution)
 
     def keep(self, values: Any) -> None:
-        self._result.solutions.append(dict(zip(self._names, map(float, values), strict=True)))
+        self.solutions.append(np.array(values, dtype=np.float64))
 
 
 _SOLVERS: tuple[Solver, ...] = (

@@ -14,8 +14,8 @@ import numpy as np
 from poet_planner.solve.instance import Flags, Ints, Problem
 from poet_planner.solve.milp.failure import put_down
 from poet_planner.solve.milp.linear_model import LP_SAFETY, LinearModel
-from poet_planner.solve.milp.pyomo_model import NOTHING, MilpResult, seconds_to_state, solve_milp
-from poet_planner.solve.milp.solvers import Solver
+from poet_planner.solve.milp.pyomo_model import seconds_to_state
+from poet_planner.solve.milp.solvers import NOTHING, MilpResult, Solver
 from poet_planner.solve.relaxation.cutting_planes import LpRelaxation
 from poet_planner.solve.relaxation.event_points import most_overflowing
 from poet_planner.solve.relaxation.model import about_entries, build_relaxation, events_of, seconds_to_state_lp
@@ -177,7 +177,7 @@ class RefinementStep:
         # In units of the model, in which the store-all schedule costs SCALE.
         absolute_gap = max(1e-6, 0.05 * self._gap * self.relaxation_optimum_j * self._scale)
         with self._context.timed(Component.MILP):
-            return solve_milp(model, self._solver, budget, absolute_gap, self._cutoff(), on_progress)
+            return self._solver.solve_linear(model, budget, absolute_gap, self._cutoff(), on_progress)
 
     def _adopt(self, events: Ints) -> None:
         """Let the search go on from a solution of the MILP, if its events can be evaluated."""

@@ -18,7 +18,6 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Value
 
 from tests.support.graphs.brute_force import least_energy
-from tests.support.graphs.chains import chain
 from tests.support.graphs.paper_graphs import paper_graph
 
 
@@ -68,27 +67,3 @@ def test_rounding_gives_schedules() -> None:
     assert verify(graph, rounded).faults == ()
     exact = method_named("checkmate").schedule(graph, ram, None, options)
     assert store_all.energy_j < exact.energy_j <= rounded.energy_j * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("name", ["checkmate", "checkmate_lp", "poet_ilp"])
-def test_a_graph_whose_model_cannot_be_stated_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="of 402 nodes in as many stages, too many to state"):
-        method_named(name).schedule(chain(201), 1 << 20, None, OptimiseOptions())
-
-
-@pytest.mark.parametrize("name", ["checkmate", "checkmate_lp", "poet_ilp"])
-def test_stating_the_model_counts_as_its_time(name: str) -> None:
-    """By a clock that goes on by a second whenever it is read, as it is for each stage."""
-    graph, store_all = paper_graph("linear.m4")
-    ram = int(0.8 * store_all.peak_bytes)
-    asked = []
-
-    def clock() -> float:
-        asked.append(None)
-        return float(len(asked))
-
-    with pytest.raises(
-        UserError, match=r"^Building the MILP for \d+ nodes takes .* s or more; .* s are left: raise --time-limit"
-    ):
-        method_named(name).schedule(graph, ram, None, OptimiseOptions(time_limit_s=40, clock=clock))
-    assert len(asked) < 27  # before all of its stages are stated

@@ -4,15 +4,18 @@
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pyomo.environ as pyo
 import pytest
-from poet_planner.comparison.methods import poet_ilp
+from poet_planner.comparison.methods import algorithm_1_pyomo, poet_ilp
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import build_problem
 from poet_planner.solve.milp.failure import SolverError
-from poet_planner.solve.milp.solvers import Solver, SolverResult, SolverStatus, solver_named, solvers
+from poet_planner.solve.milp.linear_model import LinearModel, Rows
+from poet_planner.solve.milp.solvers import MilpResult, Solver, SolverResult, SolverStatus, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
 from poet_planner.solve.time_budget import TimeBudget
@@ -102,7 +105,7 @@ def test_what_is_left_at_the_limit_is_whole_and_nothing_is_said_of_it(
 ) -> None:
     """A small model, and one whose first whole solution may take longer."""
     graph, plain = paper_graph("linear.m4")
-    stated = poet_ilp.algorithm_1(build_problem(graph, int(0.6 * plain.peak_bytes), None))
+    stated = algorithm_1_pyomo.algorithm_1(build_problem(graph, int(0.6 * plain.peak_bytes), None))
     for model in (knapsack(), stated):
         try:
             result = solver.solve(model, TimeBudget(seconds), 1e-6)
@@ -130,6 +133,52 @@ def test_plans(solver: Solver, schedule_by: Callable[..., Schedule]) -> None:
             raise
         pytest.skip(str(lack))
     assert verify(graph, schedule).faults == ()
+
+
+def knapsack_in_arrays(room: float = ROOM) -> LinearModel:
+    """The same; its last column is in no row, the one before it is 1 and takes half the room of each row."""
+    rows = Rows()
+    for weights in WEIGHTS:
+        rows.add([*range(THINGS), THINGS], [*map(float, weights), room], -np.inf, room * 2)
+    rows.add([THINGS], [1.0], 0.0, 1.0)
+    cost = np.array([*(-value for value in VALUES), 0.0, 1.0])
+    lower = np.array([*[0.0] * THINGS, 1.0, 0.25])
+    whole = np.array([True] * THINGS + [False, False])
+    return LinearModel.of(cost, 100.0 + sum(VALUES) - 0.25, lower, np.ones(THINGS + 2), whole, rows)
+
+
+@each_solver
+@pytest.mark.parametrize("solve", [Solver.solve_linear, lambda solver, *given: solver.solve_arrays(*given)])
+def test_a_linear_model(solver: Solver, solve: Callable[..., MilpResult]) -> None:
+    """In its own columns, those that are fixed or in no row included."""
+    result = solve(solver, knapsack_in_arrays(), TimeBudget(30.0), 1e-6)
+    point = result.solutions[-1]
+    assert result.status is SolverStatus.OPTIMAL
+    assert left_behind(tuple(round(value) for value in point[:THINGS])) == pytest.approx(least_left_behind())
+    assert point[THINGS:] == pytest.approx([1.0, 0.25])
+    assert result.bound == pytest.approx(least_left_behind())
+
+
+@each_solver
+@pytest.mark.parametrize("solve", [Solver.solve_linear, lambda solver, *given: solver.solve_arrays(*given)])
+def test_a_linear_model_with_a_row_that_nothing_keeps(solver: Solver, solve: Callable[..., MilpResult]) -> None:
+    """Its only column is fixed."""
+    rows = Rows()
+    rows.add([0], [1.0], 2.0, np.inf)
+    model = LinearModel.of(np.ones(2), 0.0, np.array([1.0, 0.0]), np.ones(2), np.ones(2, dtype=np.bool_), rows)
+    result = solve(solver, model, TimeBudget(30.0), 1e-6)
+    assert result.status is SolverStatus.INFEASIBLE
+    assert result.solutions == ()
+
+
+@each_solver
+def test_a_linear_model_with_no_whole_column_is_an_lp(solver: Solver) -> None:
+    """Half of the last thing is taken: by weight, where all are worth the same a unit of it."""
+    model = knapsack_in_arrays()
+    lp = solver.solve_arrays(replace(model, integer=np.zeros_like(model.integer)), TimeBudget(30.0), 1e-6)
+    assert lp.status is SolverStatus.OPTIMAL
+    assert lp.bound < least_left_behind() - 1e-3
+    assert lp.bound == pytest.approx(float(model.cost @ lp.solutions[-1]) + model.constant)
 
 
 @each_solver
