@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from poet_profiles.errors import NO_SCHEDULE, UserError
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, dearest_page_j, energy_unit_j
 from poet_planner.solve.milp.linear_model import SCALE
 from poet_planner.solve.milp.solvers import SolverStatus
+from poet_planner.solve.options import NoScheduleError, Refused
 
 RELATIVE_GAP = 1e-6
 
@@ -102,10 +102,10 @@ def refuse_too_many(nodes: Nodes, most: int, name: str) -> None:
 
     Raises
     ------
-    UserError
+    NoScheduleError
         If it has.
     """
     if nodes.coefficients > most:
-        raise UserError(
-            f"{name}: {nodes.coefficients:,} coefficients, and {most:,} is the most; use another method", NO_SCHEDULE
+        raise NoScheduleError(
+            f"{name}: {nodes.coefficients:,} coefficients, and {most:,} is the most; use another method", Refused.NOT_RUN
         )
