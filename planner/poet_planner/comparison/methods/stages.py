@@ -107,5 +107,6 @@ def refuse_too_many(nodes: Nodes, most: int, name: str) -> None:
     """
     if nodes.coefficients > most:
         raise NoScheduleError(
-            f"{name}: {nodes.coefficients:,} coefficients, and {most:,} is the most; use another method", Refused.NOT_RUN
+            f"{name}: {nodes.coefficients:,} coefficients, and {most:,} is the most; use another method",
+            Refused.NOT_RUN,
         )
