@@ -80,13 +80,14 @@ unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(ARGS)
 
-# In an environment of its own, made anew each time.
+# In an environment of its own, made anew each time. Commit what it writes: CI runs it again where ranges have changed.
 newest: export CONSTRAINTS := /dev/null
 newest: VENV := build/newest
 newest: debian-packages
 	rm -rf $(VENV)
 	./install-python-packages $(TESTS_EXTRAS)
 	$(VENV)/bin/python -m pytest tests/newest/json_verbs.py
+	tests/newest/ranges > tests/newest/seen.txt
 
 profiles: $(STAMP)
 	$(BIN)/python -m poet_planner.planning.published_profiles --out profiles
