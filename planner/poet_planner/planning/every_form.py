@@ -121,4 +121,5 @@ def _of_all(forms: list[BudgetedStep], lacks: dict[int, NoScheduleError]) -> NoS
         form="" if len(forms) == 1 else f"with {words[0]}, the form that needs least",
     )
     lacks_offsets = any(one.status is Refused.NO_OFFSETS for one in lacks.values())
-    return no_schedule(known, lacks_offsets, f"with {words[best]}" if best else "")
+    another = best is not None and words[best] != words[0]
+    return no_schedule(known, lacks_offsets, f"with {words[best or 0]}" if another else "")

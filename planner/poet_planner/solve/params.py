@@ -271,8 +271,8 @@ class FeasibilityParams(Checked):
 
     search_s: Amount = 0.5  # effort of a search for a schedule in time: seconds
     question_share: Share = 0.5  # for one RAM: fraction of the work left
-    least_ram_share: Share = 0.15  # for the least RAM, where nothing is found: fraction of the time limit, beside it
-    least_ram_s: Amount = 1.5  # the same at least: seconds
+    least_ram_share: Share = 0.25  # for the least RAM, where nothing is found: fraction of the time limit, beside it
+    least_ram_s: Amount = 4.0  # the same at least: seconds
     longest: Positive = 1000.0  # without a deadline, the latest schedule that is looked for: in T0
 
 

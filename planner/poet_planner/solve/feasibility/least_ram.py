@@ -114,12 +114,11 @@ def _with_offsets(graph: Graph, problem: Problem, one: Incumbent, budget: TimeBu
     # What was found with time in the place of energy has its energy only now.
     found = evaluated(problem, one.events, one.source or Component.FEASIBILITY)
     assert found is not None
-    one = found
     if graph.allocates:
-        return allocated(graph, problem, one)
-    decoded = decode(graph, problem, one.events)
+        return allocated(graph, problem, found)
+    decoded = decode(graph, problem, found.events)
     decoded = replace(decoded, peak=int(alive_bytes(graph, decoded.steps).max(initial=0)))
-    return PlacedSchedule(one, decoded, place(graph, decoded.steps, decoded.peak, budget))
+    return PlacedSchedule(found, decoded, place(graph, decoded.steps, decoded.peak, budget))
 
 
 def _others(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> Iterator[Incumbent]:
