@@ -61,7 +61,7 @@ def test_where_the_ram_is_given_no_larger_one_is_planned_in(monkeypatch: pytest.
 
     def from_5000_bytes_on(graph: Graph, ram_bytes: int, limit_s: float | None, options: OptimiseOptions) -> Schedule:
         if ram_bytes < 5000:
-            raise NoScheduleError("none", 5000, 1.0)
+            raise NoScheduleError("none", possible_bytes=5000)
         return optimise(graph, ram_bytes, limit_s, options)
 
     monkeypatch.setattr(measuring, "method_named", lambda _: replace(OPTIMAL, schedule=from_5000_bytes_on))

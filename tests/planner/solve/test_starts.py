@@ -80,7 +80,7 @@ def test_a_start_is_the_answer_where_the_optimiser_finds_none(
     graph, ram, starts = given
 
     def finds_none(_: object) -> Schedule:
-        raise NoScheduleError("none", 1, 1.0)
+        raise NoScheduleError("none")
 
     run = importlib.import_module("poet_planner.solve.optimise")._Run  # the package has a function of that name
     monkeypatch.setattr(run, "schedule", finds_none)
