@@ -4,7 +4,7 @@
 
 const uint8_t poet_nt_row_kernels = 1;
 
-#if POET_FPU_ASSEMBLY
+#if POET_TILES_M4F
 #include "micro_kernel_m4f_inl.h"
 
 /* Assembler, laid out by hand. */
