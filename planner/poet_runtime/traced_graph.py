@@ -219,6 +219,8 @@ class TracedGraph:
         The class of each module, by its path.
     frozen : dict
         The very parameters and buffers that an operator reads and no step changes, by resident id.
+    without_gradient : frozenset of str
+        Of `frozen`, parameters that ask for a gradient, and to which none comes.
     ranges : dict
         Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
     optimizer_updates : tuple of OptimizerUpdate
@@ -241,6 +243,7 @@ class TracedGraph:
     loss_parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     layers: dict[str, str] = field(default_factory=dict)
     frozen: dict[str, torch.Tensor] = field(default_factory=dict)
+    without_gradient: frozenset[str] = frozenset()
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
     device: str = "cpu"

@@ -54,9 +54,26 @@ def with_integers(traced: TracedGraph) -> TracedGraph:
     Raises
     ------
     UserError
-        If the weights of a layer have zero points, or its sums may leave 32 bits.
+        If the weights of a layer have zero points, or its sums may leave 32 bits; or if what is trained is quantised.
     """
-    return _Fusing(traced).graph() if has_integers(traced) else traced
+    if not has_integers(traced):
+        return traced
+    for parameter in sorted(traced.without_gradient):
+        _refuse_quantised(parameter, traced)
+    return _Fusing(traced).graph()
+
+
+def _refuse_quantised(parameter: str, traced: TracedGraph) -> None:
+    """Without a gradient a parameter would stay as it is, and nothing would say so."""
+    reached = {parameter}
+    for operator in traced.operators:
+        if reached.isdisjoint(ref.source for ref in operator.refs):
+            continue
+        if str(operator.target) == _QUANTIZE:
+            raise UserError(
+                f"{parameter} is trained, and no gradient passes {operator.id}, which is quantised; freeze it"
+            )
+        reached.update(operator.values)
 
 
 def has_integers(traced: TracedGraph) -> bool:

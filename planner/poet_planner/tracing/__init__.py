@@ -79,11 +79,14 @@ def trace(
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))
     fixed = fixed_in((inputs, targets))
+    frozen = _frozen(graph, module)
+    trained = {id for id, parameter in module.named_parameters() if parameter.requires_grad}
     return replace(
         graph,
         fixed=fixed,
         layers=layers,
-        frozen=_frozen(graph, module),
+        frozen=frozen,
+        without_gradient=frozenset(trained & frozen.keys()),
         device=device,
         shown_by_fakes=captured.shown_by_fakes,
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -196,6 +197,17 @@ def test_weights_as_the_firmware_has_them_are_fused() -> None:
 def test_weights_that_the_kernels_lack_are_refused(layer: OneLayer, words: str) -> None:
     with pytest.raises(UserError, match=words):
         one_layer(layer)
+
+
+def test_what_is_trained_before_a_quantised_part_is_refused() -> None:
+    model = nn.Sequential(OrderedDict(front=nn.Conv2d(1, 1, 1), rest=quantised(chain())))
+    graph = traced(model, torch.rand(2, 1, EXTENT, EXTENT))
+    with pytest.raises(
+        UserError, match=r"front.bias is trained, and no gradient passes rest.backbone.quantize.*freeze it"
+    ):
+        lower_for_firmware(graph)
+    model.get_submodule("front").requires_grad_(False)
+    assert kinds(lower_for_firmware(traced(model, torch.rand(2, 1, EXTENT, EXTENT))))[:2] == ["conv2d", "quantize_s8"]
 
 
 def test_other_types_of_activations_are_refused_with_a_cure() -> None:
