@@ -129,7 +129,7 @@ def plan(
 @contextmanager
 def _refusal_as_json(as_json: bool) -> Iterator[None]:
     """A refusal of limits as a document on standard output, beside its line on standard error."""
-    import json
+    from poet_profiles.json_output import print_json
 
     from poet_planner.solve import NoScheduleError
 
@@ -137,7 +137,7 @@ def _refusal_as_json(as_json: bool) -> Iterator[None]:
         yield
     except NoScheduleError as lack:
         if as_json:
-            print(json.dumps(lack.document(), indent=1))
+            print_json(lack.document())
         raise
 
 
