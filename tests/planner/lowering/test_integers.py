@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from poet_planner.lowering import lower_for_firmware, with_slices
 from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.constants import constant_data, stored
