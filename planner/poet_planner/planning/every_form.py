@@ -19,7 +19,6 @@ from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.planning.forms_in_ram import forms_in_ram
 from poet_planner.planning.layouts import finely_sliced, layouts_on_card, why_not_on_card
 from poet_planner.planning.request import Gradients, Parameters, Request
-from poet_planner.report.quantities import deadline_s
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.feasibility.refusal import known_of, no_schedule
 from poet_planner.solve.instance import build_problem, busy_s
@@ -73,7 +72,7 @@ def in_any_form(
     NoScheduleError
         If none has: with what is known of all.
     """
-    forms = [_in_time(request, form) for form in every_form(request, chosen)]
+    forms = [replace(form, deadline_s=chosen.deadline_s) for form in every_form(request, chosen)]
     lacks: dict[int, NoScheduleError] = {}
     fitting = sum(form.filled <= 1 for form in forms)
     quick = replace(options, time_limit_s=FITTING_SHARE * options.time_limit_s / max(1, fitting))
@@ -91,13 +90,6 @@ def in_any_form(
         else:
             return replace(form, note=f"{form.step.layout.words}: the form of the step that was found to do"), schedule
     raise _of_all(forms, lacks)
-
-
-def _in_time(request: Request, form: BudgetedStep) -> BudgetedStep:
-    """With the deadline that is reckoned on the form itself."""
-    if request.deadline is None:
-        return form
-    return replace(form, deadline_s=deadline_s(request.deadline, form.plain_store_all.time_s))
 
 
 def _of_all(forms: list[BudgetedStep], lacks: dict[int, NoScheduleError]) -> NoScheduleError:

@@ -68,3 +68,15 @@ def test_where_the_chosen_form_has_none_another_is_planned(monkeypatch: pytest.M
     with pytest.raises(NoScheduleError, match="for none that was tried were offsets found") as caught:
         plan("digits_cnn_small", profile=BOARD, ram="20KB", options=QUICK)
     assert caught.value.exit_code == NOT_FOUND
+
+
+def test_a_deadline_that_no_form_keeps_is_one_number_for_all() -> None:
+    made = plan("digits_cnn_small", profile=BOARD, options=QUICK)
+    with pytest.raises(
+        NoScheduleError, match=r"^computing every node once takes .* cannot do; in .* was found$"
+    ) as lack:
+        plan("digits_cnn_small", profile=BOARD, deadline="0.5x", options=QUICK)
+    assert (lack.value.exit_code, lack.value.possible_bytes) == (NO_SCHEDULE, None)
+    shortest_s = lack.value.possible_s
+    assert shortest_s is not None and lack.value.impossible_below_s <= shortest_s <= made.summary.time_s
+    assert plan("digits_cnn_small", profile=BOARD, deadline=1.001 * shortest_s, options=QUICK).summary.time_s > 0
