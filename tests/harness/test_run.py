@@ -351,7 +351,7 @@ def test_labels_travel_as_integers_of_32_bits(plan_folder: Path, kind: str) -> N
     [
         (BATCHES, r"input: is float32 of shape \(5, 2\), the plan reads whole numbers of shape \(steps, 2\)"),
         (BATCHES.astype("i4") + 1, r"input: 10 at \(4, 1\); the plan knows 0 to 9"),
-        (BATCHES.astype("i8") - 1, r"input: -1 at \(0, 0\) .*; the plan knows 0 to 9"),
+        (BATCHES.astype("i8") - 1, r"input: -1 at \(0, 0\); the plan knows 0 to 9"),
         (BATCHES.astype("i8") + 2**40, r"the plan knows 0 to 9"),
         (BATCHES > 3, r"input: is bool .* whole numbers"),
     ],

@@ -47,7 +47,7 @@ def test_the_examples_of_the_page_run_as_they_stand(
     for block in examples():
         exec(compile(block, "docs/library.md", "exec"), names)
     printed = capsys.readouterr().out
-    assert re.search(r"it takes at least \d+ B", printed)
+    assert re.search(r"impossible: less than \d+ B cannot do, \d+ B do", printed)
     assert "peak 262144 B" in printed
     assert re.search(r"found by: (?!None)\w+", printed)
     assert re.search(r"placed: \(\d+, \d+, \d+, \d+, \d+\)", printed)

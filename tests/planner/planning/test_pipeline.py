@@ -150,9 +150,9 @@ def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyP
     traced = []
     trace = tracing.trace
 
-    def counted(*step: Any) -> object:
+    def counted(*step: Any, data: bool) -> object:
         traced.append(step)
-        return trace(*step)
+        return trace(*step, data=data)
 
     monkeypatch.setattr(tracing, "trace", counted)
     prepared = prepare(Request(tiny(), profile="m4", ram=100))

@@ -126,7 +126,7 @@ def test_a_single_array_and_a_torn_npz_are_one_line(data: Path, tmp_path: Path) 
 
 def test_digits_without_scikit_learn_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(UserError, match=r"pip install 'poet-edge\[demo\]'"):
+    with pytest.raises(UserError, match="pip install scikit-learn"):
         training_data(MODEL, 1, 0, None)
 
 
