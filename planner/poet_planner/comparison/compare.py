@@ -244,6 +244,7 @@ def by_energy(points: Iterable[Point]) -> list[Point]:
 
 def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     """Bars of what each method adds to the store-all schedule's energy: SVG or PNG, by the path's ending."""
+    from poet_planner.comparison.pictures.headings import write_heading
     from poet_planner.comparison.pictures.method_styles import style_of
     from poet_planner.report.figures import COLOURS, INK, LABELS, new_figure, save
     from poet_planner.report.quantities import bytes_text, more_text, time_text
@@ -291,7 +292,7 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
     limits = f"within {bytes_text(setting.ram_bytes)}"
     if setting.deadline_s is not None:
         limits += f" and {time_text(setting.deadline_s)}"
-    figure.suptitle(f"{setting.subject.graph.name}: {limits}", fontsize=10, color=INK, parse_math=False)
+    write_heading(figure, [f"{setting.subject.graph.name}: {limits}"], points, size=10)
     save(figure, path)
 
 

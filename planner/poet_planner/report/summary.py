@@ -444,10 +444,13 @@ def fits_error(fits: Iterable[FitReport]) -> float | None:
     return sum(share * error for share, error in known) / predicted if predicted else None
 
 
+UNKNOWN_ORIGIN = "costs: those of the graph, which does not say where they come from"
+
+
 def origin_text(summary: Summary) -> str:
     """Where the costs of a plan come from, in a line."""
     if not summary.energy_share:
-        return "costs: those of the graph, which does not say where they come from"
+        return UNKNOWN_ORIGIN
     shares = sorted(summary.energy_share.items(), key=lambda item: -item[1])
     return "costs: " + ", ".join(f"{share_text(share)} {basis}" for basis, share in shares if share)
 

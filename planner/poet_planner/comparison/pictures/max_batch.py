@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 
+from poet_planner.comparison.pictures.headings import named_place, write_heading
 from poet_planner.comparison.pictures.method_styles import in_legend_order, style_of
 from poet_planner.comparison.pictures.panels import COLUMN_INCHES, PAGE_INCHES, deadline_text
 from poet_planner.comparison.sweep_table import Point
@@ -30,7 +31,8 @@ def max_batch(points: Iterable[Point]) -> Figure:
     groups: dict[tuple[str, str], list[Point]] = {}
     for point in points:
         if point.batch is not None:
-            title = f"{point.model}, {point.board}", f"{bytes_text(point.ram_budget_bytes)}, {deadline_text(point)}"
+            limits = f"{bytes_text(point.ram_budget_bytes)}, {deadline_text(point)}"
+            title = named_place(point.model, point.board), limits
             groups.setdefault(title, []).append(point)
     groups = {title: group for title, group in groups.items() if len({point.batch for point in group}) > 1}
     if not groups:
@@ -39,13 +41,14 @@ def max_batch(points: Iterable[Point]) -> Figure:
     across = min(len(groups), 2)
     down = -(-len(groups) // across)
     width = COLUMN_INCHES if across == 1 else PAGE_INCHES
-    figure, axes = new_figure(width, down * (0.8 + 0.17 * methods), across, down)
+    figure, axes = new_figure(width, 0.3 + down * (0.8 + 0.17 * methods), across, down)
     for axis, (title, group) in zip(axes, groups.items(), strict=False):
         _draw(axis, group)
         axis.set_title("\n".join(title), fontsize=7, color=INK, parse_math=False)
     for axis in axes[len(groups) :]:
         axis.set_visible(False)
     figure.supxlabel("largest batch with a schedule", fontsize=8, color=INK)
+    write_heading(figure, [], (point for group in groups.values() for point in group))
     return figure
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from poet_profiles.errors import UserError
 
+from poet_planner.comparison.pictures.headings import named_place, write_heading
 from poet_planner.comparison.pictures.panels import COLUMN_INCHES, PAGE_INCHES, with_networks
 from poet_planner.comparison.sweep_table import FAILED, LACKS, NONE, NOT_RUN, TIME, Point
 from poet_planner.report.figures import INK, new_figure
@@ -42,10 +43,10 @@ def overhead_map(points: Iterable[Point]) -> Figure:
     width = COLUMN_INCHES if len(groups) == 1 else PAGE_INCHES
     across = min(len(groups), 3)
     down = -(-len(groups) // across)
-    figure, axes = new_figure(width, 0.6 + down * (0.9 + 0.22 * deadlines), across, down)
+    figure, axes = new_figure(width, 0.8 + down * (0.9 + 0.22 * deadlines), across, down)
     for axis, ((network, board), group) in zip(axes, groups.items(), strict=False):
         _draw(axis, group)
-        axis.set_title(f"{network}, {board}", fontsize=7, color=INK, parse_math=False)
+        axis.set_title(named_place(network, board), fontsize=7, color=INK, parse_math=False)
     for axis in axes[max(0, len(groups) - across) : len(groups)]:
         axis.set_xlabel("RAM", fontsize=8, color=INK)
     for axis in axes[len(groups) :]:
@@ -55,7 +56,7 @@ def overhead_map(points: Iterable[Point]) -> Figure:
         figure.legend(
             handles=[_cell(status) for status in lacking], loc="outside lower center", frameon=False, fontsize=6
         )
-    figure.suptitle("energy above the store-all schedule's, %", fontsize=8, color=INK)
+    write_heading(figure, ["energy above the store-all schedule's, %"], ours)
     return figure
 
 

@@ -11,6 +11,7 @@ from poet_profiles.errors import UserError
 
 from poet_planner.comparison.pictures.curve_labels import label_curves
 from poet_planner.comparison.pictures.curves import Curve, draw_curves, legend
+from poet_planner.comparison.pictures.headings import named_place, write_heading
 from poet_planner.comparison.sweep_table import Point
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.quantities import bytes_text, share_text
@@ -27,11 +28,12 @@ MOST_COLUMNS, FEW_COLUMNS = 4, 2
 
 @dataclass(frozen=True)
 class Panel:
-    """The points of one panel, its place, and what stands above it."""
+    """The points of one panel, its place, what stands above it, and the limit that they share."""
 
     row: int
     column: int
     title: str
+    limit: str
     points: tuple[Point, ...]
 
 
@@ -60,7 +62,7 @@ def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Pa
         if not 1 < len(columns) <= MOST_COLUMNS:
             row, column = divmod(number, across)
         names = (network if len(networks) > 1 or len(boards) == 1 else "", board, text if len(limits) > 1 else "")
-        panels.append(Panel(row, column, ", ".join(name for name in names if name), tuple(group)))
+        panels.append(Panel(row, column, named_place(*names), text, tuple(group)))
     return panels
 
 
@@ -103,7 +105,7 @@ def draw_panels(
     rows, columns = max(panel.row for panel in panels) + 1, max(panel.column for panel in panels) + 1
     roomy = columns < 3
     width = COLUMN_INCHES if columns == 1 else PAGE_INCHES
-    figure, axes = new_figure(width, 1.0 + rows * (2.2 if roomy else 1.5), columns, rows)
+    figure, axes = new_figure(width, 1.2 + rows * (2.2 if roomy else 1.5), columns, rows)
     for axis in axes:
         axis.set_visible(False)
     drawn = []
@@ -119,6 +121,9 @@ def draw_panels(
             axis.set_xlabel(labels[0], fontsize=7, color=INK)
         if panel.column == 0:
             axis.set_ylabel(labels[1], fontsize=7, color=INK)
+    limits = {panel.limit for panel in panels}
+    points = [point for panel in panels for point in panel.points]
+    write_heading(figure, limits if len(limits) == 1 else (), points)
     legend(figure, [curve for _, of_panel in drawn for curve in of_panel], columns=2 if columns == 1 else 4)
     if roomy:
         for axis, of_panel in drawn:
