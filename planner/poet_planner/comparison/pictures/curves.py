@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.errors import UserError
 
 from poet_planner.comparison.pictures.method_styles import in_legend_order, style_of
-from poet_planner.comparison.sweep_table import Point
+from poet_planner.comparison.sweep_table import FAILED, LACKS, NONE, NOT_RUN, TIME, Point
 from poet_planner.report.figures import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The mark where a method's schedules end.
-END: dict[str, Any] = {"linestyle": "", "marker": "x", "color": INK, "markersize": 5, "markeredgewidth": 0.9}
+# Of what stands where there is no schedule, by why.
+MARKERS: dict[str, Any] = {NONE: "x", TIME: (6, 2, 0), NOT_RUN: "1", FAILED: "2"}
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Curve:
         Points with a schedule, of equal number.
     proven : tuple of float
         What ``y`` is proven not to go below; empty for a method that proves nothing.
-    ends : bool
-        Whether there was no schedule further left.
+    ends : str or None
+        Why there is no schedule further left: a status of the table; None: there is, or none was asked for.
     """
 
     method: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     proven: tuple[float, ...]
-    ends: bool
+    ends: str | None
 
 
 def curves_of(
@@ -72,8 +72,8 @@ def curves_of(
             y = tuple(height(_multiple(point, point.energy_j)) for point in planned)
             proven = tuple(height(_multiple(point, point.bound_j or point.energy_j)) for point in planned)
             proves = any(point.bound_j is not None for point in planned)
-            ends = across(by_method[method][0]) < x[0]
-            curves.append(Curve(method, x, y, proven if proves else (), ends))
+            further = [point.status for point in by_method[method] if across(point) < x[0]]
+            curves.append(Curve(method, x, y, proven if proves else (), further[-1] if further else None))
     return curves
 
 
@@ -95,7 +95,12 @@ def draw_curves(axis: Axes, curves: Sequence[Curve]) -> None:
                 curve.x, curve.proven, curve.y, color=colour, alpha=0.25, linewidth=0, zorder=above - 5
             )  # fmt: skip
         if curve.ends:
-            axis.plot(curve.x[:1], curve.y[:1], zorder=above + 5, **END)
+            axis.plot(curve.x[:1], curve.y[:1], zorder=above + 5, **lack_mark(curve.ends))
+
+
+def lack_mark(status: str) -> dict[str, Any]:
+    """The mark where there is no schedule, as matplotlib's `plot` takes it."""
+    return {"linestyle": "", "marker": MARKERS[status], "color": INK, "markersize": 5, "markeredgewidth": 0.9}
 
 
 def _layers(method: str) -> list[dict[str, Any]]:
@@ -109,7 +114,10 @@ def _layers(method: str) -> list[dict[str, Any]]:
 
 
 def legend(figure: Figure, drawn: Sequence[Curve], columns: int) -> None:
-    """All methods below the panels; the band and the mark at the end of a curve, where there are such."""
+    """All methods below the panels; bands, ends of curves, and what has a label, where there are such.
+
+    In so many columns, or in as many as there is room for; the figure grows by its height.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -120,8 +128,16 @@ def legend(figure: Figure, drawn: Sequence[Curve], columns: int) -> None:
     if any(curve.proven for curve in drawn):
         colour = next(style_of(curve.method).colour for curve in drawn if curve.proven)
         entries["down to what is proven"] = Patch(color=colour, alpha=0.25, linewidth=0)
-    if any(curve.ends for curve in drawn):
-        entries["no schedule further left"] = Line2D([], [], **END)
-    figure.legend(
-        *(list(entries.values()), list(entries)), loc="outside lower center", ncols=columns, frameon=False, fontsize=7
-    )
+    for status in LACKS:
+        if any(curve.ends == status for curve in drawn):
+            entries[f"{LACKS[status]} further left"] = Line2D([], [], **lack_mark(status))
+    for axis in figure.axes:
+        entries |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 7}
+    for across in range(columns, 0, -1):
+        drawn_legend = figure.legend(*(list(entries.values()), list(entries)), ncols=across, **look)
+        extent = drawn_legend.get_window_extent()
+        if across == 1 or extent.width <= figure.bbox.width:
+            break
+        drawn_legend.remove()
+    figure.set_figheight(figure.get_figheight() + extent.height / figure.dpi)

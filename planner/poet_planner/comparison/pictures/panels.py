@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_planner.comparison.pictures.curve_labels import label_curves
 from poet_planner.comparison.pictures.curves import Curve, draw_curves, legend
 from poet_planner.comparison.pictures.headings import named_place, write_heading
-from poet_planner.comparison.sweep_table import Point
+from poet_planner.comparison.sweep_table import LACKS, Point
 from poet_planner.report.figures import INK, new_figure
 from poet_planner.report.quantities import bytes_text, share_text
 
@@ -38,7 +38,7 @@ class Panel:
 
 
 def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Panel]:
-    """Group points by network, board and ``limit``, in the order of the file; a group without a schedule has no panel.
+    """Group points by network, board and ``limit``, in the order of the file.
 
     Where a network has a single column, or more than a page has room for, panels stand one after the other.
 
@@ -50,8 +50,7 @@ def panels_of(points: Iterable[Point], limit: Callable[[Point], str]) -> list[Pa
     groups: dict[tuple[str, str, str], list[Point]] = {}
     for network, point in with_networks(points):
         groups.setdefault((network, point.board, limit(point)), []).append(point)
-    groups = {key: group for key, group in groups.items() if any(point.energy_j is not None for point in group)}
-    if not groups:
+    if not any(point.energy_j is not None for group in groups.values() for point in group):
         raise UserError("nothing to draw: no point has a schedule")
     networks, boards, limits = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
     columns = list(dict.fromkeys(key[1:] for key in groups))
@@ -105,7 +104,7 @@ def draw_panels(
     rows, columns = max(panel.row for panel in panels) + 1, max(panel.column for panel in panels) + 1
     roomy = columns < 3
     width = COLUMN_INCHES if columns == 1 else PAGE_INCHES
-    figure, axes = new_figure(width, 1.2 + rows * (2.2 if roomy else 1.5), columns, rows)
+    figure, axes = new_figure(width, 0.8 + rows * (2.2 if roomy else 1.5), columns, rows)
     for axis in axes:
         axis.set_visible(False)
     drawn = []
@@ -116,7 +115,10 @@ def draw_panels(
         axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False)
         drawn.append((axis, curves(panel)))
         draw_curves(*drawn[-1])
-        scale(axis, panel, drawn[-1][1])
+        if drawn[-1][1]:
+            scale(axis, panel, drawn[-1][1])
+        else:
+            _say_that_it_is_empty(axis, panel)
         if not any(other.column == panel.column and other.row > panel.row for other in panels):
             axis.set_xlabel(labels[0], fontsize=7, color=INK)
         if panel.column == 0:
@@ -127,5 +129,12 @@ def draw_panels(
     legend(figure, [curve for _, of_panel in drawn for curve in of_panel], columns=2 if columns == 1 else 4)
     if roomy:
         for axis, of_panel in drawn:
-            label_curves(figure, axis, of_panel)
+            if of_panel:
+                label_curves(figure, axis, of_panel)
     return figure
+
+
+def _say_that_it_is_empty(axis: Axes, panel: Panel) -> None:
+    lacks = dict.fromkeys(LACKS[point.status] for point in panel.points)
+    axis.text(0.5, 0.5, "\n".join(lacks), transform=axis.transAxes, ha="center", va="center", fontsize=7, color=INK)
+    axis.set(xticks=[], yticks=[])

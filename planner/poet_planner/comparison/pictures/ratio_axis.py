@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 # A curve above it, and above the one that has to be seen, leaves the picture at the top: it would flatten all others.
 MOST = 3.0
 FLOOR = 0.01
+# Above the highest point, so that it is whole.
+MARGIN = 1.02
 # Powers of ten below which ticks stand between them, too.
 FEW = 4
 RATIOS = (
@@ -28,7 +30,7 @@ RATIOS = (
 def ratio_axis(axis: Axes, seen: float) -> None:
     """Scale the vertical axis for energies in multiples of the store-all one; ``seen`` is in the picture anyway."""
     axis.set_yscale("log")
-    most = min(max(MOST, 1.1 * seen), axis.get_ylim()[1])
+    most = min(max(MOST, 1.1 * seen), MARGIN * axis.get_ylim()[1])
     axis.set_ylim(min(most**-0.04, axis.dataLim.y0), most)
     ticks = next(ticks for ticks in RATIOS if ticks[-1] >= most)
     axis.set_yticks([tick for tick in ticks if tick <= most], [f"{tick:g}" for tick in ticks if tick <= most])
@@ -43,8 +45,8 @@ def percent_above(multiple: float) -> float:
 def percent_axis(axis: Axes) -> None:
     """Scale the vertical axis for overheads in %, by powers of ten from FLOOR on, which stands for all below it."""
     axis.set_yscale("log")
-    axis.set_ylim(bottom=FLOOR / 1.4)
-    most = axis.get_ylim()[1]
+    most = 1.2 * axis.get_ylim()[1]
+    axis.set_ylim(FLOOR / 1.4, most)
     powers = range(round(math.log10(FLOOR)), math.floor(math.log10(most)) + 1)
     steps = (1, 2, 5) if len(powers) < FEW else (1,)
     ticks = [step * 10.0**power for power in powers for step in steps if step * 10.0**power <= most]

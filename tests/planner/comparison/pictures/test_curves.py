@@ -19,7 +19,7 @@ from poet_planner.comparison.pictures.overhead_map import overhead_map
 from poet_planner.comparison.pictures.panels import deadline_text, panels_of
 from poet_planner.comparison.pictures.ratio_axis import percent_above
 from poet_planner.comparison.registry import METHODS
-from poet_planner.comparison.sweep_table import Point
+from poet_planner.comparison.sweep_table import LACKS, Point
 from poet_profiles.errors import UserError
 
 from tests.support.graphs.sweep_points import sweep_point
@@ -55,7 +55,7 @@ def test_a_curve_is_the_points_that_have_a_schedule() -> None:
     assert ours.proven == pytest.approx((20.0, 5.0, 1.0, 0.05))
     assert dtr.x == ours.x[1:]
     assert dtr.proven == ()
-    assert (ours.ends, dtr.ends, page_all.ends) == (False, True, False)
+    assert (ours.ends, dtr.ends, page_all.ends) == (None, "none", None)
     ratios = curves_of(POINTS, lambda point: point.ram_budget_bytes)
     assert ratios[0].y == pytest.approx((1.4, 1.1, 1.02, 1.001))
 
@@ -110,7 +110,7 @@ def test_more_limits_than_a_page_has_columns_go_on_in_the_next_row() -> None:
     ]
     unplanned = sweep_point("optimal", 0.5, None, deadline_s=9.0, deadline_of_plain=0.9)
     places = [(panel.row, panel.column) for panel in panels_of([*many, unplanned], deadline_text)]
-    assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert places == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2)]
     models = [sweep_point("optimal", 0.5, 0.1, model=model) for model in "abc"]
     assert [(panel.row, panel.column) for panel in panels_of(models, deadline_text)] == [(0, 0), (0, 1), (1, 0)]
     with pytest.raises(UserError, match="no point has a schedule"):
@@ -139,6 +139,54 @@ def test_energy_by_deadline_is_drawn_where_there_are_deadlines() -> None:
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1\u00d7", "1.5\u00d7"]
     with pytest.raises(UserError, match="no point has a deadline"):
         energy_vs_deadline(POINTS)
+
+
+def test_what_has_no_deadline_and_what_has_no_schedule_is_drawn_too() -> None:
+    """The first to the right of all deadlines, the second on the axis, by why there is none."""
+    late = [(1.0, "none", None), (1.2, "time", None), (1.5, "feasible", 0.3)]
+    points = [
+        sweep_point("optimal", 0.5, overhead, deadline_s=10 * of_plain, deadline_of_plain=of_plain, status=status)
+        for of_plain, status, overhead in late
+    ]
+    figure = energy_vs_deadline([*points, sweep_point("optimal", 0.5, 0.1)])
+    (axis,) = figure.axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1\u00d7", "1.2\u00d7", "1.5\u00d7", "none"]
+    [curve] = [line for line in axis.lines if line.get_marker() == "o"]
+    (last, unlimited), heights = curve.get_xdata(), curve.get_ydata()
+    assert last == 1.5 < unlimited < axis.get_xlim()[1]
+    assert tuple(heights) == pytest.approx((30, 10))
+    marked = {line.get_label(): tuple(line.get_xdata()) for line in axis.lines if line.get_label() in LACKS.values()}
+    assert marked == {"no schedule": (1.0,), "none found in the time": (1.2,)}
+    [legend] = figure.legends
+    assert {"no schedule", "none found in the time"} < {text.get_text() for text in legend.get_texts()}
+
+
+def test_a_curve_ends_for_the_reason_of_the_next_point() -> None:
+    """That the time ended is no proof that none exists."""
+    points = [sweep_point("dtr", share, None, status=status) for share, status in ((0.1, "none"), (0.3, "time"))]
+    figure = energy_vs_ram([*points, sweep_point("dtr", 0.5, 0.1)])
+    words = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert words == {"DTR", "none found in the time further left"}
+
+
+def test_a_limit_in_which_nothing_has_a_schedule_has_a_panel_that_says_so() -> None:
+    unfit = [
+        sweep_point("optimal", 0.25, None, deadline_s=10 * late, deadline_of_plain=late, status="time")
+        for late in (1.0, 1.5)
+    ]
+    planned, empty = energy_vs_deadline([*by_deadline(), *unfit]).axes
+    assert (planned.get_title(), empty.get_title()) == ("net, m4, 512.0 KB (50 %)", "net, m4, 256.0 KB (25 %)")
+    assert [text.get_text() for text in empty.texts] == ["none found in the time"]
+    assert not empty.lines
+
+
+def test_a_legend_is_no_wider_than_its_picture() -> None:
+    points = [sweep_point(method, 0.5, 0.1) for method in STYLES]
+    points += [sweep_point(method, 0.25, None, status="time") for method in STYLES]
+    figure = energy_vs_ram(points)
+    figure.canvas.draw()
+    assert figure.legends[0].get_window_extent().width <= figure.bbox.width
+    assert figure.axes[0].get_window_extent().height > 100
 
 
 def test_the_map_has_a_number_or_hatches_in_every_cell() -> None:
