@@ -151,10 +151,17 @@ def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
         yield from track(made, "planning", tasks, console=console)
         return
     for number, points in enumerate(made, 1):
-        boards = ", ".join(dict.fromkeys(point.board for point in points if point.board))
-        place = f"{points[0].model} {boards} in {points[0].ram_budget_bytes} B"
-        console.print(f"{number} of {tasks}: {place}")
+        console.print(f"{number} of {tasks}: {_problem(points)}")
         yield points
+
+
+def _problem(points: Sequence[Point]) -> str:
+    """What was planned, on all its boards, each within its deadline."""
+    first = points[0]
+    within = (f"within {_name(point, 'deadline')}" if point.deadline_s is not None else "" for point in points)
+    limits = dict.fromkeys(f"{point.board} {limit}".strip() for point, limit in zip(points, within, strict=True))
+    network = first.model if first.batch is None else f"{first.model}, batch {first.batch},"
+    return ", ".join(text for text in (f"{network} in {first.ram_budget_bytes} B", *limits) if text)
 
 
 def _subjects(
@@ -252,13 +259,12 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
     console.print(table)
     for point in points:
         if point.status == "failed":
-            console.print(f"{point.model} {point.board} {point.ram_budget_bytes} B, {point.method}: {point.note}")
+            console.print(f"{_problem([point])}, {point.method}: {point.note}")
     console.print(f"wrote {out}/: points.csv, energy-vs-ram.png, energy-vs-ram.svg")
 
 
 def _name(point: Point, name: str) -> str:
-    from poet_planner.report.quantities import time_text
-
+    """Of a deadline as many digits as tell two apart."""
     if name == "deadline":
-        return "" if point.deadline_s is None else time_text(point.deadline_s)
+        return "" if point.deadline_s is None else f"{point.deadline_s:.6g} s"
     return str(getattr(point, name))

@@ -95,6 +95,24 @@ def test_a_sweep_that_was_interrupted_keeps_its_points_and_is_resumed(
     assert len(pd.read_csv(out / "points.csv")) == 8
 
 
+def test_each_problem_has_a_line_of_its_own(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes 8 s to compute all once. Deadlines that differ in the fourth digit are told apart."""
+    deadlines = [word for late in ("none", "1x", "8.001", "8.004") for word in ("--deadline", late)]
+    command = ["poet-plan", "sweep", "--graph", graph, "--ram", "100%", *deadlines, "--time-limit", 1]
+    monkeypatch.setattr("sys.argv", [str(word) for word in (*command, "--out", tmp_path / "sweep")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    printed = capsys.readouterr()
+    ram = pd.read_csv(tmp_path / "sweep" / "points.csv")["ram_budget_bytes"][0]
+    lines = {line.partition(": ")[2] for line in printed.err.splitlines() if " of 4: " in line}
+    limits = ("", ", within 8 s", ", within 8.001 s", ", within 8.004 s")
+    assert lines == {f"mirror in {ram} B{limit}" for limit in limits}
+    assert all(f"{late} s" in printed.out for late in (8, 8.001, 8.004))
+
+
 def test_graphs_by_several_methods(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On two boards with proportional costs: what does not page is planned once, and none is below the optimiser."""
     first = read_graph(graph)
