@@ -10,7 +10,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
-from poet_planner.report.module_groups import module_of
+from poet_planner.report.module_groups import in_words, module_of
 from poet_planner.report.quantities import energy_text, more_text, share_text
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term
 
@@ -54,7 +54,7 @@ def energy_added(moments: list[Moment]) -> dict[str, dict[CostTerm, float]]:
     modules: dict[str, dict[CostTerm, float]] = {}
     for moment in moments:
         if _adds(moment):
-            _add(modules.setdefault(module_of(moment.node, depth), {}), moment.terms_j)
+            _add(modules.setdefault(in_words(module_of(moment.node, depth)), {}), moment.terms_j)
     names = sorted(modules, key=lambda name: -sum(modules[name].values()))
     added = {name: modules[name] for name in names[:MOST_MODULES]}
     if others := names[MOST_MODULES:]:

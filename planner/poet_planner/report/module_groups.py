@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -45,7 +46,12 @@ def module_groups(nodes: list[Node]) -> list[Group]:
 
 def module_of(id: str, depth: int) -> str:
     """The first parts of an operator's id, ``depth`` at most."""
-    return ".".join(_path(id)[:depth])
+    return "".join(_path(id)[:depth]).lstrip(".") or id
+
+
+def in_words(id: str) -> str:
+    """An id as axes have it, ``conv1.weight, update``: without the two dots before what poet adds to an operator."""
+    return ", ".join(part for part in id.split("..") if part) or id
 
 
 def _groups(nodes: list[Node], depth: int) -> list[Group]:
@@ -76,4 +82,5 @@ def _covered(groups: list[Group]) -> int:
 
 
 def _path(id: str) -> list[str]:
-    return [part for part in id.split(".") if part] or [id]
+    """Its parts, each with the dots before it."""
+    return re.findall(r"\.*[^.]+", id) or [id]

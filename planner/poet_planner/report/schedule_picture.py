@@ -23,7 +23,7 @@ from poet_planner.report.figures import (
     time_label,
     title,
 )
-from poet_planner.report.module_groups import Group, module_groups
+from poet_planner.report.module_groups import Group, in_words, module_groups
 from poet_planner.report.quantities import time_text
 from poet_planner.schedule.timeline import CostTerm, Moment
 
@@ -239,14 +239,14 @@ def _label_operators(axis: Axes, nodes: list[Node]) -> None:
         )
         axis.tick_params(axis="x", length=0, pad=6)
     places = [(group.first + group.end) / 2 for group in groups]
-    names = [_shortened(group.name) for group in groups]
+    names = [_shortened(in_words(group.name)) for group in groups]
     axis.set_xticks(places, names, rotation=90, fontsize=7, parse_math=False)
     axis.set_xlabel(f"{what}, in the order of first computation", color=INK)
 
 
-def _shortened(id: str) -> str:
-    """An id as long as a label may be; its end tells operators of a module apart."""
-    return id if len(id) <= LABEL_LENGTH else f"…{id[1 - LABEL_LENGTH :]}"
+def _shortened(name: str) -> str:
+    """A name as long as a label may be; its end tells operators of a module apart."""
+    return name if len(name) <= LABEL_LENGTH else f"…{name[1 - LABEL_LENGTH :]}"
 
 
 def _time_ticks(axis: Axes, shown: list[Moment]) -> None:

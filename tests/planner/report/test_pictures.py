@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from poet_planner.report.energy_picture import energy_added, energy_figure
 from poet_planner.report.figures import ABSENT, COLOURS, HATCHES, HELD, MARKERS
-from poet_planner.report.module_groups import Group, module_groups
+from poet_planner.report.module_groups import Group, in_words, module_groups, module_of
 from poet_planner.report.pictures import write_pictures
 from poet_planner.report.quantities import energy_text, share_text
 from poet_planner.report.ram_picture import ram_figure
@@ -151,6 +151,28 @@ def test_modules_are_told_apart_as_deep_as_there_is_room() -> None:
     updates = [replace(node, operation=Operation("sgd", "", (), ())) for node in named(["a.x", "b.x", "a.y", "b.y"])]
     assert module_groups([*named(["a.x", "a.y"]), *updates]) == [Group("a", 0, 2), Group("updates", 2, 6)]
     assert module_groups(named("abc")) == module_groups([]) == []
+
+
+@pytest.mark.parametrize(
+    ("id", "words", "module"),
+    [
+        ("..gradients", "gradients", "gradients"),
+        ("..commit", "commit", "commit"),
+        ("block1.1..update", "block1.1, update", "block1.1"),
+        ("fc.weight.grad..layout", "fc.weight.grad, layout", "fc.weight"),
+        ("conv..0.1..done", "conv, 0.1, done", "conv, 0"),
+        ("conv.relu", "conv.relu", "conv.relu"),
+        ("..", "..", ".."),
+    ],
+)
+def test_axes_have_what_poet_adds_in_words(id: str, words: str, module: str) -> None:
+    """Whole, one by one, in the picture of the schedule; two parts deep, as modules."""
+    assert in_words(id) == words
+    assert in_words(module_of(id, 2)) == module
+    graph = Graph("net", (Node("x", 1.0, 1.0, (Value("x", 4),)), Node(id, 1.0, 1.0, (Value(id, 4),), ("x",))))
+    schedule = store_all_schedule(graph)
+    (axis,) = schedule_figure(graph, schedule, timeline(graph, schedule)).axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["x", words]
 
 
 def named(ids: Iterable[str]) -> list[Node]:
