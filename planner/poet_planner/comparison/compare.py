@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from poet_profiles.errors import UserError
@@ -53,7 +54,7 @@ STATUSES = {
     Refused.NO_OFFSETS: TIME,
     Refused.NOT_RUN: NOT_RUN,
 }
-MOST_LONGER = 20.0  # than the shortest bar; longer ones are cut
+MOST_LONGER = 20.0  # than half of the bars; longer ones are cut
 
 
 @dataclass(frozen=True)
@@ -297,9 +298,9 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
 
 
 def _reach(ends: list[float]) -> float:
-    """How far the axis goes: bars that are far longer than the shortest are cut, and their figures stand beside."""
+    """How far the axis goes: bars that are far longer than most are cut, and their figures stand beside."""
     drawn = [end for end in ends if end > 0]
-    return max((end for end in drawn if end <= MOST_LONGER * min(drawn)), default=1e-9)
+    return max((end for end in drawn if end <= MOST_LONGER * median(drawn)), default=1e-9)
 
 
 def _turn(method: Method) -> int:

@@ -19,5 +19,9 @@ def test_a_bar_that_is_far_longer_is_cut_and_its_figure_stands(tmp_path: Path) -
     text = (tmp_path / "compare.svg").read_text()
     assert "→ 99.3 times" in text
     assert "+10 %" in text and "→ +10 %" not in text and "→ +50 %" not in text
+    # Half of them are a hundred times as cheap as the others: those are no exceptions.
+    many = {"optimal": 0.001, "dtr": 0.001, "rotor": 0.09, "revolve": 0.3, "capuchin": 0.4}
+    write_picture(setting, [sweep_point(name, 0.5, more) for name, more in many.items()], tmp_path / "many.svg")
+    assert "→" not in (tmp_path / "many.svg").read_text()
     write_picture(setting, points[:2], tmp_path / "two.svg")
     assert "→" not in (tmp_path / "two.svg").read_text()
