@@ -345,7 +345,7 @@ def test_names_of_the_languages_and_their_libraries_are_refused(name: str) -> No
 
 def test_parameters_on_the_card_are_refused(tmp_path: Path) -> None:
     graph = kept_step()
-    with pytest.raises(UserError, match="--library net: .*lie on the card: no .*library; more --ram"):
+    with pytest.raises(UserError, match=r"--library net: .*lie on the card: no .*library; more --ram"):
         write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path)
     assert not list(tmp_path.iterdir())
 
