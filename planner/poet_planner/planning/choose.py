@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -129,6 +129,15 @@ def _cheapest(best: BudgetedStep, others: Iterable[BudgetedStep]) -> BudgetedSte
     return best
 
 
+def lost_card(request: Request) -> str | None:
+    """Which optimiser keeps a step in RAM that could else take the card; None if none does."""
+    is_free = request.parameters == Parameters.AUTO and request.gradients == Gradients.AUTO and request.parts is None
+    plain = replace(request, optimizer=PLAIN)
+    if request.optimizer.is_plain or request.training_step is None or not is_free or why_not_on_card(plain) is not None:
+        return None
+    return f"the card has no {request.optimizer.words}: leave it out, so that parameters can lie there"
+
+
 def _fitting(request: Request) -> BudgetedStep:
     """The usual layout if it fits, else the cheapest form in RAM, else one on the card; or what needs the least RAM."""
     usual = on_its_own(request, usual_step(request))
@@ -153,8 +162,6 @@ def _fitting(request: Request) -> BudgetedStep:
         if smallest_ram_bytes(on_card.graph) < in_ram:
             note = _card_note(on_card.graph, in_ram, budget_bytes)
             return _instead(request, usual, on_card, note, _LOST, _slices_note(on_card.graph))
-    if not request.optimizer.is_plain and in_flash and not asked and request.parts is None:
-        _refuse_state(request, in_ram, budget_bytes)
     return min(frozen, key=lambda one: one.filled, default=usual)
 
 
@@ -184,17 +191,6 @@ def _instead(request: Request, usual: BudgetedStep, chosen: CostedStep, *notes: 
 
 def _joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
-
-
-def _refuse_state(request: Request, in_ram_bytes: int, budget_bytes: int) -> None:
-    """Refuse an optimiser whose step has no room in RAM, where plain descent could take the card."""
-    plain = replace(request, optimizer=PLAIN)
-    if request.parameters == Parameters.AUTO and why_not_on_card(plain) is None and in_ram_bytes > budget_bytes:
-        raise UserError(
-            f"{request.optimizer.words}: with parameters in RAM a step needs {bytes_text(in_ram_bytes)} at least, and "
-            f"the budget is {bytes_text(budget_bytes)}; the card has no such optimiser: leave it out; or {CURE}",
-            NO_SCHEDULE,
-        )
 
 
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:

@@ -20,7 +20,7 @@ from poet_profiles.schedule import Objective, Schedule
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.budget import frozen_too_large, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
-from poet_planner.planning.choose import choose_layout
+from poet_planner.planning.choose import choose_layout, lost_card
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
@@ -243,6 +243,8 @@ def planned(
             raise error.adding(f"; --micro-batches {count} fits") from None
         if (large := frozen_too_large(prepared.graph, prepared.budget_bytes)) is not None:
             raise error.adding(f"; {large}: take a smaller layer, or a board with more RAM") from None
+        if (lost := lost_card(request)) is not None:
+            raise error.adding(f"; {lost}") from None
         raise
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import pytest
 from poet_planner.graph.optimizer import Optimizer
-from poet_planner.planning.pipeline import prepare, verified
+from poet_planner.planning.pipeline import plan, prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_library import why_no_library
 from poet_planner.schedule.lacks import ON_THE_CARD
-from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_planner.solve import NoScheduleError, OptimiseOptions
+from poet_profiles.boards import load_board
 
 LOST = "trained parameters lie on the card: no momentum, weight decay, clipping, epochs, validation, inference, library"
 
@@ -31,12 +32,10 @@ def test_a_plan_in_ram_lacks_nothing() -> None:
     assert verified(prepared, prepared.store_all).summary.lacks == ()
 
 
-def test_momentum_without_room_is_refused_at_once_with_a_cure_that_works() -> None:
-    request = Request("cnn_40k", "mkr1000", optimizer=Optimizer(momentum=0.9))
-    with pytest.raises(
-        UserError, match=r"^--momentum 0\.9: with parameters in RAM a step needs .* leave it out"
-    ) as one:
-        prepare(request)
-    assert one.value.exit_code == NO_SCHEDULE
+def test_momentum_without_room_is_refused_with_a_cure_that_works() -> None:
+    momentum = Optimizer(momentum=0.9)
+    with pytest.raises(NoScheduleError, match=r"; the card has no --momentum 0\.9: leave it out, so that .*$") as one:
+        plan("cnn_40k", profile="mkr1000", optimizer=momentum, options=OptimiseOptions(time_limit_s=1.0))
+    assert one.value.impossible_below_bytes > load_board("mkr1000").usable_ram_bytes
     assert prepare(Request("cnn_40k", "mkr1000")).graph.kept
-    assert not prepare(Request("cnn_40k", "mkr1000", optimizer=Optimizer(momentum=0.9), ram="2MB")).graph.kept
+    assert not prepare(Request("cnn_40k", "mkr1000", optimizer=momentum, ram="2MB")).graph.kept
