@@ -9,17 +9,24 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
-from poet_planner.schedule.c_headers import table_bytes, why_no_headers
+from poet_planner.schedule.c_headers import has_integers, table_bytes, why_no_headers
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 
 _ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
+INT8_BYTES = 8 * 1024  # of operators on int8, which only an image with such a plan has, beyond a board's reserve
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
+
+
+def room_in_flash(graph: Graph, board: Board | None) -> int | None:
+    """Bytes of flash for constants and tables beside the firmware that runs a graph; None if the size is not known."""
+    room = board.usable_flash_bytes if board else None
+    return room if room is None or not has_integers(graph) else room - INT8_BYTES
 
 
 def flash_for_constants(graph: Graph, board: Board) -> int | None:
     """Bytes of flash for constants where what has no room there may lie on the card; None if the size is not known."""
-    room = board.usable_flash_bytes
+    room = room_in_flash(graph, board)
     if room is None or why_no_headers(graph):
         return None
     return max(0, room - SCHEDULES * _table_bytes(graph))
@@ -27,7 +34,7 @@ def flash_for_constants(graph: Graph, board: Board) -> int | None:
 
 def has_room_in_flash(graph: Graph, board: Board | None) -> bool:
     """Whether constants and tables fit beside the firmware, with the store-all schedule at least."""
-    room = board.usable_flash_bytes if board else None
+    room = room_in_flash(graph, board)
     return room is None or bool(why_no_headers(graph)) or constant_bytes(graph) + _table_bytes(graph) <= room
 
 
@@ -45,7 +52,7 @@ def refuse_beyond_flash(
     UserError
         By how much, and the cure.
     """
-    room = board.usable_flash_bytes if board else None
+    room = room_in_flash(graph, board)
     if board is None or room is None or why_no_headers(graph):
         return
     constants = constant_bytes(inference.graph if inference else graph)

@@ -222,7 +222,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference
             "",
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
-            *(["#define POET_BUILT_S8"] if _has_integers(graph, inference) else []),
+            *(["#define POET_BUILT_S8"] if has_integers(graph, inference) else []),
             "",
             model_tables(graph, schedule, words, "poet_built", inference),
             "#endif",
@@ -231,7 +231,7 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference
     )
 
 
-def _has_integers(graph: Graph, inference: Inference | None) -> bool:
+def has_integers(graph: Graph, inference: Inference | None = None) -> bool:
     """Whether the image needs operators on int8, which are left out of others."""
     nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
     return any(node.operation and node.operation.op.endswith(S8) for node in nodes)
