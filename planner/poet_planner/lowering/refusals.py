@@ -77,10 +77,8 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
     if kind in WITH_WEIGHTS:
         return _loss(given), LOSSES
     if "quantize" in kind:
-        return (
-            "activations or weights quantised so",
-            "choose a quantizer with int8 and one scale a tensor of activations",
-        )
+        cure = "choose a quantizer with int8 and one scale a tensor of activations"
+        return _quantising(str(operator.target), given), cure
     if operator.random:
         return f"random numbers as {kind} draws them", f"{LINUX}, or use Dropout"
     if kind == "to_copy":
@@ -120,6 +118,14 @@ def _pooling(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
     if given.get("divisor_override") is not None or given.get("count_include_pad") is False:
         return "average that leaves the padding out", "use count_include_pad=True and no divisor_override"
     return f"{kind} as here", f"{LINUX}, or pool planes, in windows of at most 256 places that lie side by side"
+
+
+def _quantising(target: str, given: Mapping[str, object]) -> str:
+    if "per_channel" in target:
+        return "activations quantised per channel"
+    if given["dtype"] != torch.int8:
+        return f"activations quantised as {str(given['dtype']).removeprefix('torch.')}"
+    return "activations quantised by scales that are computed"
 
 
 def _is_dilated(given: Mapping[str, object]) -> bool:

@@ -151,19 +151,28 @@ def test_what_has_no_form_on_int8_is_computed_in_f32() -> None:
     assert found.count("quantize_s8") == found.count("dequantize_s8") == 2
 
 
+RANGES = {torch.int8: (-128, 127), torch.uint8: (0, 255), torch.int16: (-(2**15), 2**15 - 1)}
+
+
 class OneLayer(nn.Module):
     """A quantised convolution, whose weights are as they are given."""
 
-    def __init__(self, weight: Tensor, zero: int = 0, dtype: torch.dtype = torch.int8) -> None:
+    def __init__(
+        self, weight: Tensor, zero: int = 0, dtype: torch.dtype = torch.int8, per_channel: bool = False
+    ) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("scales", torch.full((len(weight),), 0.01))
         self.register_buffer("zeros", torch.full((len(weight),), zero))
-        self.dtype = dtype
+        self.dtype, self.per_channel = dtype, per_channel
 
     def forward(self, x: Tensor) -> Tensor:
         decomposed = torch.ops.quantized_decomposed
-        low, high = (-128, 127) if self.dtype == torch.int8 else (0, 255)
+        low, high = RANGES[self.dtype]
+        one_each = (torch.full((x.shape[1],), 0.02), torch.zeros(x.shape[1], dtype=torch.int64), 1, -128, 127)
+        if self.per_channel:
+            q = decomposed.quantize_per_channel(x, *one_each, torch.int8)
+            x = decomposed.dequantize_per_channel(q, *one_each, torch.int8)
 
         def rounded(x: Tensor, zero: int) -> Tensor:
             q = decomposed.quantize_per_tensor(x, 0.02, zero, low, high, self.dtype)
@@ -211,8 +220,17 @@ def test_what_is_trained_before_a_quantised_part_is_refused() -> None:
     assert kinds(lower_for_firmware(traced(model, torch.rand(2, 1, EXTENT, EXTENT))))[:2] == ["conv2d", "quantize_s8"]
 
 
-def test_other_types_of_activations_are_refused_with_a_cure() -> None:
-    graph = one_layer(OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), dtype=torch.uint8))
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ({"dtype": torch.uint8}, "activations quantised as uint8"),
+        ({"dtype": torch.int16}, "activations quantised as int16"),
+        ({"per_channel": True}, "activations quantised per channel"),
+    ],
+    ids=["uint8", "int16", "per channel"],
+)
+def test_other_activations_are_refused_with_a_cure(given: dict[str, Any], lacks: str) -> None:
+    graph = one_layer(OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), **given))
     refused = [node.refused for node in graph.nodes if node.refused]
     assert refused
-    assert all("quantised" in one.lacks and "int8" in one.cure for one in refused)
+    assert all(one.lacks == lacks and "int8" in one.cure for one in refused)
