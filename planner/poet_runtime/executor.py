@@ -200,6 +200,11 @@ class Execution:
             Action.PAGE_IN: self._page_in,
         }[step.do](step.target)
 
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """What is in RAM, by id."""
+        return dict(self._values)
+
     def result(self) -> StepResult:
         """What the step leaves, once everything has been computed."""
         left = [operator.id for operator in self._graph.operators if operator.id not in self._computed]
@@ -350,7 +355,7 @@ def copied(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.STATE})
+MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.OUTPUT, Kind.STATE})
 
 
 def _viewed(tensor: Tensor, argument: Ref | Blank) -> Tensor:

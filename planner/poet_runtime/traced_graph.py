@@ -223,6 +223,8 @@ class TracedGraph:
         Of `frozen`, parameters that ask for a gradient, and to which none comes.
     ranges : dict
         Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
+    int8_ranges : dict
+        Least and greatest number of each value that is to be on int8, by id; empty: nothing is, or all is already.
     optimizer_updates : tuple of OptimizerUpdate
         Updates that the step itself takes; the gradients of other parameters are left for an optimiser after it.
     device : str
@@ -245,6 +247,7 @@ class TracedGraph:
     frozen: dict[str, torch.Tensor] = field(default_factory=dict)
     without_gradient: frozenset[str] = frozenset()
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    int8_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
     device: str = "cpu"
     shown_by_fakes: bool = True

@@ -10,7 +10,7 @@ import typer
 from poet_profiles.errors import UserError
 from poet_profiles.json_output import print_json
 
-from poet_planner.cli.option_groups import Batch, Json, ModelName
+from poet_planner.cli.option_groups import Batch, Calibrate, FrozenLayers, Json, ModelName
 
 
 def check(
@@ -21,9 +21,14 @@ def check(
     page_folder: Annotated[
         Path | None, typer.Option(help="Folder for the page file; default is the system's for temporary files.")
     ] = None,
+    frozen: FrozenLayers = None,
+    calibrate: Calibrate = None,
     as_json: Json = False,
 ) -> None:
-    """Run SCHEDULE with the model's own code, three steps, paging to a file: every bit has to be eager PyTorch's."""
+    """Run SCHEDULE with the model's own code, three steps, paging to a file: every bit has to be eager PyTorch's.
+
+    With --frozen int8 it has to be that of the quantised graph, its operators in program order.
+    """
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
@@ -31,22 +36,26 @@ def check(
 
     from poet_planner import models
     from poet_planner.models.users_code import users_code
+    from poet_planner.planning.request import calibration
+    from poet_planner.planning.training_graph import training_step
     from poet_planner.torch_reference.check import check_plan
 
     loaded = models.load(model, batch)
     with users_code(loaded.name):
-        report = check_plan(loaded, read_graph(graph), read_schedule(schedule), page_folder)
+        ranges = training_step(model, batch, None, calibration(frozen, calibrate)).int8_ranges
+        report = check_plan(loaded, read_graph(graph), read_schedule(schedule), page_folder, ranges)
+    what = "the quantised graph" if ranges else "eager PyTorch"
     if as_json:
         print_json(asdict(report))
     if report.different:
         more = f" (and {len(report.different) - 1} more)" if len(report.different) > 1 else ""
         raise UserError(
-            f"{schedule}: {report.different[0]}{more} differs from eager PyTorch's after step {report.step}; report "
+            f"{schedule}: {report.different[0]}{more} differs from {what}'s after step {report.step}; report "
             "this as a bug"
         )
     if not as_json:
         print(
-            f"{schedule} trains as eager PyTorch does, bit for bit over {report.step} steps: loss, {report.gradients} "
+            f"{schedule} trains as {what} does, bit for bit over {report.step} steps: loss, {report.gradients} "
             f"gradients, parameters and {report.buffers} buffers; in each step {report.steps} steps of the schedule, "
             f"{report.recomputations} recomputations, {report.page_outs} page-outs, {report.page_ins} page-ins, values "
             f"of at most {report.peak_bytes} B at once"

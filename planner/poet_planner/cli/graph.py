@@ -14,6 +14,8 @@ from poet_profiles.json_output import print_json
 from poet_planner.cli.option_groups import (
     Batch,
     BoardName,
+    Calibrate,
+    FrozenLayers,
     Json,
     ModelName,
     TrainingOptions,
@@ -50,6 +52,8 @@ def graph(
         int, memory_option(metavar="K", min=1, help="The step on one of so many equal parts of a batch.")
     ] = 1,
     weights: Weights = None,
+    frozen: FrozenLayers = None,
+    calibrate: Calibrate = None,
     program: Annotated[
         Path | None, output_option(help="File to write for a Linux board: what it runs, poet-program/1.")
     ] = None,
@@ -85,6 +89,8 @@ def graph(
         micro_batches=micro_batches,
         optimizer=training.chosen,
         weights=weights,
+        frozen=frozen,
+        calibrate=calibrate,
     )
     on_card = ABOVE_BYTES[0] if parameters is Home.CARD else None
     layout = MemoryLayout(card_above_bytes=on_card, micro_batches=micro_batches)

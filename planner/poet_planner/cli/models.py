@@ -21,7 +21,8 @@ def models(
     graphs: Annotated[
         Path | None,
         typer.Option(
-            help="With --board: write each one's training graphs into this folder, NAME.json, and of parts NAME-K.json."
+            help="With --board: write each one's training graphs into this folder, NAME.json, of parts NAME-K.json, "
+            "with frozen layers on int8 NAME-int8.json."
         ),
     ] = None,
     as_json: Json = False,
@@ -74,19 +75,25 @@ def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
     from poet_profiles.boards import load_board
     from poet_profiles.graph.file import write_graph
 
-    from poet_planner.models import names
+    from poet_planner.models import frozen_bytes, names
+    from poet_planner.planning.calibration import Frozen
     from poet_planner.planning.models_that_fit import fitting_graph, fitting_parts
     from poet_planner.planning.request import Request
 
     description = load_board(board)
     if description.kind != "microcontroller":
         raise UserError(f"{board}: not a microcontroller; plan a model to see whether it fits")
+    if graphs is not None:
+        graphs.mkdir(parents=True, exist_ok=True)
     for name in names():
+        if graphs is not None and frozen_bytes(name):
+            on_int8 = fitting_graph(name, description, Frozen.INT8)
+            if on_int8 is not None:
+                write_graph(on_int8, graphs / f"{name}-{Frozen.INT8}.json")
         graph = fitting_graph(name, description)
         if graph is None:
             continue
         if graphs is not None:
-            graphs.mkdir(parents=True, exist_ok=True)
             write_graph(graph, graphs / f"{name}.json")
             for part in () if graph.kept else fitting_parts(Request(name, board=description), description):
                 write_graph(part, graphs / f"{name}-{part.micro_batches}.json")

@@ -14,6 +14,7 @@ from poet_profiles.json_output import alone
 from poet_profiles.schedule import Objective
 
 from poet_planner.graph.optimizer import Method, Optimizer
+from poet_planner.planning.calibration import Frozen
 from poet_planner.planning.request import Gradients, Parameters, Request, refuse_beside_a_graph
 
 EXPERT = "Expert"
@@ -34,6 +35,13 @@ ModelName = Annotated[str, network_option("--model", "-m", help=f"{MODEL}.")]
 Batch = Annotated[int | None, network_option(min=1, help="Batch size; default is the model's own.")]
 Weights = Annotated[
     Path | None, network_option(help="The model's weights, by name: .safetensors, .pt, .pth (state_dict) or .npz.")
+]
+FrozenLayers = Annotated[
+    Frozen | None, network_option("--frozen", help="On a microcontroller: frozen layers on int8.", show_default="f32")
+]
+Calibrate = Annotated[
+    Path | None,
+    expert_option(help="Samples for the ranges of --frozen int8, as of data --arrays; default is the model's own."),
 ]
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 LearningRate = Annotated[float, training_option("--lr", min=0.0, help="Learning rate of the optimizer.")]
@@ -57,6 +65,8 @@ class NetworkOptions:
     graph: Annotated[Path | None, network_option(help="Plan this costed graph (poet-graph/1), not a model.")] = None
     batch: Batch = None
     weights: Weights = None
+    frozen: FrozenLayers = None
+    calibrate: Calibrate = None
 
     @property
     def source(self) -> Path | str:
@@ -82,6 +92,8 @@ class NetworksOptions:
         list[int] | None, network_option(min=1, help="Batch size; again for more. Default is the model's own.")
     ] = None
     weights: Weights = None
+    frozen: FrozenLayers = None
+    calibrate: Calibrate = None
 
 
 @dataclass(frozen=True)
@@ -242,6 +254,10 @@ class OutputOptions:
         str | None,
         output_option(metavar="NAME", help="Also write a PlatformIO library, OUT/NAME, to train in your own program."),
     ] = None
+    validate: Annotated[
+        Path | None,
+        expert_option(help="Samples, as of data --arrays: on them layers on int8 are compared with f32's answers."),
+    ] = None
     as_json: Json = False
     svg: Annotated[bool, expert_option("--svg", help="Write the pictures as SVG, too.")] = False
     time_to_scale: Annotated[
@@ -264,6 +280,8 @@ def request_of(
         network.source,
         batch=network.batch,
         weights=network.weights,
+        frozen=network.frozen,
+        calibrate=network.calibrate,
         optimizer=training.chosen,
         **asdict(board),
         **asdict(limits),

@@ -70,6 +70,7 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
+    from poet_profiles.arrays import read_arrays
     from poet_profiles.command_line import alone_in, given
     from poet_profiles.whole_file import check_writable
 
@@ -87,6 +88,8 @@ def plan(
     if output.library is not None:
         check_name(output.library)
     endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
+    if output.validate is not None:
+        read_arrays(output.validate, "numpy.savez")
     check_writable(out / "summary.json")
     alone_in(context, out)
     asked = request_of(network, board, limits, memory, training)
@@ -116,7 +119,7 @@ def plan(
     asks = asking_s and not interrupted
     saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
     with undisturbed():
-        made = verified(prepared, schedule, options.statistics, endurance_bytes, saving)
+        made = verified(prepared, schedule, options.statistics, endurance_bytes, saving, output.validate)
         made.write_files(out)
         if output.library is not None:
             _write_library(made, output.library, out, network)

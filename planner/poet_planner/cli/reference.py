@@ -10,6 +10,8 @@ import typer
 from poet_profiles.json_output import print_json
 
 from poet_planner.cli.option_groups import (
+    Calibrate,
+    FrozenLayers,
     Json,
     LearningRate,
     ModelName,
@@ -31,6 +33,8 @@ def reference(
         typer.Option(help="What `poet-harness run --save` wrote: every step starts from that run's weights."),
     ] = None,
     weights: Weights = None,
+    frozen: FrozenLayers = None,
+    calibrate: Calibrate = None,
     micro_batches: Annotated[
         int, training_option(min=1, help="Parts in which each batch goes through the network, as it was planned.")
     ] = 1,
@@ -41,9 +45,12 @@ def reference(
     The arrays are `loss`, and `PARAMETER.grad` with a leading axis of steps.
     """
 
+    from poet_planner.planning.request import calibration
     from poet_planner.torch_reference.training_data import reference_run, write_arrays
 
-    arrays = reference_run(model, data, learning_rate, training.chosen, follow, weights, micro_batches)
+    arrays = reference_run(
+        model, data, learning_rate, training.chosen, follow, weights, micro_batches, calibration(frozen, calibrate)
+    )
     write_arrays(arrays, out)
     losses = arrays["loss"]
     if as_json:

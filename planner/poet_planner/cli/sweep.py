@@ -191,7 +191,8 @@ def _subjects(
     of_profile: Sequence[str | None] = boards.profile or [None]
     on_board: Sequence[str | None] = boards.board or [None]
     of_samples: Sequence[int | None] = networks.batch or [None]
-    chosen = {"weights": networks.weights, "optimizer": training.chosen, **asdict(memory)}
+    of_layers = {"weights": networks.weights, "frozen": networks.frozen, "calibrate": networks.calibrate}
+    chosen = {**of_layers, "optimizer": training.chosen, **asdict(memory)}
     made: list[tuple[Subject, str | None, Request, CostedStep]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
         request = Request(network, profile, board, batch, **chosen)

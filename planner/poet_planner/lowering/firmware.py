@@ -33,6 +33,7 @@ from poet_planner.lowering.draft import (
     without_unread_indices,
 )
 from poet_planner.lowering.folded_norms import with_folded_norms
+from poet_planner.lowering.frozen_int8 import with_int8
 from poet_planner.lowering.frozen_parameters import with_frozen
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
@@ -53,10 +54,9 @@ from poet_planner.lowering.strided_copies import copied, spread, strided_operato
 from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
 # What is rewritten in operators that the firmware has, in this order.
+ON_INT8 = (with_frozen, with_folded_norms, with_int8, with_integers)
 PASSES = (
-    with_frozen,
-    with_folded_norms,
-    with_integers,
+    *ON_INT8,
     with_plain_attention,
     with_padded_joins,
     with_rows_in_order,
@@ -139,6 +139,13 @@ def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:
 def in_parts(traced: TracedGraph) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
     for rewrite in PASSES:
+        traced = rewrite(traced)
+    return traced
+
+
+def in_integers(traced: TracedGraph) -> TracedGraph:
+    """The same step of PyTorch's operators, but for what is on int8: that is the firmware's."""
+    for rewrite in ON_INT8:
         traced = rewrite(traced)
     return traced
 

@@ -98,7 +98,7 @@ class _Folding:
         if not all(ref.source in constants and ref.dtype == torch.float32 for ref in (layer.weight, *vectors)):
             return False
         weight = constants[layer.weight.source]
-        return _lies_by_outputs(layer.weight, weight) and all(
+        return lies_by_outputs(layer.weight, weight) and all(
             ref.shape == tuple(constants[ref.source].shape) == (weight.shape[0],) for ref in vectors
         )
 
@@ -159,7 +159,7 @@ def _layer(operator: TracedOperator) -> _Layer | None:
     return layer if len(layer.x.shape) == len(layer.weight.shape) else None
 
 
-def _lies_by_outputs(weight: Ref, data: Tensor) -> bool:
+def lies_by_outputs(weight: Ref, data: Tensor) -> bool:
     """Whether an operator sees a weight (outputs, …) as it lies, or a matrix of it transposed."""
     if not data.is_contiguous():
         return False

@@ -42,7 +42,7 @@ _DEQUANTIZE_CHANNELS = "quantized_decomposed.dequantize_per_channel.default"
 _S8 = torch.ops.poet
 _MOST_SUM = 2**31 - 1
 # Functions of one value: a table has what they give for every byte.
-_OF_ONE_VALUE = frozenset(
+OF_ONE_VALUE = frozenset(
     {"relu", "hardtanh", "sigmoid", "hardswish", "hardsigmoid", "silu", "gelu", "tanh", "leaky_relu"}
 )
 assert poet_runtime.integers.__doc__  # the import registers the operators
@@ -77,8 +77,8 @@ def _refuse_quantised(parameter: str, traced: TracedGraph) -> None:
 
 
 def has_integers(traced: TracedGraph) -> bool:
-    """Whether a part of it is quantised."""
-    return any(str(operator.target) == _QUANTIZE for operator in traced.operators)
+    """Whether a part of it is quantised, or is to be."""
+    return bool(traced.int8_ranges) or any(str(operator.target) == _QUANTIZE for operator in traced.operators)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _Fusing:
         if maker is None:
             return None
         lowered = firmware_operator(maker)
-        if lowered is not None and lowered.op in _OF_ONE_VALUE:
+        if lowered is not None and lowered.op in OF_ONE_VALUE:
             source = self._bytes(maker.args[0])
             if source is not None:
                 return self._table(maker, source, ends, [maker])

@@ -10,6 +10,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.models import frozen_bytes, least_ram_bytes, trained_bytes
+from poet_planner.planning.calibration import Frozen
 from poet_planner.planning.choose import in_layout, with_room_on_card
 from poet_planner.planning.costed_step import costed_step
 from poet_planner.planning.forms_in_ram import counts_of_parts, lasting_bytes
@@ -17,17 +18,19 @@ from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT, M
 from poet_planner.planning.request import Parameters, Request
 
 
-def fitting_graph(model: str, board: Board) -> Graph | None:
+def fitting_graph(model: str, board: Board, frozen: Frozen | None = None) -> Graph | None:
     """The training graph of a built-in model for a board; None if no schedule exists in the board's RAM.
+
+    ``frozen`` is as `Request` has it.
 
     Frozen parameters lie in flash. Trained ones are in RAM, and gradients have places of their own where there is room
     for them; otherwise larger parameters lie on the card, and are streamed, as a plan decides it. A model of which one
     layer is known to be too large is not traced.
     """
     trained = trained_bytes(model)
-    if not _fits_in_flash(model, board) or least_ram_bytes(model) > board.usable_ram_bytes:
+    if not _fits_in_flash(model, board, frozen) or least_ram_bytes(model) > board.usable_ram_bytes:
         return None
-    request = Request(model, board=board)
+    request = Request(model, board=board, frozen=frozen)
     if sum(trained) <= board.usable_ram_bytes:
         for layout in (GRADIENTS_RESIDENT, GRADIENTS_PAGED):
             made = in_layout(request, layout)
@@ -61,5 +64,6 @@ def homes_of_parameters(model: str, board: Board) -> tuple[str, ...]:
     return (home.value, "flash") if frozen_bytes(model) else (home.value,)
 
 
-def _fits_in_flash(model: str, board: Board) -> bool:
-    return board.usable_flash_bytes is None or frozen_bytes(model) <= board.usable_flash_bytes
+def _fits_in_flash(model: str, board: Board, frozen: Frozen | None) -> bool:
+    least_bytes = frozen_bytes(model) // (4 if frozen else 1)
+    return board.usable_flash_bytes is None or least_bytes <= board.usable_flash_bytes

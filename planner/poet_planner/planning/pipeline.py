@@ -21,11 +21,13 @@ from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.budget import frozen_too_large, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.choose import choose_layout, lost_card
+from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Parameters, Profiles, Request, named
+from poet_planner.report.int8 import Int8Report, int8_report
 from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
@@ -56,6 +58,9 @@ def plan(
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
     weights: str | Path | None = None,
+    frozen: str | None = None,
+    calibrate: str | Path | None = None,
+    validate: str | Path | None = None,
     paging: bool = True,
     objective: str | None = None,
     method: str | Method = "optimal",
@@ -105,6 +110,12 @@ def plan(
         What ends a step on a microcontroller: `poet_planner.Optimizer(momentum=0.9)`; default is gradient descent.
     weights : str or Path, optional
         Those that a model given by name is to have: frozen ones are part of the plan. Default are its own.
+    frozen : str, optional
+        ``"int8"``: on a microcontroller frozen layers are computed in whole numbers of 8 bits.
+    calibrate : str or Path, optional
+        An .npz with samples, for the ranges of these; default are the model's own.
+    validate : str or Path, optional
+        An .npz with samples, on which the answers of these are compared with those of f32, for the summary.
     paging : bool
         False: as on a board without storage.
     objective : str, optional
@@ -150,6 +161,8 @@ def plan(
         stream_above=stream_above,
         optimizer=optimizer,
         weights=weights,
+        frozen=frozen,
+        calibrate=calibrate,
         paging=paging,
         early_updates=plans_without_pages(planner),
     )
@@ -159,7 +172,8 @@ def plan(
         options = replace(options, objective=named(Objective, objective, "--objective"))
     if options.statistics is None:
         options = replace(options, statistics=Statistics())
-    return verified(*planned(request, prepared, planner, options), options.statistics)
+    made, schedule = planned(request, prepared, planner, options)
+    return verified(made, schedule, options.statistics, validate=None if validate is None else Path(validate))
 
 
 def refuse_before_tracing(request: Request) -> None:
@@ -291,6 +305,7 @@ def verified(
     statistics: Statistics | None = None,
     endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
+    validate: Path | None = None,
 ) -> Plan:
     """The plan, once the schedule has been replayed by the contract alone.
 
@@ -302,6 +317,8 @@ def verified(
         What may be written to the card in all, for its life in the summary; default is the board file's.
     more_ram : MoreRam, optional
         What a little more RAM would save, for the summary.
+    validate : Path, optional
+        Samples on which answers of frozen layers on int8 are compared with those of f32.
 
     Raises
     ------
@@ -326,6 +343,7 @@ def verified(
         endurance_bytes=endurance_bytes,
         more_ram=more_ram,
         inference=made,
+        int8=_int8(step, validate),
     )
     if prepared.whole is not None and prepared.whole.step.costed is not None:
         summary = with_whole(summary, prepared.plain_store_all, prepared.whole.step.costed)
@@ -343,3 +361,16 @@ def verified(
         inference=made,
         why_no_inference=why_no_inference,
     )
+
+
+def _int8(step: CostedStep, validate: Path | None) -> Int8Report | None:
+    """What of a step is on int8, with its answers beside those of f32 where samples are given."""
+    made = step.training_step
+    report = int8_report(step.graph, None if made is None else made.int8_samples)
+    if validate is None:
+        return report
+    if made is None:
+        raise UserError(f"--validate {validate}: a costed graph has no model to run; leave it out")
+    if report is None:
+        raise UserError(f"--validate {validate}: nothing of {step.graph.name} is on int8; give --frozen int8, too")
+    return replace(report, validation=made.validation(validate))

@@ -17,6 +17,7 @@ from poet_profiles.graph.file import read_graph
 from poet_profiles.shipped import profile_names, shipped_profile
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
+from poet_planner.planning.calibration import Calibration, Frozen
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.report.quantities import size_bytes
 
@@ -77,6 +78,8 @@ class Request:
     stream_above: int | str | None = None
     optimizer: Optimizer = PLAIN
     weights: str | Path | None = None
+    frozen: str | None = None
+    calibrate: str | Path | None = None
     paging: bool = True
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
 
@@ -84,7 +87,9 @@ class Request:
         if isinstance(self.network, Graph | Path):
             own = None if self.optimizer.is_plain else self.optimizer.words
             others = {"--profile": self.profile, "--batch": self.batch, own or "--momentum": own}
-            refuse_beside_a_graph({**others, "--weights": self.weights})
+            of_weights = {"--weights": self.weights, "--frozen": self.frozen, "--calibrate": self.calibrate}
+            refuse_beside_a_graph({**others, **of_weights})
+        calibration(self.frozen, self.calibrate)
         named(Parameters, self.parameters, "--parameters")
         named(Gradients, self.gradients, "--gradients")
         if self.parameters in (Parameters.EXCLUDED, Parameters.CARD) and self.gradients != Gradients.AUTO:
@@ -145,8 +150,10 @@ class Request:
         if isinstance(self.network, Graph | Path):
             return None
         weights = None if self.weights is None else Path(self.weights)
-        make = training_step if isinstance(self.network, str) else TrainingStep
-        return make(self.network, self.batch, weights)
+        asked = calibration(self.frozen, self.calibrate)
+        if isinstance(self.network, str):
+            return training_step(self.network, self.batch, weights, asked)
+        return TrainingStep(self.network, self.batch, weights, calibration=asked)
 
     @cached_property
     def target_board(self) -> Board | None:
@@ -187,6 +194,16 @@ class Request:
         profiles = self.profile or ()
         paths = [profile_path(str(one)) for one in ([profiles] if isinstance(profiles, str | Path) else profiles)]
         return {path: read_profile(path) for path in paths}
+
+
+def calibration(frozen: str | None, samples: str | Path | None) -> Calibration | None:
+    """What ``--frozen`` and ``--calibrate`` ask for; raises a `UserError` if they do not go together."""
+    if frozen is None:
+        if samples is not None:
+            raise UserError(f"--calibrate {samples}: its samples are for --frozen int8; give that, too")
+        return None
+    named(Frozen, frozen, "--frozen")
+    return Calibration(None if samples is None else Path(samples))
 
 
 def refuse_beside_a_graph(others: Mapping[str, object]) -> None:

@@ -16,6 +16,7 @@ from poet_profiles.graph.validation import check_graph
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
+from poet_planner.planning.calibration import Calibration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
+    from poet_planner.report.int8 import Int8Validation
 
 
 class TrainingStep:
@@ -41,6 +43,8 @@ class TrainingStep:
         In how many parts a batch is to go through it, of which the model has one.
     whole : TrainingStep, optional
         The step on the whole batch, where the model has a part of it.
+    calibration : Calibration, optional
+        Frozen layers are to be on int8, and this has the ranges of their activations.
 
     Raises
     ------
@@ -55,6 +59,7 @@ class TrainingStep:
         weights: Path | None = None,
         micro_batches: int = 1,
         whole: TrainingStep | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
@@ -65,8 +70,15 @@ class TrainingStep:
         self._weights = weights
         self._micro_batches = micro_batches
         self._whole = whole
+        self._calibration = calibration
         self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
+
+    @property
+    def int8_samples(self) -> int | None:
+        """How many samples the ranges of `int8_ranges` are from; None: there are none."""
+        step = self._whole or self
+        return None if step._calibration is None else step._calibration.samples(step.traced, step._model)
 
     @property
     def name(self) -> str:
@@ -140,6 +152,10 @@ class TrainingStep:
         )
         from poet_planner.planning.flash import flash_for_constants
 
+        if board.kind == "linux" and self._calibration is not None:
+            raise UserError(
+                f"--frozen int8: {board.name} trains in PyTorch, and int8 is for microcontrollers; leave it out"
+            )
         if card_above_bytes is not None and not board.has_card:
             raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
         if board.kind == "linux":
@@ -203,7 +219,7 @@ class TrainingStep:
         from poet_planner.lowering import lower_inference
         from poet_planner.tracing.known_loss import known_loss
 
-        lowered = lower_inference(self._forward, graph, self.constants(graph), streaming)
+        lowered = lower_inference(self.forward, graph, self.constants(graph), streaming)
         try:
             check_graph(lowered.graph)
         except FaultError as fault:
@@ -212,6 +228,19 @@ class TrainingStep:
         model = (self._whole or self)._load()
         loss = known_loss(model, lowered.graph.residents[-1].shape[1:])
         return replace(lowered, loss=loss, classes=tuple(model.classes))
+
+    def validation(self, path: Path) -> Int8Validation:
+        """Its forward pass with layers on int8, beside that of the model, on samples of a file.
+
+        Raises
+        ------
+        UserError
+            If there is no such pass (see `inference`), or the samples are not what the model takes.
+        """
+        from poet_planner.planning.validation import validated
+
+        step = self._whole or self
+        return validated(step._load(), step.traced, step.forward, path)
 
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
@@ -232,10 +261,19 @@ class TrainingStep:
             )
         return self._as_values[key]
 
-    @property
+    @cached_property
     def traced(self) -> TracedGraph:
         """The step as PyTorch's operators, for no board."""
-        return self._traced_and_named[0]
+        return replace(self._traced_and_named[0], int8_ranges=self.int8_ranges)
+
+    @cached_property
+    def int8_ranges(self) -> dict[str, tuple[float, float]]:
+        """The ranges of what is to be on int8, by id; empty: nothing is asked to be."""
+        if self._whole is not None:
+            return self._whole.int8_ranges
+        if self._calibration is None:
+            return {}
+        return self._calibration.ranges(self._traced_and_named[0], self._model, self._batch)
 
     @cached_property
     def _traced_and_named(self) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
@@ -249,13 +287,21 @@ class TrainingStep:
         return traced, unheld_state(traced, model.module)
 
     @cached_property
-    def _forward(self) -> TracedGraph:
+    def forward(self) -> TracedGraph:
         """The forward pass of one sample as PyTorch's operators."""
         from poet_planner.tracing import trace_forward
 
         model = self._load()
         taken = (resident.id for resident in self.traced.residents)
-        return trace_forward(model.module, model.inputs, model.name, taken)
+        forward = trace_forward(model.module, model.inputs, model.name, taken)
+        if not self.int8_ranges:
+            return forward
+        frozen = {id: tensor for id, tensor in forward.frozen.items() if id not in self.traced.changed}
+        forward = replace(forward, frozen=frozen)
+        step = self._whole or self
+        assert step._calibration is not None
+        ranges = step._calibration.ranges_beside(forward, step.traced, step._model, step._batch)
+        return replace(forward, int8_ranges=ranges)
 
     @cached_property
     def _rehearsed(self) -> TracedGraph:
@@ -278,9 +324,11 @@ class TrainingStep:
 
 
 @cache
-def training_step(model: str, batch: int | None, weights: Path | None = None) -> TrainingStep:
+def training_step(
+    model: str, batch: int | None, weights: Path | None = None, calibration: Calibration | None = None
+) -> TrainingStep:
     """The step of a named model, traced once a process."""
-    return TrainingStep(model, batch, weights)
+    return TrainingStep(model, batch, weights, calibration=calibration)
 
 
 def training_graph(

@@ -19,6 +19,7 @@ from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import Wear, wear
+from poet_planner.report.int8 import Int8Report
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
@@ -236,11 +237,12 @@ class Summary(Proof, Card, Ram, Time, Energy, Origin):
     """A plan in figures: all records at one level, as in the file.
 
     Fields named ``plain_…`` are the store-all schedule's. ``more_ram`` is None where nobody asked, or a little more RAM
-    was not found to save much. ``inference`` is None if there is none beside it.
+    was not found to save much. ``inference`` is None if there is none beside it, ``int8`` if nothing is on int8.
     """
 
     more_ram: MoreRam | None = None
     inference: InferenceReport | None = None
+    int8: Int8Report | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -276,6 +278,7 @@ def summarise(
     endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
     inference: Inference | None = None,
+    int8: Int8Report | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -297,6 +300,8 @@ def summarise(
         What `poet_planner.planning.more_ram` found.
     inference : Inference, optional
         Beside the training step.
+    int8 : Int8Report, optional
+        What of it is on int8.
     """
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
@@ -360,6 +365,7 @@ def summarise(
         more_ram=more_ram,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
         inference=_inference_report(inference) if inference else None,
+        int8=int8,
         placement=placement_report(
             statistics.unplaced if statistics else None,
             busy_s if schedule.objective is Objective.TIME else schedule.energy_j,
@@ -474,7 +480,15 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 def rows(summary: Summary, verbose: bool = False) -> list[tuple[str, str, str]]:
     """The summary as names, figures and remarks; what belongs to the row above is indented."""
-    return [*_energy_rows(summary), *_limit_rows(summary), *_inference_rows(summary), *_basis_rows(summary, verbose)]
+    described = [*_energy_rows(summary), *_limit_rows(summary), *_int8_rows(summary), *_inference_rows(summary)]
+    return [*described, *_basis_rows(summary, verbose)]
+
+
+def _int8_rows(s: Summary) -> list[tuple[str, str, str]]:
+    if s.int8 is None:
+        return []
+    against = s.int8.validation
+    return [s.int8.row, *([("  against f32", f"{against.score_error:.2%} off", str(against))] if against else [])]
 
 
 def _inference_rows(s: Summary) -> list[tuple[str, str, str]]:

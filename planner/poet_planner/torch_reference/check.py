@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.schedule import Action, Schedule
 from poet_runtime.compiled_step import compile_steps
-from poet_runtime.executor import leave, residents_of
+from poet_runtime.executor import leave, residents_of, train_step
 from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in
 from poet_runtime.pager import Pager
@@ -24,6 +24,7 @@ from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
+from poet_planner.lowering.frozen_int8 import quantised
 from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import Batch, micro_batch, parts_of
@@ -55,7 +56,13 @@ class CheckReport:
     peak_bytes: int
 
 
-def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Path | None = None) -> CheckReport:
+def check_plan(
+    model: Model,
+    planned: Graph,
+    schedule: Schedule,
+    page_folder: Path | None = None,
+    int8_ranges: Mapping[str, tuple[float, float]] | None = None,
+) -> CheckReport:
     """Train for three steps twice, eagerly and under the plan, from the same state, and compare after each.
 
     Compared are the loss, parameters (a loss's own, too), buffers, gradients, the batch and the random generators.
@@ -69,6 +76,10 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
         What was planned: the model's graph as lowered for a board.
     page_folder : Path, optional
         Where the page file goes, which is deleted afterwards; default is the system's place for such files.
+
+    int8_ranges : mapping, optional
+        Of frozen layers on int8. Instead of eager steps there are those of the graph that is quantised by them, its
+        operators in program order.
 
     Raises
     ------
@@ -84,6 +95,8 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
     if len(parts) > 1:
         model = replace(micro_batch(model, graph, len(parts)), inputs=parts[0][0], targets=parts[0][1])
         graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    if int8_ranges:
+        graph = quantised(replace(graph, int8_ranges=dict(int8_ranges)))
     if actions[Action.PAGE_OUT]:
         # A page has the size that PyTorch gives a value, which may be more than it shows.
         graph = measured(graph, model.module, model.inputs, model.targets)
@@ -100,8 +113,12 @@ def check_plan(model: Model, planned: Graph, schedule: Schedule, page_folder: Pa
                 losses.append(result.loss.clone())
             return sum(losses[1:], losses[0])
 
+        def in_order() -> Tensor:
+            losses = [train_step(graph, model.module, *part) for part in parts]
+            return sum(losses[1:], losses[0])
+
         try:
-            expected = list(_training(model, graph, lambda: _eager_step(model, parts)))
+            expected = list(_training(model, graph, in_order if int8_ranges else lambda: _eager_step(model, parts)))
             before.restore()
             for step, found in enumerate(_training(model, graph, planned_step)):
                 different = _different(expected[step], found)

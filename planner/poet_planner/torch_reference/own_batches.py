@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
-from poet_profiles.quantised import TYPES, Normalising
+from poet_profiles.quantised import Normalising
 from poet_runtime.traced_graph import TracedResident
 
-Array = NDArray[Any]
+from poet_planner.planning.own_arrays import Array, own_arrays
 
 
 def own_batches(
@@ -37,15 +34,7 @@ def own_batches(
     UserError
         With the array's name, what it is and what it should be.
     """
-    arrays = read_arrays(path, "numpy.savez")
-    for resident in batch:
-        if resident.id not in arrays:
-            found = ", ".join(arrays) or "nothing"
-            raise UserError(f"{path}: lacks {resident.id}, it holds {found}; name the arrays as the graph does")
-    given = {
-        resident.id: _checked(path, resident, _normalised(resident, arrays[resident.id], normalising))
-        for resident in batch
-    }
+    given = own_arrays(path, batch, normalising)
     in_steps = [resident for resident in batch if given[resident.id].ndim > len(resident.shape)]
     if len(in_steps) not in (0, len(batch)):
         raise UserError(f"{path}: {in_steps[0].id} has an axis of steps, others have none; give all of them one")
@@ -71,49 +60,3 @@ def _order(path: Path, samples: int, size: int, steps: int, seed: int) -> NDArra
         order = generator.permutation(samples)[: samples // size * size]
         batches += list(order.reshape(-1, size))
     return np.stack(batches[:steps])
-
-
-def _normalised(resident: TracedResident, array: Array, normalising: Normalising | None) -> Array:
-    if normalising is None or array.dtype.name not in TYPES or not resident.dtype.is_floating_point:
-        return array
-    if array.ndim <= len(resident.shape):
-        return normalising(array)
-    return normalising(array.reshape(-1, *array.shape[2:])).reshape(array.shape)
-
-
-def _checked(path: Path, resident: TracedResident, array: Array) -> Array:
-    """An array as the firmware stores it: f32, integers as i32."""
-    wanted = _KINDS[_kind(resident.dtype)]
-    shape = resident.shape
-    fits = array.shape[1:] == (shape if array.ndim > len(shape) else shape[1:])
-    if not fits or not shape or array.dtype.kind not in wanted.numpys:
-        samples = ", ".join(map(str, ("samples", *shape[1:])))
-        raise UserError(
-            f"{path}: {resident.id} is {array.dtype} of shape {array.shape}; the model takes {wanted.name} of shape "
-            f"({samples})"
-        )
-    with np.errstate(over="ignore"):  # Infinity is found below.
-        stored = array.astype(wanted.stored)
-    if not np.isfinite(stored).all() or (wanted.stored is np.int32 and not np.array_equal(stored, array)):
-        raise UserError(f"{path}: {resident.id} holds numbers that are not finite, or that 32 bits do not hold")
-    return stored
-
-
-class _Kind(NamedTuple):
-    name: str
-    numpys: str
-    stored: type[np.generic]
-
-
-_KINDS = {
-    "floating": _Kind("floating-point numbers", "f", np.float32),
-    "integer": _Kind("integers", "iu", np.int32),
-    "truth": _Kind("truth values", "b", np.bool_),
-    "complex": _Kind("complex numbers", "c", np.complex64),
-}
-
-
-def _kind(dtype: torch.dtype) -> str:
-    if dtype == torch.bool:
-        return "truth"
-    return "floating" if dtype.is_floating_point else "complex" if dtype.is_complex else "integer"

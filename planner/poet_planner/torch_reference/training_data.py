@@ -22,11 +22,12 @@ from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 from poet_planner import models
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering.constants import stored
-from poet_planner.lowering.frozen_parameters import with_frozen
-from poet_planner.lowering.integers import has_integers, with_integers
+from poet_planner.lowering.firmware import in_integers
+from poet_planner.lowering.integers import has_integers
 from poet_planner.lowering.random_numbers import generator_of
 from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
+from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import training_step
 from poet_planner.torch_reference.own_batches import own_batches
 from poet_planner.tracing import trace
@@ -129,6 +130,7 @@ def reference_run(
     follow: Path | None = None,
     weights: Path | None = None,
     micro_batches: int = 1,
+    calibration: Calibration | None = None,
 ) -> Arrays:
     """Loss and gradients of training by PyTorch, a step a batch.
 
@@ -144,6 +146,8 @@ def reference_run(
         What the data were made with, for frozen layers: the others' are in the data.
     micro_batches : int
         In how many equal parts each batch goes through the network, one `backward()` a part.
+    calibration : Calibration, optional
+        Frozen layers are on int8, as they were planned.
 
     Returns
     -------
@@ -163,6 +167,8 @@ def reference_run(
 
     arrays = read_arrays(data, "poet-plan data")
     loaded, traced = _model_of(model, data, arrays, weights)
+    if calibration is not None:
+        traced = replace(traced, int8_ranges=calibration.ranges(traced, model, len(tensors_in(loaded.inputs)[0])))
     _refuse_other_frozen(arrays, traced, data, model)
     parameters = {**dict(loaded.module.named_parameters()), **traced.loss_parameters}
     state = {**parameters, **dict(loaded.module.named_buffers())}
@@ -206,7 +212,8 @@ def _with_gradients(model: Model, traced: TracedGraph) -> Tensor:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
     part = trace(model.module, model.inputs, model.targets, model.loss, model.name)
-    return train_step(with_integers(with_frozen(part)), model.module, model.inputs, model.targets)
+    part = in_integers(replace(part, int8_ranges=traced.int8_ranges))
+    return train_step(part, model.module, model.inputs, model.targets)
 
 
 def write_arrays(arrays: Arrays, path: Path) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 PROGRAM = typer.main.get_command(app)
 GROUPS = ["Network", "Board", "Limits", "Memory", "Training", "Optimiser", "Output", "Expert"]
 OF_TYPER = {"--install-completion", "--show-completion"}
-MOST_VISIBLE = 22
+MOST_VISIBLE = 23
 
 
 def grouped(verb: str | None) -> dict[str, set[str]]:

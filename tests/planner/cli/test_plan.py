@@ -593,7 +593,7 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     # A batch of 24 images: the operands of its largest node alone are 147,456 B.
     assert "digits_cnn" not in fitting
     parts = {path.stem for path in tmp_path.glob("*-*.json")}
-    assert {"digits_cnn_small-2", "digits_cnn_small-4"} <= parts
+    assert {"digits_cnn_small-2", "digits_cnn_small-4", "finetune_cnn_small-int8"} <= parts
     assert sorted({path.stem for path in tmp_path.glob("*.json")} - parts) == fitting
     assert run(monkeypatch, "graph", "--model", "digits_cnn_small", "--board", "rpi4b", "--parameters", "card", "--out",
                tmp_path / "g.json") == BAD_INPUT  # fmt: skip
