@@ -13,7 +13,7 @@ it trains some steps on the emulated board. What the board did is compared:
 - energy and time of each step but the traced one with the prediction: within 2 %; peak RAM: to the byte.
 
 RAM and flash in all are what the linker placed, and of RAM the resident tensors and the arena up to its highest
-address. Exits 1 if anything is off, or larger than the board.
+address. Exits 1 if anything is off, or larger than the board, or than the limits of a step with frozen layers on int8.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,34 @@ from safetensors.numpy import load_file
 
 from benchmarks.firmware.training import RAM_BEGIN, end_of_firmware
 
-# Board, model and training steps.
+
+@dataclass(frozen=True)
+class Case:
+    """``on_int8``: the frozen layers; ``most`` are seconds, joules and bytes of RAM of the schedule."""
+
+    board: str
+    model: str
+    batch: int
+    steps: int
+    on_int8: bool = False
+    most: tuple[float, float, int] = (inf, inf, 1 << 32)
+
+    @property
+    def frozen(self) -> list[str]:
+        return ["--frozen", "int8"] if self.on_int8 else []
+
+    @property
+    def name(self) -> str:
+        return f"{self.board}, {self.model}, batch {self.batch}{', int8' if self.on_int8 else ''}"
+
+
 CASES = (
-    ("nrf52840", "finetune_cnn", 10),
-    ("mkr1000", "finetune_cnn_small", 10),
-    ("nrf52840", "mobilenet_v1_last_block", 4),
+    Case("nrf52840", "finetune_cnn", 8, 10),
+    Case("mkr1000", "finetune_cnn_small", 2, 10),
+    Case("nrf52840", "mobilenet_v1_last_block", 1, 4),
+    Case("mkr1000", "finetune_cnn_small", 2, 10, on_int8=True, most=(0.13, 1.6e-3, 14 * 1024)),
+    Case("mkr1000", "finetune_cnn", 2, 10, on_int8=True),
+    Case("nrf52840", "finetune_cnn", 8, 10, on_int8=True),
 )
 RATE = "0.02"
 PYTORCH_TOLERANCE = 1e-5
@@ -60,17 +85,24 @@ def call(folder: Path, program: str, *arguments: str) -> None:
         sys.exit(f"finetuning: {' '.join(command)}\n{done.stderr}")
 
 
-def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> None:
+def train(folder: Path, case: Case, seconds: int) -> None:
     """Both plans, and the same training on the emulated board, on this computer and by PyTorch."""
-    training = ["--data", "data.npz", "--lr", RATE, "--steps", str(steps)]
+    board, model = case.board, ["--model", case.model, "--batch", str(case.batch)]
+    training = ["--data", "data.npz", "--lr", RATE, "--steps", str(case.steps)]
     emulated = ["--board", board, "--emulate", *training]
     host = ["--board", "native", "--plan", "plan", *training]
-    planning = ["--model", model, "--time-limit", str(seconds)]
-    call(folder, "poet-plan", "data", "--model", model, "--steps", str(steps), "--out", "data.npz")
-    call(folder, "poet-plan", *planning, "--profile", board, "--out", "first")
+    planning = [*model, *case.frozen, "--time-limit", str(seconds)]
+    call(folder, "poet-plan", "data", *model, "--steps", str(case.steps), "--out", "data.npz")
+    shipped = ["--profile", board]
+    if case.on_int8:  # of which a shipped profile need not have rows
+        call(folder, "poet-plan", "graph", *model, *case.frozen, "--board", board, "--out", "graph.json")
+        alone = ["--board", board, "--emulate", "--graph", "graph.json", "--quick"]
+        call(folder, "poet-harness", "profile", *alone, "--out", "alone.csv")
+        shipped = ["--profile", "alone.csv", *shipped]
+    call(folder, "poet-plan", *planning, *shipped, "--out", "first")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "first")
     call(folder, "poet-harness", "profile", *emulated, "--plan", "first", "--out", "own.csv")
-    call(folder, "poet-plan", *planning, "--profile", "own.csv", "--profile", board, "--out", "plan")
+    call(folder, "poet-plan", *planning, "--profile", "own.csv", *shipped, "--out", "plan")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "plan")
     results = ["--save", "board.npz", "--trained", "board.safetensors", "--out", "board.csv"]
     call(folder, "poet-harness", "run", *emulated, "--plan", "plan", *results)
@@ -78,7 +110,7 @@ def train(folder: Path, board: str, model: str, steps: int, seconds: int) -> Non
     call(folder, "poet-harness", "run", *host, "--save", "host.npz", "--trained", "host.safetensors")
     follow = [] if read_graph(folder / "plan/graph.json").kept else ["--follow", "board.npz"]
     reference = ["--data", "data.npz", "--lr", RATE, "--out", "pytorch.npz", *follow]
-    call(folder, "poet-plan", "reference", "--model", model, *reference)
+    call(folder, "poet-plan", "reference", "--model", case.model, *case.frozen, *reference)
 
 
 def differing(folder: Path) -> list[str]:
@@ -132,7 +164,7 @@ def flash_bytes(image: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(model for _, model, _ in CASES))
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="built-in; default are all")
     parser.add_argument("--seconds", type=int, default=7, help="to plan for, each")
     parser.add_argument("--out", type=Path, help="where to keep plans, profiles and results")
     options = parser.parse_args()
@@ -143,21 +175,23 @@ def main() -> int:
     )
     good = True
     with tempfile.TemporaryDirectory() as scratch:
-        for name, model, steps in (case for case in CASES if not options.models or case[1] in options.models):
-            board, folder = load_board(name), (options.out or Path(scratch)) / f"{name}-{model}"
+        for case in (case for case in CASES if not options.models or case.model in options.models):
+            board, folder = load_board(case.board), (options.out or Path(scratch)) / case.name.replace(", ", "-")
             folder.mkdir(parents=True)
-            train(folder, name, model, steps, options.seconds)
+            train(folder, case, options.seconds)
             graph, schedule = read_graph(folder / "plan/graph.json"), read_schedule(folder / "plan/schedule.json")
-            image = folder / "plan" / f"{name}.elf"
+            image = folder / "plan" / f"{case.board}.elf"
             ram = end_of_firmware(image) - RAM_BEGIN + graph.resident_bytes + schedule.arena_bytes
             flash, bits, pytorch = flash_bytes(image), differing(folder), off_pytorch(folder)
             prediction, peaks = off_prediction(folder)
             good = good and not bits and peaks and ram <= board.ram_bytes and flash <= board.flash_bytes
             good = good and pytorch <= PYTORCH_TOLERANCE and prediction <= PREDICTION_TOLERANCE
+            needs = (schedule.time_s, schedule.energy_j, schedule.peak_bytes)
+            good = good and all(found <= most for found, most in zip(needs, case.most, strict=True))
             sizes = (f"{size:,}" for size in (constant_bytes(graph), flash, graph.resident_bytes, ram))
             costs = (f"{schedule.energy_j * 1e3:.3f} mJ", f"{schedule.time_s:.3f} s", f"{prediction:.2%}")
             agreement = ("to the byte" if peaks else "DIFFERS", bits[0] if bits else "all", f"{pytorch:.1e}")
-            table.add_row(f"{name}, {model}", *sizes, *costs, *agreement)
+            table.add_row(case.name, *sizes, *costs, *agreement)
     Console(width=200).print(table)
     return 0 if good else 1
 
