@@ -44,6 +44,15 @@ Calibrate = Annotated[
     expert_option(help="Samples for the ranges of --frozen int8, as of data --arrays; default is the model's own."),
 ]
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
+KeptFeatures = Annotated[
+    str,
+    memory_option(
+        "--features",
+        metavar="N",
+        help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM; auto: "
+        "where that takes a tenth of a step; whole: in each step.",
+    ),
+]
 LearningRate = Annotated[float, training_option("--lr", min=0.0, help="Learning rate of the optimizer.")]
 Methods = Annotated[
     str, optimiser_option(help="all, or a,b (names of `poet-plan methods`); the optimiser is always among them.")

@@ -18,6 +18,7 @@ from poet_profiles.version import show_version
 from poet_planner.cli.option_groups import (
     DEFAULT_MODEL,
     BoardOptions,
+    KeptFeatures,
     LimitOptions,
     MemoryOptions,
     NetworkOptions,
@@ -28,6 +29,7 @@ from poet_planner.cli.option_groups import (
     request_of,
 )
 from poet_planner.cli.progress import progress
+from poet_planner.planning.request import WHOLE
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
@@ -63,6 +65,7 @@ def plan(
     optimiser: OptimiserOptions,
     search: SearchOptions,
     output: OutputOptions,
+    features: KeptFeatures = WHOLE,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
     ] = False,
@@ -76,7 +79,7 @@ def plan(
 
     from poet_planner.planning.method import OPTIMAL, method_named, plans_without_pages
     from poet_planner.planning.more_ram import seconds_for
-    from poet_planner.planning.pipeline import prepare, refuse_before_tracing, refuse_unrunnable, verified
+    from poet_planner.planning.pipeline import prepare_divided, refuse_before_tracing, refuse_unrunnable, verified
     from poet_planner.report.pictures import NAMES as PICTURES
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
@@ -93,11 +96,11 @@ def plan(
     check_writable(out / "summary.json")
     alone_in(context, out)
     asked = request_of(network, board, limits, memory, training)
-    request = replace(asked, early_updates=plans_without_pages(method))
+    request = replace(asked, early_updates=plans_without_pages(method), features=features)
     with _refusal_as_json(output.as_json):
         refuse_before_tracing(request)
         refuse_unrunnable(request)
-        prepared = prepare(request, method.in_parts)
+        request, prepared = prepare_divided(request, method)
     _say(prepared.note)
     if output.library is not None:
         _refuse_without_library(prepared, output.library)
@@ -235,6 +238,8 @@ def _report(plan: Plan, output: OutputOptions) -> None:
         headers += f"; no inference: {plan.why_no_inference}"
     else:
         files += ", inference/"
+    if plan.extraction is not None:
+        files += ", features/"
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")

@@ -20,12 +20,14 @@ from poet_profiles.state_names import read_names
 from poet_planner.planning.layouts import GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import TrainingStep
+from poet_planner.schedule.extraction import FEATURE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from poet_runtime.program import Program
 
     from poet_planner.costs.cost_model import CostedGraph, CostModel
+    from poet_planner.graph.streaming import Streaming
     from poet_planner.lowering import LoweredInference
 
 _COUNTED_KINDS = ("input", "target", "loss", "constant")  # without parameters, as in the POET paper
@@ -76,6 +78,16 @@ class CostedStep:
             return None
         lowered = self.training_step.inference(self.costed.graph, self.layout.streaming)
         return replace(lowered, graph=self.costs.apply(lowered.graph).graph)
+
+    @property
+    def is_on_features(self) -> bool:
+        """Whether it is a head's step."""
+        return any(resident.kind == FEATURE for resident in self.graph.residents) and self.training_step is not None
+
+    def extraction(self, parts: int, streaming: Streaming) -> Graph:
+        """What makes features beside a head's step, with its costs: see `TrainingStep.extraction`."""
+        assert self.training_step is not None and self.costed is not None and self.costs is not None
+        return self.costs.apply(self.training_step.extraction(self.costed.graph, parts, streaming)).graph
 
 
 def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> CostedStep:

@@ -10,6 +10,7 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.schedule import Schedule
 
 from poet_planner.schedule.c_headers import has_integers, table_bytes, why_no_headers
+from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 
@@ -18,10 +19,12 @@ INT8_BYTES = 8 * 1024  # of operators on int8, which only an image with such a p
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
 
-def room_in_flash(graph: Graph, board: Board | None) -> int | None:
+def room_in_flash(
+    graph: Graph, board: Board | None, inference: Inference | None = None, extraction: Extraction | None = None
+) -> int | None:
     """Bytes of flash for constants and tables beside the firmware that runs a graph; None if the size is not known."""
     room = board.usable_flash_bytes if board else None
-    return room if room is None or not has_integers(graph) else room - INT8_BYTES
+    return room if room is None or not has_integers(graph, inference, extraction) else room - INT8_BYTES
 
 
 def flash_for_constants(graph: Graph, board: Board) -> int | None:
@@ -43,20 +46,24 @@ def _table_bytes(graph: Graph) -> int:
 
 
 def refuse_beyond_flash(
-    graph: Graph, schedule: Schedule, board: Board | None, inference: Inference | None = None
+    graph: Graph,
+    schedule: Schedule,
+    board: Board | None,
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
 ) -> None:
-    """Refuse a plan for the firmware whose constants and tables, and those of an inference, do not fit beside it.
+    """Refuse a plan for the firmware whose constants and tables, and those of what is beside it, do not fit.
 
     Raises
     ------
     UserError
         By how much, and the cure.
     """
-    room = room_in_flash(graph, board)
+    room = room_in_flash(graph, board, inference, extraction)
     if board is None or room is None or why_no_headers(graph):
         return
     constants = constant_bytes(inference.graph if inference else graph)
-    tables = table_bytes(graph, schedule, inference)
+    tables = table_bytes(graph, schedule, inference, extraction)
     if constants + tables > room:
         raise UserError(
             f"{graph.name}: {constants} B of constants (frozen weights) and {tables} B of tables are "

@@ -100,7 +100,7 @@ def _parts(request: Request, usual: BudgetedStep) -> list[BudgetedStep]:
 def counts_of_parts(request: Request) -> list[int]:
     """Numbers of micro-batches that a batch may go through the network in, above 1."""
     step, board = request.training_step, request.target_board
-    free = request.parts is None and request.gradients == Gradients.AUTO
+    free = request.parts is None and request.gradients == Gradients.AUTO and request.cut is None
     if not free or step is None or board is None or board.kind != "microcontroller":
         return []
     if request.parameters not in (Parameters.AUTO, Parameters.RESIDENT):

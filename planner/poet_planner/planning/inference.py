@@ -13,6 +13,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.lacks import WORDS
 from poet_planner.schedule.store_all import store_all_schedule
@@ -21,7 +22,7 @@ from poet_planner.schedule.verify import verify
 SECONDS = 5.0
 
 
-def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
+def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction | None = None) -> Inference | str:
     """The inference beside a training step's schedule, or why there is none.
 
     Where everything fits at once nothing is cheaper. Otherwise the optimiser has a few seconds.
@@ -39,7 +40,7 @@ def plan_inference(step: CostedStep, training: Schedule) -> Inference | str:
         graph = lowered.graph if _pages(step.graph) else without_paging(lowered.graph)
         schedule = _schedule(graph, training.ram_budget_bytes)
         inference = Inference(graph, schedule, lowered.data, lowered.loss, lowered.classes)
-        refuse_beyond_flash(step.graph, training, step.board, inference)
+        refuse_beyond_flash(step.graph, training, step.board, inference, extraction)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
     report = verify(inference.graph, inference.schedule)

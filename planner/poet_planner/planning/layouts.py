@@ -87,6 +87,8 @@ def usual_layout(request: Request) -> MemoryLayout:
 def why_not_on_card(request: Request) -> str | None:
     """Why there is no layout with parameters on the card; None where there are some."""
     board = request.target_board
+    if request.cut is not None:
+        return "--parameters card: a step on features has them in RAM; plan with --features whole"
     if request.training_step is not None and board is not None and board.has_card:
         if not request.optimizer.is_plain:
             return f"{request.optimizer.words}: the firmware has none for parameters on the card; leave it out"

@@ -18,19 +18,22 @@ from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
-from poet_planner.planning.budget import frozen_too_large, refuse_too_large
+from poet_planner.planning.budget import frozen_too_large, plan_ram_bytes, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.choose import choose_layout, lost_card
 from poet_planner.planning.costed_step import CostedStep
+from poet_planner.planning.extraction import plan_extraction
+from poet_planner.planning.features import where_to_cut
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference
 from poet_planner.planning.plan import Plan
-from poet_planner.planning.request import Parameters, Profiles, Request, named
+from poet_planner.planning.request import WHOLE, Parameters, Profiles, Request, named
 from poet_planner.report.int8 import Int8Report, int8_report
 from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
+from poet_planner.schedule.extraction import stored_bytes
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from poet_planner.planning.method import Method
     from poet_planner.solve import OptimiseOptions, Progress, Statistics
 
+NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
+NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
 RIVALS_SHARE = 0.4  # of the time, for all other forms of the step together
 RIVALS_GAP = 1e-3  # what is no more open than this need not be closed
 
@@ -54,6 +59,7 @@ def plan(
     parameters: str = "auto",
     gradients: str = "auto",
     micro_batches: int | str = "auto",
+    features: int | str = "whole",
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
@@ -100,6 +106,11 @@ def plan(
     micro_batches : int or str
         In how many equal parts, one after the other, a batch goes through the network on a microcontroller; gradients
         are added up. ``"auto"``: in one, unless that does not fit and parts are cheaper, or all that fits.
+    features : int or str
+        ``"auto"``: what a frozen part makes of a sample is kept, so that an epoch computes it once, and the plan is of
+        the head's step, with one that makes features beside it, where these are the same in every epoch and take a
+        tenth of a step's energy at least. A number: likewise, and the features of so many samples have room in RAM.
+        ``"whole"``: one step does all.
     card_above : int or str, optional
         The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``. Default is what
         makes the step cheaper: 2 KB or 256 bytes.
@@ -157,6 +168,7 @@ def plan(
         parameters=parameters,
         gradients=gradients,
         micro_batches=micro_batches,
+        features=features,
         card_above=card_above,
         stream_above=stream_above,
         optimizer=optimizer,
@@ -166,7 +178,7 @@ def plan(
         paging=paging,
         early_updates=plans_without_pages(planner),
     )
-    prepared = prepare(request, planner.in_parts)
+    request, prepared = prepare_divided(request, planner)
     options = options or OptimiseOptions(capped=False)
     if objective is not None:
         options = replace(options, objective=named(Objective, objective, "--objective"))
@@ -217,6 +229,52 @@ def prepare(request: Request, in_parts: bool = False) -> BudgetedStep:
     if request.deadline is None:
         return chosen
     return replace(chosen, deadline_s=deadline_s(request.deadline, chosen.plain_store_all.time_s))
+
+
+def prepare_divided(request: Request, method: Method) -> tuple[Request, BudgetedStep]:
+    """As `prepare`; what is asked for becomes the head's step where features may be kept, and have room beside it.
+
+    A method that makes micro-batches of its own has the whole step.
+
+    Raises
+    ------
+    UserError
+        As `prepare`; and if there is to be room for the features of some samples, and is none.
+    """
+    if request.features == WHOLE or method.in_parts:
+        return request, prepare(request, method.in_parts)
+    refuse_before_tracing(request)
+    division = where_to_cut(request)
+    if division.cut is not None:
+        head = request.on_features(division.cut)
+        with suppress(UserError):  # what is wrong with the whole step is said of that
+            prepared = _beside_extraction(head, prepare(head))
+            if prepared.filled <= 1:
+                return head, prepared
+    note = division.note or ("" if division.cut is None else NO_ROOM)
+    if request.kept_samples is not None:
+        raise UserError(f"--features {request.features}: {note or NOTHING_TO_KEEP}; take auto or whole")
+    whole = prepare(request)
+    return request, replace(whole, note="; ".join(filter(None, (note, whole.note))))
+
+
+def _beside_extraction(request: Request, head: BudgetedStep) -> BudgetedStep:
+    """The head's step with the RAM that features and the tables of both plans leave; a `UserError` if that is none."""
+    head = _leaving(head, stored_bytes(head.graph) * (request.kept_samples or 0))
+    extraction = plan_extraction(head.step, head.budget_bytes)
+    refuse_beyond_flash(head.graph, head.store_all, head.step.board, extraction=extraction)
+    if request.ram is not None or head.step.board is None:
+        return head
+    board = head.step.board
+    head = _leaving(head, max(0, plan_ram_bytes(board, head.graph) - plan_ram_bytes(board, extraction.graph)))
+    plan_extraction(head.step, head.budget_bytes)
+    return head
+
+
+def _leaving(head: BudgetedStep, free_bytes: int) -> BudgetedStep:
+    """The step, and its rivals, with less RAM."""
+    rivals = (replace(one, budget_bytes=one.budget_bytes - free_bytes) for one in head.rivals)
+    return replace(head, budget_bytes=head.budget_bytes - free_bytes, rivals=tuple(rivals))
 
 
 def schedule_of(prepared: BudgetedStep, method: Method, options: OptimiseOptions) -> Schedule:
@@ -329,8 +387,9 @@ def verified(
     report = verify(graph, schedule)
     if not report.sound:
         raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
-    refuse_beyond_flash(graph, schedule, step.board)
-    inference = plan_inference(step, schedule)
+    extraction = plan_extraction(step, schedule.ram_budget_bytes) if step.is_on_features else None
+    refuse_beyond_flash(graph, schedule, step.board, extraction=extraction)
+    inference = plan_inference(step, schedule, extraction)
     made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
     summary = summarise(
         graph,
@@ -344,6 +403,7 @@ def verified(
         more_ram=more_ram,
         inference=made,
         int8=_int8(step, validate),
+        extraction=extraction,
     )
     if prepared.whole is not None and prepared.whole.step.costed is not None:
         summary = with_whole(summary, prepared.plain_store_all, prepared.whole.step.costed)
@@ -359,6 +419,7 @@ def verified(
         why_no_program=None if step.program is None else step.program.why_unwritable(),
         names=step.names,
         inference=made,
+        extraction=extraction,
         why_no_inference=why_no_inference,
     )
 

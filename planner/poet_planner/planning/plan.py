@@ -13,6 +13,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.report.summary import Summary
+from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PROGRAM_FILE = "program.json"
 INFERENCE_FOLDER = "inference"
+FEATURES_FOLDER = "features"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class Plan:
         By which a board's tensors become the model's `state_dict`; empty of a plan of a graph alone.
     inference : Inference or None
         A forward pass of one sample beside it, in the same RAM.
+    extraction : Extraction or None
+        What makes features beside a head's step, in the same RAM; None: the step is whole.
     why_no_inference : str or None
         What keeps there from being one; None where there is.
     """
@@ -66,6 +70,7 @@ class Plan:
     why_no_program: str | None = None
     names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     inference: Inference | None = None
+    extraction: Extraction | None = None
     why_no_inference: str | None = None
 
     def write(self, folder: str | Path, time_to_scale: bool = False, svg: bool = False) -> None:
@@ -73,8 +78,8 @@ class Plan:
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
         ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Graph and schedule of an
-        inference are in the folder ``inference``. Headers, program, inference and pictures of an earlier plan are
-        removed. Each file is written whole or not at all.
+        inference are in the folder ``inference``, those of what makes features in ``features``. Headers, program, such
+        folders' files and pictures of an earlier plan are removed. Each file is written whole or not at all.
 
         Parameters
         ----------
@@ -119,13 +124,14 @@ class Plan:
         write_graph(self.graph, folder / "graph.json")
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
-            write_headers(self.graph, self.schedule, folder, self.constants, self.inference)
-        for name in ("graph.json", "schedule.json"):
-            (folder / INFERENCE_FOLDER / name).unlink(missing_ok=True)
-        if self.inference is not None:
-            (folder / INFERENCE_FOLDER).mkdir(exist_ok=True)
-            write_graph(self.inference.graph, folder / INFERENCE_FOLDER / "graph.json")
-            write_schedule(self.inference.schedule, folder / INFERENCE_FOLDER / "schedule.json")
+            write_headers(self.graph, self.schedule, folder, self.constants, self.inference, self.extraction)
+        for name, beside in ((INFERENCE_FOLDER, self.inference), (FEATURES_FOLDER, self.extraction)):
+            for file in ("graph.json", "schedule.json"):
+                (folder / name / file).unlink(missing_ok=True)
+            if beside is not None:
+                (folder / name).mkdir(exist_ok=True)
+                write_graph(beside.graph, folder / name / "graph.json")
+                write_schedule(beside.schedule, folder / name / "schedule.json")
         (folder / PROGRAM_FILE).unlink(missing_ok=True)
         if self.program is not None and self.why_no_program is None:
             from poet_runtime.program import write_program

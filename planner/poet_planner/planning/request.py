@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from poet_planner.costs.cost_model import CostModel
+    from poet_planner.features.cut import Cut
     from poet_planner.models import Model
 
 Profiles = str | Path | Sequence[str | Path]
@@ -50,6 +51,7 @@ class Gradients(StrEnum):
 
 
 AUTO_PARTS = "auto"
+WHOLE = "whole"  # of --features: one step does all
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Request:
     calibrate: str | Path | None = None
     paging: bool = True
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
+    features: int | str = WHOLE
+    cut: Cut | None = None  # where the step has been divided, and its head is what is asked for: see `on_features`
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
@@ -92,6 +96,8 @@ class Request:
         calibration(self.frozen, self.calibrate)
         named(Parameters, self.parameters, "--parameters")
         named(Gradients, self.gradients, "--gradients")
+        if self.features not in (AUTO_PARTS, WHOLE) and not str(self.features).isdecimal():
+            raise UserError(f"--features {self.features}: give auto, whole, or how many samples have room in RAM")
         if self.parameters in (Parameters.EXCLUDED, Parameters.CARD) and self.gradients != Gradients.AUTO:
             excluded = self.parameters == Parameters.EXCLUDED
             why = "they are not in RAM" if excluded else "most are part of an update"
@@ -127,6 +133,11 @@ class Request:
             )
 
     @property
+    def kept_samples(self) -> int | None:
+        """For how many samples' features there is to be room in RAM; None: for as many as there happens to be."""
+        return int(self.features) if str(self.features).isdecimal() else None
+
+    @property
     def parts(self) -> int | None:
         """In how many micro-batches a batch is to go through the network; None: in as many as are best."""
         return None if self.micro_batches == AUTO_PARTS else int(self.micro_batches)
@@ -150,10 +161,17 @@ class Request:
         if isinstance(self.network, Graph | Path):
             return None
         weights = None if self.weights is None else Path(self.weights)
-        asked = calibration(self.frozen, self.calibrate)
-        if isinstance(self.network, str):
-            return training_step(self.network, self.batch, weights, asked)
-        return TrainingStep(self.network, self.batch, weights, calibration=asked)
+        make = training_step if isinstance(self.network, str) else TrainingStep
+        step = make(self.network, self.batch, weights, calibration=calibration(self.frozen, self.calibrate))
+        return step if self.cut is None else step.on_features(self.cut)
+
+    def on_features(self, cut: Cut) -> Request:
+        """The same of the head's step, on what a cut keeps of each sample; what has been looked up is known."""
+        assert self.training_step is not None
+        head = replace(self, cut=cut)
+        known = {name: getattr(self, name) for name in ("target_board", "cost_model")}
+        head.__dict__.update(known, training_step=self.training_step.on_features(cut))
+        return head
 
     @cached_property
     def target_board(self) -> Board | None:

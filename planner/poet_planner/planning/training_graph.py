@@ -14,6 +14,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
+from poet_planner.features.parts import features_of, head_of
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.planning.calibration import Calibration
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from poet_runtime.program import Program
     from poet_runtime.traced_graph import TracedGraph
 
+    from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
     from poet_planner.report.int8 import Int8Validation
@@ -71,6 +73,7 @@ class TrainingStep:
         self._micro_batches = micro_batches
         self._whole = whole
         self._calibration = calibration
+        self._cut: Cut | None = None
         self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
@@ -83,6 +86,11 @@ class TrainingStep:
     @property
     def name(self) -> str:
         return self._model if isinstance(self._model, str) else self._model.name
+
+    @property
+    def model(self) -> Model:
+        """The model; a named one is made anew."""
+        return self._load()
 
     @cached_property
     def samples(self) -> int:
@@ -107,6 +115,54 @@ class TrainingStep:
             part = micro_batch(self._load(), self.traced, count)
             self._parts[count] = TrainingStep(part, micro_batches=count, whole=self)
         return self._parts[count]
+
+    def on_features(self, cut: Cut) -> TrainingStep:
+        """The head's step, on what a cut keeps of each sample."""
+        step = TrainingStep(self._model, self._batch, self._weights, calibration=self._calibration)
+        step.__dict__["_traced_and_named"] = self._traced_and_named
+        step._cut = cut
+        return step
+
+    def extraction(self, head: Graph, parts: int = 1, streaming: Streaming = FETCHED_WHOLE) -> Graph:
+        """What makes the features of a batch, or of one of so many equal parts of it, beside the head's graph.
+
+        Those of a part lie where the first samples of the batch have theirs; so does what they are made of.
+
+        Parameters
+        ----------
+        streaming : Streaming
+            Which constants on the card are read tile by tile.
+
+        Raises
+        ------
+        UserError
+            If there are no such parts, or operators read what lies on the card otherwise than the head does.
+        """
+        from poet_planner.lowering import lower_for_firmware, with_taking_over
+        from poet_planner.lowering.card import with_kept_constants
+
+        assert self._cut is not None
+        whole = lower_for_firmware(self.traced, head.dma)
+        part = whole if parts == 1 else lower_for_firmware(self.in_micro_batches(parts).traced, head.dma)
+        if part.constants != whole.constants or not self._cut.once <= {node.id for node in part.nodes}:
+            raise UserError(f"features: {parts} parts of a batch are not computed as the whole is")
+        graph = features_of(part, self._cut, head)
+        if head.kept:
+            graph = with_kept_constants(graph, {kept.id: kept for kept in head.kept}, streaming)
+        if graph.kept != head.kept:
+            raise UserError("features: a frozen tensor on the card is read by rows and as a whole")
+        graph = with_taking_over(graph)
+        self._check(graph)
+        return graph
+
+    def _lowered(
+        self, dma_overlap: bool, resident_gradients: bool, optimizer: Optimizer, micro_batches: int = 1
+    ) -> Graph:
+        """For a microcontroller: all of it, or the head's step."""
+        from poet_planner.lowering import lower_for_firmware
+
+        graph = lower_for_firmware(self.traced, dma_overlap, resident_gradients, optimizer, micro_batches)
+        return graph if self._cut is None else head_of(graph, self._cut)
 
     def graph(
         self,
@@ -143,7 +199,6 @@ class TrainingStep:
             firmware has no such options of it, or the board has no card.
         """
         from poet_planner.lowering import (
-            lower_for_firmware,
             lower_for_linux,
             with_constants_on_the_card,
             with_early_updates,
@@ -171,18 +226,21 @@ class TrainingStep:
             flash_bytes = flash_for_constants(graph, board)
             graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
         elif constants_on_card:
-            graph = lower_for_firmware(self.traced, board.dma_overlap, resident_gradients, optimizer)
+            graph = self._lowered(board.dma_overlap, resident_gradients, optimizer)
             flash_bytes = flash_for_constants(graph, board) or 0
             graph = with_taking_over(with_constants_on_the_card(graph, flash_bytes, streaming))
         else:
             resident = resident_gradients and not early_updates
-            graph = lower_for_firmware(self.traced, board.dma_overlap, resident, optimizer, self._micro_batches)
+            graph = self._lowered(board.dma_overlap, resident, optimizer, self._micro_batches)
             graph = with_taking_over(with_early_updates(graph) if early_updates else graph)
+        self._check(graph)
+        return graph
+
+    def _check(self, graph: Graph) -> None:
         try:
             check_graph(graph)
         except FaultError as fault:
             raise UserError(f"{self.name}: poet made a wrong graph of it ({fault}); report this as a bug") from None
-        return graph
 
     def constants(self, graph: Graph) -> dict[str, NDArray[Any]]:
         """Data of a graph's constants, and of frozen parameters and buffers by their own names, as a board has them.
@@ -250,12 +308,12 @@ class TrainingStep:
 
     def _with_gradients_as_values(self, dma_overlap: bool, optimizer: Optimizer, sliced: int | None) -> Graph:
         """What layouts with parameters on the card are made of, with slices of values above a size: lowered once."""
-        from poet_planner.lowering import lower_for_firmware, with_slices
+        from poet_planner.lowering import with_slices
 
         key = dma_overlap, optimizer, sliced
         if key not in self._as_values:
             self._as_values[key] = (
-                lower_for_firmware(self.traced, dma_overlap, False, optimizer)
+                self._lowered(dma_overlap, False, optimizer)
                 if sliced is None
                 else with_slices(self._with_gradients_as_values(dma_overlap, optimizer, None), sliced)
             )

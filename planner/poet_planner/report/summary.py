@@ -23,6 +23,8 @@ from poet_planner.report.int8 import Int8Report
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
+from poet_planner.schedule.extraction import Extraction
+from poet_planner.schedule.firmware_tables import room_for_features
 from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.lacks import lacks
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
@@ -92,6 +94,23 @@ class InferenceReport:
     page_ins: int
     loss: Loss | None = None
     classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FeaturesReport:
+    """What is kept of a sample, and what it costs to make it: of ``at_once`` samples, without idle power.
+
+    ``room`` is for how many samples the board's RAM has room beside the plans, None where no board is named.
+    """
+
+    graph_hash: str
+    sample_bytes: int
+    at_once: int
+    energy_j: float
+    time_s: float
+    ram_bytes: int
+    page_ins: int
+    room: int | None
 
 
 @dataclass(frozen=True)
@@ -237,12 +256,14 @@ class Summary(Proof, Card, Ram, Time, Energy, Origin):
     """A plan in figures: all records at one level, as in the file.
 
     Fields named ``plain_…`` are the store-all schedule's. ``more_ram`` is None where nobody asked, or a little more RAM
-    was not found to save much. ``inference`` is None if there is none beside it, ``int8`` if nothing is on int8.
+    was not found to save much. ``inference`` is None if there is none beside it, ``int8`` if nothing is on int8,
+    ``features`` if the step is whole.
     """
 
     more_ram: MoreRam | None = None
     inference: InferenceReport | None = None
     int8: Int8Report | None = None
+    features: FeaturesReport | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, `summary.json`."""
@@ -279,6 +300,7 @@ def summarise(
     more_ram: MoreRam | None = None,
     inference: Inference | None = None,
     int8: Int8Report | None = None,
+    extraction: Extraction | None = None,
 ) -> Summary:
     """Add up a verified plan.
 
@@ -302,7 +324,12 @@ def summarise(
         Beside the training step.
     int8 : Int8Report, optional
         What of it is on int8.
+    extraction : Extraction, optional
+        Likewise, of features.
     """
+    room = None
+    if board is not None and extraction is not None:
+        room = room_for_features(board.usable_ram_bytes, graph, schedule, inference, extraction)
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
     plain_busy_s = once_s(graph)
@@ -366,6 +393,7 @@ def summarise(
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
         inference=_inference_report(inference) if inference else None,
         int8=int8,
+        features=_features_report(extraction, room) if extraction else None,
         placement=placement_report(
             statistics.unplaced if statistics else None,
             busy_s if schedule.objective is Objective.TIME else schedule.energy_j,
@@ -379,6 +407,15 @@ def _inference_report(inference: Inference) -> InferenceReport:
     return InferenceReport(
         *(schedule.graph_hash, schedule.energy_j, schedule.time_s, inference.ram_bytes, transfers),
         *(inference.loss, inference.classes),
+    )
+
+
+def _features_report(extraction: Extraction, room: int | None) -> FeaturesReport:
+    schedule = extraction.schedule
+    transfers = sum(step.do is Action.PAGE_IN for step in schedule.steps)
+    return FeaturesReport(
+        *(schedule.graph_hash, extraction.sample_bytes, extraction.at_once, schedule.energy_j, schedule.time_s),
+        *(extraction.ram_bytes, transfers, room),
     )
 
 
@@ -480,8 +517,14 @@ def table(summary: Summary, verbose: bool = False) -> Table:
 
 def rows(summary: Summary, verbose: bool = False) -> list[tuple[str, str, str]]:
     """The summary as names, figures and remarks; what belongs to the row above is indented."""
-    described = [*_energy_rows(summary), *_limit_rows(summary), *_int8_rows(summary), *_inference_rows(summary)]
-    return [*described, *_basis_rows(summary, verbose)]
+    return [
+        *_energy_rows(summary),
+        *_limit_rows(summary),
+        *_int8_rows(summary),
+        *_features_rows(summary),
+        *_inference_rows(summary),
+        *_basis_rows(summary, verbose),
+    ]
 
 
 def _int8_rows(s: Summary) -> list[tuple[str, str, str]]:
@@ -498,6 +541,23 @@ def _inference_rows(s: Summary) -> list[tuple[str, str, str]]:
     paged = f", {_counted(one.page_ins, 'page-in')}" if one.page_ins else ""
     remark = f"of one sample: {time_text(one.time_s)}, {bytes_text(one.ram_bytes)} of RAM{paged}"
     return [("inference", energy_text(one.energy_j), remark)]
+
+
+def _features_rows(s: Summary) -> list[tuple[str, str, str]]:
+    if s.features is None:
+        return []
+    one = s.features
+    paged = f", {_counted(one.page_ins, 'page-in')}" if one.page_ins else ""
+    room = "" if one.room is None else f"; the board's RAM keeps those of {_counted(one.room, 'sample')}"
+    return [
+        (
+            "features",
+            energy_text(one.energy_j),
+            f"of {_counted(one.at_once, 'sample')}, computed once each: "
+            f"{time_text(one.time_s)}, {bytes_text(one.ram_bytes)} of RAM{paged}",
+        ),
+        ("  kept", bytes_text(one.sample_bytes), f"of a sample, for the step above to read in every epoch{room}"),
+    ]
 
 
 def _energy_rows(s: Summary) -> list[tuple[str, str, str]]:

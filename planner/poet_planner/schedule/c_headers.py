@@ -21,7 +21,8 @@ from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.schedule.firmware_tables import paged_values, tables_for_both, tables_of
+from poet_planner.schedule.extraction import Extraction
+from poet_planner.schedule.firmware_tables import paged_values, tables_for_all, tables_of
 from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
 INFERENCE = "inference"
+EXTRACTION = "extraction"
 NO_PAGE = "0u, POET_NO_PAGE"
 NO_CHECK = "POET_NO_CHECK"
 
@@ -57,6 +59,7 @@ def write_headers(
     folder: Path,
     constants: Constants | None = None,
     inference: Inference | None = None,
+    extraction: Extraction | None = None,
 ) -> None:
     """Write `poet_model.h`, `poet_schedule.h` and, for a graph with constants, `poet_constants.h`.
 
@@ -66,6 +69,8 @@ def write_headers(
         The data of the graph's constants, by id.
     inference : Inference, optional
         Beside the training step.
+    extraction : Extraction, optional
+        Likewise, of features.
 
     Raises
     ------
@@ -78,8 +83,8 @@ def write_headers(
     words = words_for_both(graph, inference, constants or {})
     if words:
         write_whole(folder / CONSTANTS_HEADER, constants_header(graph, schedule, words))
-    write_whole(folder / MODEL_HEADER, model_header(graph, schedule, words, inference))
-    write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule, inference))
+    write_whole(folder / MODEL_HEADER, model_header(graph, schedule, words, inference, extraction))
+    write_whole(folder / SCHEDULE_HEADER, schedule_header(graph, schedule, inference, extraction))
 
 
 def remove_headers(folder: Path) -> None:
@@ -162,17 +167,20 @@ def constants_header(graph: Graph, schedule: Schedule, words: bytes) -> str:
     )
 
 
-def table_bytes(graph: Graph, schedule: Schedule, inference: Inference | None = None) -> int:
+def table_bytes(
+    graph: Graph, schedule: Schedule, inference: Inference | None = None, extraction: Extraction | None = None
+) -> int:
     """What the tables of model and schedule take of a 32-bit chip's flash, constants left out.
 
-    An inference beside them shares the tables of residents and constants.
+    Plans beside them share the tables of residents and constants.
     """
-    counts = _counts(graph, schedule)
-    if inference is None:
-        return _bytes_of(counts)
-    beside = _counts(inference.graph, inference.schedule)
-    shared = {what: beside.pop(what) for what in _SHARED}
-    return _bytes_of(counts | shared) + _bytes_of(beside)
+    counts, bytes_beside = _counts(graph, schedule), 0
+    for plan in (extraction, inference):
+        if plan is not None:
+            beside = _counts(plan.graph, plan.schedule)
+            counts |= {what: beside.pop(what) for what in _SHARED}
+            bytes_beside += _bytes_of(beside)
+    return _bytes_of(counts) + bytes_beside
 
 
 def _bytes_of(counts: Mapping[str, int]) -> int:
@@ -200,7 +208,13 @@ def _model_counts(graph: Graph) -> dict[str, int]:
     }
 
 
-def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference: Inference | None = None) -> str:
+def model_header(
+    graph: Graph,
+    schedule: Schedule,
+    words: bytes = b"",
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
+) -> str:
     """Text of `poet_model.h`. It depends on the schedule through its pages alone.
 
     Parameters
@@ -209,6 +223,8 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference
         The table of constants.
     inference : Inference, optional
         Beside the training step.
+    extraction : Extraction, optional
+        Likewise.
     """
     layout = card_layout(graph) or lay_out((), (), 0)
     return "\n".join(
@@ -222,32 +238,37 @@ def model_header(graph: Graph, schedule: Schedule, words: bytes = b"", inference
             "",
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
-            *(["#define POET_BUILT_S8"] if has_integers(graph, inference) else []),
+            *(["#define POET_BUILT_S8"] if has_integers(graph, inference, extraction) else []),
             "",
-            model_tables(graph, schedule, words, "poet_built", inference),
+            model_tables(graph, schedule, words, "poet_built", inference, extraction),
             "#endif",
             "",
         )
     )
 
 
-def has_integers(graph: Graph, inference: Inference | None = None) -> bool:
+def has_integers(graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None) -> bool:
     """Whether the image needs operators on int8, which are left out of others."""
-    nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
-    return any(node.operation and node.operation.op.endswith(S8) for node in nodes)
+    graphs = (graph, *(plan.graph for plan in (inference, extraction) if plan is not None))
+    return any(node.operation and node.operation.op.endswith(S8) for one in graphs for node in one.nodes)
 
 
 def model_tables(
-    graph: Graph, schedule: Schedule, words: bytes, prefix: str, inference: Inference | None = None
+    graph: Graph,
+    schedule: Schedule,
+    words: bytes,
+    prefix: str,
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
 ) -> str:
-    """C text of a model, and of the inference's beside it, as constant tables whose names begin with ``prefix``."""
+    """C text of a model, and of those beside it, as constant tables whose names begin with ``prefix``."""
     tables = [
         _lasting_tables(graph, inference.graph if inference else graph, prefix),
         _model_tables(graph, schedule, words, prefix, prefix),
     ]
-    if inference is not None:
-        beside = f"{prefix}_{INFERENCE}"
-        tables.append(_model_tables(inference.graph, inference.schedule, words, beside, prefix))
+    for name, plan in ((INFERENCE, inference), (EXTRACTION, extraction)):
+        if plan is not None:
+            tables.append(_model_tables(plan.graph, plan.schedule, words, f"{prefix}_{name}", prefix))
     return "\n".join(tables)
 
 
@@ -323,9 +344,11 @@ def _model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str, l
     )
 
 
-def schedule_header(graph: Graph, schedule: Schedule, inference: Inference | None = None) -> str:
+def schedule_header(
+    graph: Graph, schedule: Schedule, inference: Inference | None = None, extraction: Extraction | None = None
+) -> str:
     """Text of `poet_schedule.h`."""
-    tables = tables_for_both(graph, schedule, inference)
+    tables = tables_for_all(graph, schedule, inference, extraction)
     return "\n".join(
         (
             title(graph, schedule),
@@ -337,21 +360,36 @@ def schedule_header(graph: Graph, schedule: Schedule, inference: Inference | Non
             f"#define POET_BUILT_LIVE_COUNT {tables.live_count}",
             f"#define POET_BUILT_PAGE_COUNT {tables.page_count}",
             f"#define POET_BUILT_TABLE_BYTES {tables.bytes}",
-            f"#define POET_BUILT_RAM_BYTES {ram_bytes(graph, schedule, inference)}",
+            f"#define POET_BUILT_RAM_BYTES {ram_bytes(graph, schedule, inference, extraction)}",
             *(["#define POET_BUILT_INFERENCE"] if inference else []),
+            *(_extraction_sizes(extraction) if extraction else ()),
             "",
-            schedule_tables(graph, schedule, "poet_built", inference),
+            schedule_tables(graph, schedule, "poet_built", inference, extraction),
             "#endif",
             "",
         )
     )
 
 
-def schedule_tables(graph: Graph, schedule: Schedule, prefix: str, inference: Inference | None = None) -> str:
-    """C text of a schedule, and of the inference's, as constant tables whose names begin with ``prefix``."""
+def _extraction_sizes(extraction: Extraction) -> tuple[str, ...]:
+    return (
+        f"#define POET_BUILT_SAMPLES {extraction.samples}u",
+        f"#define POET_BUILT_EXTRACTED {extraction.at_once}u",
+    )
+
+
+def schedule_tables(
+    graph: Graph,
+    schedule: Schedule,
+    prefix: str,
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
+) -> str:
+    """C text of a schedule, and of those beside it, as constant tables whose names begin with ``prefix``."""
     tables = [_schedule_tables(graph, schedule, prefix)]
-    if inference is not None:
-        tables.append(_schedule_tables(inference.graph, inference.schedule, f"{prefix}_{INFERENCE}"))
+    for name, plan in ((INFERENCE, inference), (EXTRACTION, extraction)):
+        if plan is not None:
+            tables.append(_schedule_tables(plan.graph, plan.schedule, f"{prefix}_{name}"))
     return "\n".join(tables)
 
 

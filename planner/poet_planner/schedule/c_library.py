@@ -33,7 +33,7 @@ from poet_planner.schedule.c_headers import (
     words_for_both,
 )
 from poet_planner.schedule.c_names import why_no_name
-from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_both
+from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
 from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_planner.schedule.lacks import CURE, WORDS
 
@@ -225,7 +225,7 @@ def _source(
     inference: Inference | None,
     classes: Sequence[str],
 ) -> str:
-    tables = tables_for_both(graph, schedule, inference)
+    tables = tables_for_all(graph, schedule, inference)
     nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
     operators = sorted({node.operation.op for node in nodes if node.operation})
     kernels = _kernels(node.operation for node in nodes if node.operation)

@@ -13,7 +13,8 @@ from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
 
-from poet_planner.schedule.inference import Inference
+from poet_planner.schedule.extraction import Extraction, stored_bytes
+from poet_planner.schedule.inference import Inference, ram_bytes
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
 LIVE_ENTRY_BYTES = 12  # poet_block
@@ -49,17 +50,27 @@ def tables_of(graph: Graph, schedule: Schedule) -> FirmwareTables:
     return FirmwareTables(_live_count(graph, schedule), len(paged_values(schedule)), *_record_counts(graph))
 
 
-def tables_for_both(graph: Graph, schedule: Schedule, inference: Inference | None) -> FirmwareTables:
-    """The tables of a plan, with which the inference beside it does, too."""
+def tables_for_all(
+    graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None = None
+) -> FirmwareTables:
+    """The tables of a plan, with which those beside it do, too."""
     tables = tables_of(graph, schedule)
-    if inference is None:
-        return tables
-    beside = tables_of(inference.graph, inference.schedule)
+    all_of_them = [tables]
+    all_of_them += [tables_of(plan.graph, plan.schedule) for plan in (inference, extraction) if plan is not None]
     return replace(
         tables,
-        live_count=max(tables.live_count, beside.live_count),
-        page_count=max(tables.page_count, beside.page_count),
+        live_count=max(one.live_count for one in all_of_them),
+        page_count=max(one.page_count for one in all_of_them),
     )
+
+
+def room_for_features(
+    usable_ram_bytes: int, graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction
+) -> int:
+    """Of how many samples the firmware keeps features in RAM, beside the plans."""
+    taken = ram_bytes(graph, schedule, inference, extraction)
+    taken += tables_for_all(graph, schedule, inference, extraction).bytes
+    return max(0, usable_ram_bytes - taken) // stored_bytes(graph)
 
 
 def tables_at_most(graph: Graph, store_all: Schedule) -> FirmwareTables:

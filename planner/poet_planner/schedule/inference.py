@@ -11,6 +11,8 @@ from poet_profiles.graph import Graph, Resident
 from poet_profiles.losses import Loss
 from poet_profiles.schedule import Schedule
 
+from poet_planner.schedule.extraction import Extraction
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -48,6 +50,9 @@ class Inference:
         return self.graph.residents[len(training.residents) :]
 
 
-def ram_bytes(graph: Graph, schedule: Schedule, inference: Inference | None) -> int:
-    """Of a training step and of what may be beside it: the larger of both, which never run at once."""
-    return max(graph.resident_bytes + schedule.arena_bytes, inference.ram_bytes if inference else 0)
+def ram_bytes(
+    graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None = None
+) -> int:
+    """Of a training step and of what may be beside it: the largest of them, which never run at once."""
+    beside = (plan.ram_bytes for plan in (inference, extraction) if plan is not None)
+    return max((graph.resident_bytes + schedule.arena_bytes, *beside))

@@ -20,7 +20,7 @@ from poet_profiles.json_file import check_document, of_format, read_document
 from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
-RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output")
+RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output", "feature")
 _WORDS = ("f32", "i32")
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a step is cut in two, and why it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from poet_planner.models import Model
+from poet_planner.planning.features import where_to_cut
+from poet_planner.planning.method import OPTIMAL
+from poet_planner.planning.pipeline import prepare, prepare_divided, verified
+from poet_planner.planning.request import Request
+from poet_profiles.boards import load_board
+from poet_profiles.errors import UserError
+from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.schedule import Action
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, dropout
+
+from tests.support.networks.heads import badge_head, wide_head
+
+
+class Centred(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+class Noise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, 0.25)
+
+
+def job(*layers: nn.Module) -> Model:
+    """A frozen convolution, then other layers, and a head that is trained."""
+    torch.manual_seed(0)
+    body = nn.Sequential(*layers, nn.Conv1d(8, 8, 3), nn.AdaptiveAvgPool1d(1), nn.Flatten()).requires_grad_(False)
+    module = nn.Sequential(body, nn.Linear(8, 3))
+    return Model("job", module, (torch.randn(4, 8, 12),), (torch.zeros(4, dtype=torch.long),), cross_entropy)
+
+
+def test_a_frozen_backbone_is_cut_off() -> None:
+    found = where_to_cut(Request(badge_head(), "nrf52840"))
+    assert found.cut is not None and found.cut.kept == ("mean",) and not found.note
+
+
+@pytest.mark.parametrize(
+    ("model", "note"),
+    [
+        (job(Centred()), "features are not kept: 0.0.mean mixes the samples of a batch"),
+        (job(nn.BatchNorm1d(8)), "features are not kept: 0.0 is frozen, but in training mode; call eval() on it"),
+    ],
+    ids=["mixing", "training mode"],
+)
+def test_what_keeps_features_away_is_named(model: Model, note: str) -> None:
+    found = where_to_cut(Request(model, "nrf52840"))
+    assert found.cut is None and found.note == note
+
+
+def test_what_draws_random_numbers_is_computed_in_each_epoch() -> None:
+    found = where_to_cut(Request(job(nn.Conv1d(8, 8, 3), Noise()), "nrf52840"))
+    assert found.cut is not None and found.cut.once == {"0.0"}
+
+
+def test_a_step_with_nothing_frozen_stays_whole() -> None:
+    assert where_to_cut(Request("digits_cnn_small", "nrf52840")).cut is None
+    assert where_to_cut(Request(badge_head(), "nrf52840", parameters="card")).cut is None
+
+
+def test_what_makes_features_fits_where_a_whole_batch_does_not() -> None:
+    request = Request("finetune_cnn", "nrf52840", ram="48KB", features="auto")
+    head, prepared = prepare_divided(request, OPTIMAL)
+    assert head.cut is not None and prepared.filled <= 1
+    made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+    assert made.extraction is not None and made.extraction.ram_bytes <= 48 * 1024
+    assert not made.extraction.graph.kept and made.extraction.at_once == 2
+    assert not any(step.do in (Action.PAGE_IN, Action.PAGE_OUT) for step in made.extraction.schedule.steps)
+    assert smallest_ram_bytes(prepare(replace(request, features="whole", micro_batches=1)).graph) > 48 * 1024
+
+
+def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
+    request = Request(wide_head(4), "nrf52840", features="auto")
+    rooms = {}
+    for asked in ("auto", 54):
+        _, prepared = prepare_divided(replace(request, features=asked), OPTIMAL)
+        made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+        assert made.extraction is not None and made.summary.features is not None
+        assert sum(kept.bytes for kept in made.graph.kept) > 1_000_000  # frozen weights, read in tiles
+        rooms[asked] = made.summary.features.room or 0
+        row = 4 * 256 + 4 + 4  # features, a label and a check
+        board = load_board("nrf52840")
+        assert made.extraction.ram_bytes + rooms[asked] * row <= board.usable_ram_bytes
+    assert rooms["auto"] < 54 <= rooms[54]
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "words"),
+    [
+        ("digits_cnn_small", 9, "--features 9: a step has no frozen part that takes a tenth of its energy"),
+        (badge_head(), 100_000, "--features 100000: features are not kept: what makes them has no room"),
+        (job(Centred()), 9, "--features 9: features are not kept: 0.0.mean mixes the samples of a batch"),
+        (badge_head(), "some", "--features some: give auto, whole, or how many"),
+    ],
+)
+def test_features_that_cannot_be_are_refused(model: Model | str, features: object, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        prepare_divided(Request(model, "nrf52840", features=features), OPTIMAL)  # type: ignore[arg-type]
+    assert str(refused.value).startswith(words)
+
+
+def test_what_cannot_be_cut_is_planned_whole_with_a_note() -> None:
+    request, prepared = prepare_divided(Request(job(Centred()), "nrf52840", features="auto"), OPTIMAL)
+    assert request.cut is None and prepared.note == "features are not kept: 0.0.mean mixes the samples of a batch"
+    request, prepared = prepare_divided(Request("digits_cnn_small", "nrf52840", features="auto"), OPTIMAL)
+    assert request.cut is None and not prepared.note
