@@ -181,6 +181,7 @@ static inline void fuzz_build(void)
     fuzz_built = (poet_built){&fuzz_model,
                               &fuzz_schedule,
                               {fuzz_blocks, fuzz_pages, fuzz_checks, fuzz_homes, &fuzz_trace, &poet_all_operators},
+                              NULL,
                               NULL};
 }
 

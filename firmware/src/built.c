@@ -12,7 +12,7 @@
 TELL_LINKER(poet_built_ram_bytes, 0);
 TELL_LINKER(poet_built_table_bytes, 0);
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}, NULL};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}, NULL, NULL};
 
 #else
 
@@ -45,11 +45,16 @@ static const poet_plan inference = {&poet_built_inference_model, &poet_built_inf
 #define INFERENCE NULL
 #endif
 
+#ifdef POET_BUILT_EXTRACTED
+static const poet_extraction extraction = {
+    {&poet_built_extraction_model, &poet_built_extraction_schedule}, POET_BUILT_SAMPLES, POET_BUILT_EXTRACTED};
+#define EXTRACTION &extraction
+#else
+#define EXTRACTION NULL
+#endif
+
 const poet_built poet_built_in = {
-    &poet_built_model,
-    &poet_built_schedule,
-    {blocks, pages, checks, homes, &trace, &OPERATORS},
-    INFERENCE,
+    &poet_built_model, &poet_built_schedule, {blocks, pages, checks, homes, &trace, &OPERATORS}, INFERENCE, EXTRACTION,
 };
 
 #endif

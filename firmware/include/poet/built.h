@@ -15,8 +15,9 @@ extern "C" {
 typedef struct poet_built {
     const poet_model *model; /* NULL for none */
     const poet_schedule *schedule;
-    poet_tables tables;         /* for either plan */
-    const poet_plan *inference; /* beside the training step's; NULL for none */
+    poet_tables tables;                /* for all plans */
+    const poet_plan *inference;        /* beside the training step's; NULL for none */
+    const poet_extraction *extraction; /* likewise */
 } poet_built;
 
 extern const poet_built poet_built_in;

@@ -17,6 +17,14 @@ typedef struct poet_plan {
     const poet_schedule *schedule;
 } poet_plan;
 
+/* What makes features of the batch of a head's step, whose residents it shares: those of the first `at_once` samples.
+ */
+typedef struct poet_extraction {
+    poet_plan plan;
+    uint16_t samples; /* of a batch */
+    uint16_t at_once; /* a divisor of it */
+} poet_extraction;
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,7 @@
 
 #include "poet/block_device.h"
 #include "poet/built.h"
+#include "poet/features.h"
 #include "poet/frame.h"
 #include "poet/pager.h"
 #include "poet/record.h"
@@ -32,8 +33,11 @@ typedef struct poet_server {
     uint32_t ram_bytes;
     poet_hooks hooks; /* the board's clock and line */
     poet_runner runner;
-    int runner_status;    /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
-    int inference_status; /* the same of the inference beside it */
+    int runner_status;     /* POET_E_ABSENT without a model; why the schedule is refused, if it is */
+    int inference_status;  /* the same of the inference beside it */
+    int extraction_status; /* and of what makes features */
+    poet_runner extractor;
+    poet_feature_store store;
     poet_block_device card;
     bool card_up;
     poet_pager pager;

@@ -58,6 +58,10 @@ int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answe
     if (built->inference != NULL) {
         poet_reply_hex(answer, "inference", built->inference->schedule->hash, 16);
     }
+    if (server->extraction_status == POET_OK) {
+        poet_reply_hex(answer, "features", built->extraction->plan.schedule->hash, 16);
+        poet_reply_number(answer, "room", server->store.room);
+    }
     put_start(answer);
     return POET_OK;
 }
@@ -138,6 +142,8 @@ static const struct {
     {"format", poet_verb_format, false},  {"bootloader", poet_verb_bootloader, false},
     {"scaled", poet_verb_scaled, true},   {"set", poet_verb_set, true},
     {"block", poet_verb_block, true},     {"samples", poet_verb_samples, true},
+    {"extract", poet_verb_extract, true}, {"keep", poet_verb_keep, true},
+    {"kept", poet_verb_kept, true},
 };
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)

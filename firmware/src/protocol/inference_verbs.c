@@ -46,29 +46,13 @@ int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answe
     const poet_plan *plan = server->built->inference;
     poet_runner runner;
     poet_run run = {.hooks = &server->hooks};
-    poet_runner_forget_trace(&server->runner);
+    poet_session_forget_traces(server);
     poet_runner_open(&runner, plan->model, plan->schedule, &server->built->tables, server->ram, server->ram_bytes);
-    int status = POET_OK;
-    if (plan->model->kept_count > 0) {
-        status = poet_session_record(server, false);
-        run.record = &server->record;
-    }
-    if (status == POET_OK && poet_runner_needs_card(&runner, false)) {
-        status = poet_session_pager(server);
-        run.pager = &server->pager;
-    }
-    if (status == POET_OK) {
-        status = poet_runner_step(&runner, &run);
-        poet_session_note(server, status);
-    }
+    const int status = poet_session_run_beside(server, &runner, &run);
     if (status != POET_OK) {
         return poet_reply_finish(answer, status);
     }
-    poet_reply_number(answer, "ticks", run.ticks);
-    poet_reply_number(answer, "peak", run.peak_bytes);
-    poet_reply_number(answer, "arena", run.arena_bytes);
-    poet_reply_number(answer, "page_ins", run.page_ins);
-    poet_reply_number(answer, "page_outs", run.page_outs);
+    poet_reply_run(answer, &run);
     put_scores(server, answer);
     return POET_OK;
 }

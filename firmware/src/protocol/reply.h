@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "poet/runner.h"
 #include "poet/text.h"
 
 /* ` key=`, after which the caller writes the rest. */
@@ -18,6 +19,9 @@ void poet_reply_signed(poet_text *answer, const char *key, int32_t number);
 
 /* What the board's own sensors show; nothing where it has none. */
 void poet_reply_sensors(poet_text *answer);
+
+/* What a run took. */
+void poet_reply_run(poet_text *answer, const poet_run *run);
 
 /* Words for a poet_status. */
 const char *poet_explain(int status);

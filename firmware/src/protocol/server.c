@@ -5,6 +5,21 @@
 
 #include "poet/board.h"
 
+/* RAM up to the end of the plan that needs most. */
+static uint32_t taken_bytes(const poet_server *server)
+{
+    const poet_built *built = server->built;
+    const poet_plan plans[] = {{built->model, built->schedule},
+                               built->extraction->plan,
+                               *(server->inference_status == POET_OK ? built->inference : &built->extraction->plan)};
+    uint32_t most = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const uint32_t bytes = plans[i].model->resident_bytes + (plans[i].schedule->arena_bytes + 3u) / 4u * 4u;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 void poet_server_init(poet_server *server, const poet_built *built)
 {
     *server = (poet_server){
@@ -14,6 +29,7 @@ void poet_server_init(poet_server *server, const poet_built *built)
     server->ram = poet_board_ram(&server->ram_bytes);
     server->runner_status = POET_E_ABSENT;
     server->inference_status = POET_E_ABSENT;
+    server->extraction_status = POET_E_ABSENT;
     if (built->model != NULL) {
         server->runner_status = poet_runner_init(&server->runner, built->model, built->schedule, &built->tables,
                                                  server->ram, server->ram_bytes);
@@ -21,6 +37,17 @@ void poet_server_init(poet_server *server, const poet_built *built)
     if (server->runner_status == POET_OK && built->inference != NULL) {
         server->inference_status =
             poet_runner_check_inference(built->inference, built->model, &built->tables, server->ram_bytes);
+    }
+    if (server->runner_status == POET_OK && built->extraction != NULL) {
+        server->extraction_status =
+            poet_features_check(built->extraction, built->model, &built->tables, server->ram_bytes);
+    }
+    if (server->extraction_status == POET_OK) {
+        const poet_plan *plan = &built->extraction->plan;
+        poet_runner_open(&server->extractor, plan->model, plan->schedule, &built->tables, server->ram,
+                         server->ram_bytes);
+        poet_feature_store_init(&server->store, built->extraction, built->model, server->ram, taken_bytes(server),
+                                server->ram_bytes, poet_board_boot_id());
     }
     if (server->runner_status == POET_OK) { /* a damaged table is not followed */
         poet_record_init(&server->record, built->model, server->ram, built->tables.checks, built->tables.homes);

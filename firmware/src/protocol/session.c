@@ -95,3 +95,27 @@ int poet_session_residents(poet_server *server)
     server->residents_stale = server->residents_stale && status != POET_OK;
     return status;
 }
+
+void poet_session_forget_traces(poet_server *server)
+{
+    poet_runner_forget_trace(&server->runner);
+    poet_runner_forget_trace(&server->extractor);
+}
+
+int poet_session_run_beside(poet_server *server, poet_runner *runner, poet_run *run)
+{
+    int status = POET_OK;
+    if (runner->model->kept_count > 0) {
+        status = poet_session_record(server, false);
+        run->record = &server->record;
+    }
+    if (status == POET_OK && poet_runner_needs_card(runner, run->trace)) {
+        status = poet_session_pager(server);
+        run->pager = &server->pager;
+    }
+    if (status == POET_OK) {
+        status = poet_runner_step(runner, run);
+        poet_session_note(server, status);
+    }
+    return status;
+}

@@ -24,6 +24,12 @@ bool poet_session_keeps_tensors(const poet_server *server);
 /* Opens a card on which a record says what counts, or on which the tensors for a first one are being put. */
 int poet_session_record(poet_server *server, bool preparing_will_do);
 
+/* What runs next writes where the trace of the last run lies. */
+void poet_session_forget_traces(poet_server *server);
+
+/* Runs a plan beside the training step's, with the card if it needs it. */
+int poet_session_run_beside(poet_server *server, poet_runner *runner, poet_run *run);
+
 /* Ends a verb that needs a record. */
 int poet_session_fail(poet_text *answer, int status);
 

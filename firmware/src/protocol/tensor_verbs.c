@@ -24,7 +24,7 @@ static uint8_t *resident_bytes(poet_server *server, uint32_t index, uint32_t *si
         if (index >= model->resident_count) {
             return NULL;
         }
-        poet_runner_forget_trace(&server->runner);
+        poet_session_forget_traces(server);
     }
     *size = model->residents[index].bytes;
     return server->ram + model->residents[index].offset;

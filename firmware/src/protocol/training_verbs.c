@@ -88,6 +88,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     if (status != POET_OK) {
         return poet_reply_finish(answer, status);
     }
+    poet_session_forget_traces(server);
     status = poet_runner_step(&server->runner, &run);
     poet_session_note(server, status);
     if (status < 0) {
@@ -97,11 +98,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
         }
         return fail_step(server, answer, status, &run);
     }
-    poet_reply_number(answer, "ticks", run.ticks);
-    poet_reply_number(answer, "peak", run.peak_bytes);
-    poet_reply_number(answer, "arena", run.arena_bytes);
-    poet_reply_number(answer, "page_ins", run.page_ins);
-    poet_reply_number(answer, "page_outs", run.page_outs);
+    poet_reply_run(answer, &run);
     poet_reply_hex(answer, "loss", loss_bits(server), 8);
     if (server->built->model->micro_batches > 1u) {
         poet_reply_number(answer, "gathered", server->runner.gathered);
@@ -121,14 +118,15 @@ static int put_trace(poet_server *server, const char *arguments, poet_text *answ
         !poet_arguments_end(arguments) || count > MOST_STEPS) {
         return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
     }
-    const uint32_t steps = server->built->schedule->step_count;
+    poet_runner *runner = server->extractor.traced ? &server->extractor : &server->runner;
+    const uint32_t steps = runner->schedule->step_count;
     if (first > steps || count > steps - first) {
         return poet_reply_fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
     }
     poet_reply_key(answer, key);
     for (uint32_t i = 0; i < count; i++) {
         poet_trace_row row;
-        const int status = poet_runner_read_trace(&server->runner, &server->pager, first + i, &row);
+        const int status = poet_runner_read_trace(runner, &server->pager, first + i, &row);
         if (status == POET_E_ABSENT) {
             return poet_reply_fail(answer, status, "the last step was not traced, or its trace was lost");
         }

@@ -31,7 +31,7 @@ COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 70
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
-PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT = range(1, 9)
+PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT, FEATURE = range(1, 10)
 NO_PAGE = 0xFFFF
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
@@ -136,12 +136,20 @@ Start = structure(
     waited_for=u32,
 )  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
-Built = structure("Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan))
+Extraction = structure("Extraction", plan=Plan, samples=u16, at_once=u16)
+Built = structure(
+    "Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan), extraction=P(Extraction)
+)
+FeatureStore = structure(
+    "FeatureStore", head=P(Model), ram=c.c_void_p, records=c.c_void_p, record_bytes=u32, room=u32, samples=u32,
+    seed=u32,
+)  # fmt: skip
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
 Server = structure(
     "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, hooks=Hooks, runner=Runner, runner_status=c.c_int,
-    inference_status=c.c_int, card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool,
+    inference_status=c.c_int, extraction_status=c.c_int, extractor=Runner, store=FeatureStore,
+    card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool,
     record_status=c.c_int, preparing=c.c_bool, residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool,
     leaving=c.c_bool, sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
@@ -421,6 +429,16 @@ class Net:
             tables.blocks, tables.pages = self.blocks, self.pages
         self.built.inference = c.pointer(inference.plan)
         self.inference = inference
+
+    def extract_by(self, extraction: Net, samples: int, at_once: int) -> None:
+        """Let another net make features of its batch, as `infer_by`."""
+        self.extraction = (extraction, Extraction(extraction.plan, samples, at_once))
+        extraction.model.residents = self.model.residents
+        self.built.extraction = c.pointer(self.extraction[1])
+        self.blocks = max(self.blocks, extraction.blocks, key=len)
+        self.pages = max(self.pages, extraction.pages, key=len)
+        for tables in (self.tables, self.built.tables):
+            tables.blocks, tables.pages = self.blocks, self.pages
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a head's step reads of its batch in place of what it was made of: features, made by a plan beside it, and kept
+ * in RAM that no plan takes. A record is what the step reads of one sample; it begins with a CRC-32, so that one which
+ * was written over, or was there before a reset, is not taken for a sample's. */
+#ifndef POET_FEATURES_H
+#define POET_FEATURES_H
+
+#include <stdint.h>
+
+#include "poet/plan.h"
+#include "poet/runner.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct poet_feature_store {
+    const poet_model *head;
+    uint8_t *ram; /* of the residents */
+    uint8_t *records;
+    uint32_t record_bytes;
+    uint32_t room; /* for so many records, of the samples with numbers below it */
+    uint32_t samples;
+    uint32_t seed;
+} poet_feature_store;
+
+/* As poet_runner_check_inference; and that batches can be cut into samples. */
+int poet_features_check(const poet_extraction *extraction, const poet_model *head, const poet_tables *tables,
+                        uint32_t ram_bytes);
+
+/* Exchanges the samples from `first` on, inputs and features, with those of the first places, where features are made.
+ * Once before they are, and once after. */
+void poet_features_exchange(const poet_extraction *extraction, const poet_model *head, uint8_t *ram, uint32_t first);
+
+/* Takes the RAM from `taken` bytes on. The seed differs from start to start. */
+void poet_feature_store_init(poet_feature_store *store, const poet_extraction *extraction, const poet_model *head,
+                             uint8_t *ram, uint32_t taken, uint32_t ram_bytes, uint32_t seed);
+
+/* Keeps what the step reads of the sample at a place of the batch; POET_E_ARGUMENT for another place or number. */
+int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uint32_t number);
+
+/* The other way; POET_E_ABSENT if no such sample is kept. */
+int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "poet/features.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "operands.h"
+#include "poet/crc32.h"
+
+static bool is_of_batch(const poet_resident *resident)
+{
+    return resident->kind == POET_RESIDENT_INPUT || resident->kind == POET_RESIDENT_TARGET ||
+           resident->kind == POET_RESIDENT_FEATURE;
+}
+
+__attribute__((cold)) int poet_features_check(const poet_extraction *extraction, const poet_model *head,
+                                              const poet_tables *tables, uint32_t ram_bytes)
+{
+    if (extraction->at_once == 0 || extraction->samples % extraction->at_once != 0) {
+        return POET_E_CORRUPT;
+    }
+    for (uint32_t i = 0; i < head->resident_count; i++) {
+        if (is_of_batch(&head->residents[i]) && head->residents[i].bytes % extraction->samples != 0) {
+            return POET_E_CORRUPT;
+        }
+    }
+    return poet_runner_check_inference(&extraction->plan, head, tables, ram_bytes);
+}
+
+static void exchange(uint8_t *one, uint8_t *other, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++) {
+        const uint8_t byte = one[i];
+        one[i] = other[i];
+        other[i] = byte;
+    }
+}
+
+void poet_features_exchange(const poet_extraction *extraction, const poet_model *head, uint8_t *ram, uint32_t first)
+{
+    for (uint32_t i = 0; first > 0 && i < head->resident_count; i++) {
+        const poet_resident *resident = &head->residents[i];
+        if (is_of_batch(resident) && resident->kind != POET_RESIDENT_TARGET) {
+            const uint32_t bytes = resident->bytes / extraction->samples;
+            uint8_t *rows = ram + resident->offset;
+            exchange(rows, rows + first * bytes, extraction->at_once * bytes);
+        }
+    }
+}
+
+/* Whether the step needs it of a sample: of what is only put for features to be made of it, nothing is kept. */
+__attribute__((cold)) static bool is_read(const poet_model *head, uint32_t resident)
+{
+    for (uint32_t i = 0; i < head->node_count; i++) {
+        const poet_node *node = &head->nodes[i];
+        for (uint32_t j = 0; node->op != 0 && j < node->input_count; j++) {
+            if (head->operands[node->operands + j] == head->value_count + resident) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The next resident from `place` on of which a record has a row; resident_count after the last. */
+static uint32_t next_kept(const poet_model *head, uint32_t place)
+{
+    while (place < head->resident_count && !(is_of_batch(&head->residents[place]) && is_read(head, place))) {
+        place++;
+    }
+    return place;
+}
+
+__attribute__((cold)) void poet_feature_store_init(poet_feature_store *store, const poet_extraction *extraction,
+                                                   const poet_model *head, uint8_t *ram, uint32_t taken,
+                                                   uint32_t ram_bytes, uint32_t seed)
+{
+    uint32_t bytes = sizeof(uint32_t);
+    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
+        bytes += head->residents[i].bytes / extraction->samples;
+    }
+    const uint32_t room = taken < ram_bytes ? (ram_bytes - taken) / bytes : 0u;
+    *store = (poet_feature_store){head, ram, ram + taken, bytes, room, extraction->samples, seed};
+}
+
+static uint32_t check_of(const poet_feature_store *store, const uint8_t *record, uint32_t number)
+{
+    const uint32_t begin[] = {store->seed, number};
+    const uint32_t crc = poet_crc32(0, begin, sizeof begin);
+    return poet_crc32(crc, record + sizeof crc, store->record_bytes - (uint32_t)sizeof crc);
+}
+
+/* The record of a number; NULL if there is no such place or number. */
+static uint8_t *record_of(const poet_feature_store *store, uint32_t place, uint32_t number)
+{
+    return place < store->samples && number < store->room ? store->records + number * store->record_bytes : NULL;
+}
+
+int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uint32_t number)
+{
+    const poet_model *head = store->head;
+    uint8_t *record = record_of(store, place, number);
+    if (record == NULL) {
+        return POET_E_ARGUMENT;
+    }
+    uint8_t *to = record + sizeof(uint32_t);
+    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
+        const uint32_t bytes = head->residents[i].bytes / store->samples;
+        memcpy(to, store->ram + head->residents[i].offset + place * bytes, bytes);
+        to += bytes;
+    }
+    const uint32_t crc = check_of(store, record, number);
+    memcpy(record, &crc, sizeof crc);
+    return POET_OK;
+}
+
+int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number)
+{
+    const poet_model *head = store->head;
+    const uint8_t *record = record_of(store, place, number);
+    if (record == NULL) {
+        return POET_E_ARGUMENT;
+    }
+    const uint32_t crc = check_of(store, record, number);
+    if (memcmp(record, &crc, sizeof crc) != 0) {
+        return POET_E_ABSENT;
+    }
+    const uint8_t *from = record + sizeof crc;
+    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
+        const uint32_t bytes = head->residents[i].bytes / store->samples;
+        memcpy(store->ram + head->residents[i].offset + place * bytes, from, bytes);
+        from += bytes;
+    }
+    return POET_OK;
+}
