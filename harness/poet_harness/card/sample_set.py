@@ -51,9 +51,9 @@ class SampleSet:
     @property
     def block(self) -> int:
         """Where its header lies."""
-        inference, card = self.plan.inference, self.plan.card
+        card, beside = self.plan.card, (self.plan.inference, self.plan.extraction)
         pages = FIRST_BLOCK if card is None else card.page_block(0)
-        return pages + max(self.plan.page_blocks, inference.page_blocks if inference else 0)
+        return pages + max(self.plan.page_blocks, *(one.page_blocks if one else 0 for one in beside))
 
     @property
     def total_bytes(self) -> int:

@@ -26,6 +26,7 @@ from poet_profiles.schedule.file import document_of_schedule, read_schedule, sch
 from poet_profiles.schedule.ram import held_bytes
 from poet_profiles.state_names import read_names
 
+from .extraction import Extraction, read_extraction
 from .inference import Inference, read_inference
 from .optimizer import Optimizer, optimizer_of
 from .page_blocks import page_blocks
@@ -93,6 +94,8 @@ class Plan:
         What the agent of a Linux board loads: the program, and the schedule. Empty for firmware, which is flashed.
     inference : Inference or None
         One sample in evaluation mode, beside the training step.
+    extraction : Extraction or None
+        What makes the features that the step reads; None: it is whole.
     energy_j, time_s, peak_bytes
         Predictions.
     firmware : tuple of str
@@ -136,6 +139,7 @@ class Plan:
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
     inference: Inference | None = None
+    extraction: Extraction | None = None
     micro_batches: int = 1
 
     def type_of(self, tensor: Resident | Kept) -> np.dtype[Any]:
@@ -203,6 +207,7 @@ def read_plan(folder: Path) -> Plan:
         card=card_layout(graph),
         page_blocks=page_blocks(graph, schedule),
         inference=read_inference(folder, graph),
+        extraction=read_extraction(folder, graph),
         micro_batches=graph.micro_batches,
     )
 
@@ -305,6 +310,8 @@ def check_headers(folder: Path, plan: Plan) -> None:
             )
     if plan.inference is not None and f"UINT64_C(0x{plan.inference.schedule_hash})" not in text:
         raise UserError(f"{path}: the inference in {folder} is missing; plan again with poet-plan --out {folder}")
+    if plan.extraction is not None and f"UINT64_C(0x{plan.extraction.schedule_hash})" not in text:
+        raise UserError(f"{path}: the features in {folder} are missing; plan again with poet-plan --out {folder}")
 
 
 def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:

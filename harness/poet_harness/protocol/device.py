@@ -44,7 +44,8 @@ class Hello:
     ``regulator`` is ``dcdc`` or ``ldo``, what feeds the core, and empty where there is no choice. ``framework`` is what
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
     ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
-    ``inference`` is the hash of the schedule beside the training's, empty for none.
+    ``inference`` is the hash of the schedule beside the training's, empty for none, ``features`` that of what makes
+    features, and ``room`` for how many samples the board's RAM keeps them.
     """
 
     board: str
@@ -59,6 +60,8 @@ class Hello:
     machine: str = ""
     line: int = MAX_LINE
     inference: str = ""
+    features: str = ""
+    room: int = 0
     start: Start = field(default_factory=Start)
 
     @property
@@ -196,6 +199,8 @@ class Device:
             machine=values.get("machine", ""),
             line=min(values.number("line", least=MAX_LINE, default=MAX_LINE), LONG_LINE),
             inference=values.get("inference", ""),
+            features=values.get("features", ""),
+            room=values.number("room", default=0),
             start=read_start(values),
         )
         self._tell_of_failure()
@@ -323,7 +328,32 @@ class Device:
             Which micro-batch is to be done, of a model that has several.
         """
         of_part = "" if part is None else f" {part}"
-        answer = self._ask(f"step {f32_bits(learning_rate)} {int(trace)}{of_part}", expected_s)
+        return self._run(f"step {f32_bits(learning_rate)} {int(trace)}{of_part}", expected_s)
+
+    def extract(self, first: int, expected_s: float = 0.0) -> StepReport:
+        """Make the features of samples of the batch, from the place ``first`` on; there is no loss."""
+        return self._run(f"extract {first} 0", expected_s)
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Keep what the step reads of the batch's samples in RAM, under these numbers."""
+        for place in range(0, len(numbers), SAMPLES_PER_LINE):
+            part = numbers[place : place + SAMPLES_PER_LINE]
+            self._ask(f"keep {place} {' '.join(map(str, part))}")
+
+    def kept(self, numbers: Sequence[int]) -> bool:
+        """Make a batch of samples that were kept; False, and no batch, if one of them is not."""
+        try:
+            for place in range(0, len(numbers), SAMPLES_PER_LINE):
+                part = numbers[place : place + SAMPLES_PER_LINE]
+                self._ask(f"kept {place} {' '.join(map(str, part))}")
+        except DeviceError as error:
+            if error.number != Status.E_ABSENT:
+                raise
+            return False
+        return True
+
+    def _run(self, text: str, expected_s: float) -> StepReport:
+        answer = self._ask(text, expected_s)
         values = answer.values
         return StepReport(
             work_s=values.number("ticks") / self.hello.ticks_hz,
@@ -331,7 +361,7 @@ class Device:
             arena_bytes=values.number("arena"),
             page_ins=values.number("page_ins"),
             page_outs=values.number("page_outs"),
-            loss_bits=values.number("loss", 16),
+            loss_bits=values.number("loss", 16, default=0),
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
             committed=values.number("committed") if "committed" in values else None,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..data.batches import TrainingData
     from ..data.samples import Samples
     from ..plan_folder.plan import Plan
+    from ..protocol.device import Hello
     from .evaluation import Evaluation
     from .rates import Rates
     from .trainer import ObservedStep, Trainer
@@ -61,6 +63,8 @@ class Course:
         Whether the best epoch is that of the lowest validation loss, and not of the most right answers.
     patience : Patience or None
         Ends the training before its last epoch.
+    keeps_features : bool
+        Whether the board keeps features from epoch to epoch, if it has room for those of all samples.
     """
 
     plan: Plan
@@ -74,6 +78,7 @@ class Course:
     validation: Samples | None = None
     best_by_loss: bool = False
     patience: Patience | None = None
+    keeps_features: bool = True
 
     @property
     def steps(self) -> int:
@@ -137,6 +142,13 @@ def samples_check(samples: Samples) -> str:
     for index, rows in sorted(samples.rows(numbers).items()):
         check = crc32(rows.tobytes(), crc32(f"{index} {rows.dtype.str} {rows.shape[1:]}".encode(), check))
     return f"{check:08x}"
+
+
+def _seen(step: ObservedStep) -> SeenStep:
+    """With the features that were made for it."""
+    energy_j, features_j = (math.nan if one is None else one for one in (step.energy_j, step.features.energy_j))
+    features_s = step.features.time_s
+    return SeenStep(step.loss, energy_j + features_j, step.report.work_s + features_s, features_j, features_s)
 
 
 class _EnoughError(Exception):
@@ -245,8 +257,7 @@ class Epochs:
             feed = FromCard(course.on_card, course.order)
 
         def done(step: ObservedStep) -> None:
-            energy_j = math.nan if step.energy_j is None else step.energy_j
-            self._seen[step.number] = SeenStep(step.loss, energy_j, step.report.work_s)
+            self._seen[step.number] = _seen(step)
             if (step.number + 1) % course.order.steps_per_epoch == 0:
                 self._end_epoch(trainer, step.number, source)
             told(step)
@@ -257,13 +268,38 @@ class Epochs:
             feed(trainer.device, number, part)
 
         with suppress(_EnoughError):
-            trainer.train(self._data, course.rates, commit_every, done=done, steps=course.steps, feed=fed)
+            trainer.train(
+                self._data,
+                course.rates,
+                commit_every,
+                done=done,
+                steps=course.steps,
+                feed=fed,
+                kept_as=self._kept_as(trainer.device.hello),
+            )
+
+    def _kept_as(self, hello: Hello) -> Callable[[int], list[int]] | None:
+        """Under which numbers the board keeps features of a step's samples, told to people; None: it does not."""
+        course = self._course
+        extraction = course.plan.extraction
+        if extraction is None or not course.keeps_features:
+            return None
+        count = course.samples.count
+        fits = hello.room >= count
+        if fits:
+            words = f"features of {count} samples are computed once, and kept in the board's RAM"
+        else:
+            room = f"the board's RAM has room for those of {hello.room} samples of {count}"
+            words = f"features are computed at each use: {room}; poet-plan --features {count} makes it"
+        print(f"poet-harness: {words}", file=sys.stderr)
+        return (lambda step: course.order(step).tolist()) if fits else None
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
         course = self._course
         count = course.order.steps_per_epoch
         seen = [self._seen[number] for number in range(last + 1 - count, last + 1)]
         energy_j = math.fsum(step.energy_j for step in seen)
+        features_j = math.fsum(step.features_energy_j for step in seen)
         # Before the weights are kept: a reset meanwhile begins the epoch anew, or it would have no row.
         found = self._validated(trainer)
         row = EpochRow(
@@ -274,6 +310,8 @@ class Epochs:
             loss=math.fsum(step.loss for step in seen) / count,
             time_s=math.fsum(step.time_s for step in seen),
             energy_j=None if math.isnan(energy_j) else energy_j,
+            features_time_s=math.fsum(step.features_time_s for step in seen),
+            features_energy_j=None if math.isnan(features_j) else features_j,
             source=source,
             **({} if found is None else _of_validation(found)),
         )

@@ -30,7 +30,7 @@ EPOCHS_FILE = "epochs.csv"
 BEST_FILE = "best.safetensors"
 # In the checkpoint, beside the tensors by their ids: no id is like these.
 STEP, SETTINGS = "..step", "..settings"
-LOSSES, ENERGIES, TIMES = "..losses", "..energies_j", "..times_s"
+LOSSES, ENERGIES, TIMES, FEATURES = "..losses", "..energies_j", "..times_s", "..features"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class EpochRow:
 
     ``energy_j`` is that above the idle power, None if it is not known of every step. After the epoch, ``right`` of
     ``labels`` were what the network said of the ``validated`` samples, with time and energy of one inference, and
-    ``validation_loss`` its loss there; None without.
+    ``validation_loss`` its loss there; None without. Of time and energy, ``features_…`` made features.
     """
 
     epoch: int
@@ -56,6 +56,8 @@ class EpochRow:
     inference_energy_j: float | None = None
     validated: int | None = None
     validation_loss: float | None = None
+    features_time_s: float = 0.0
+    features_energy_j: float | None = 0.0
 
     @property
     def accuracy(self) -> float | None:
@@ -64,11 +66,13 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class SeenStep:
-    """Of one step: its loss, its energy above the idle power (NaN if unknown), and its time."""
+    """Of one step: its loss, its energy above the idle power (NaN if unknown), its time; what features took of both."""
 
     loss: float
     energy_j: float
     time_s: float
+    features_energy_j: float = 0.0
+    features_time_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -170,13 +174,16 @@ class RunFolder:
             for index, tensor in enumerate(self._plan.residents)
             if tensor.kind in TRAINED_KINDS
         }
-        seen = np.array([list(asdict(step).values()) for step in progress.seen], float).reshape(-1, 3)
+        seen = np.array([list(asdict(step).values()) for step in progress.seen], float).reshape(
+            -1, len(fields(SeenStep))
+        )
         arrays |= {
             SETTINGS: np.array(self._digest()),
             STEP: np.array(data.step),
             LOSSES: seen[:, 0],
             ENERGIES: seen[:, 1],
             TIMES: seen[:, 2],
+            FEATURES: seen[:, 3:],
         }
         self._write({self.path / EPOCHS_FILE: _as_csv(rows), self.path / CHECKPOINT_FILE: npz(arrays)})
 
@@ -198,9 +205,11 @@ class RunFolder:
                     if (array.shape, array.dtype) != (tensor.shape, self._plan.type_of(tensor)):
                         raise KeyError(tensor.id)
                     weights[index] = array.tobytes()
-            seen = zip(*(map(float, arrays[name]) for name in (LOSSES, ENERGIES, TIMES)), strict=True)
+            features = arrays.get(FEATURES, np.zeros((len(arrays[LOSSES]), 2)))
+            seen = zip(*(map(float, arrays[name]) for name in (LOSSES, ENERGIES, TIMES)), *features.T, strict=True)
             return Progress(
-                replace(data, weights=weights, step=int(arrays[STEP])), tuple(SeenStep(*numbers) for numbers in seen)
+                replace(data, weights=weights, step=int(arrays[STEP])),
+                tuple(SeenStep(*map(float, one)) for one in seen),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path}: is no checkpoint of this plan ({error}); name another folder") from None
@@ -237,6 +246,8 @@ def _row(cells: Mapping[str, str]) -> EpochRow:
         inference_energy_j=_number(cells["inference_energy_j"]),
         validated=_whole(cells.get("validated", "")),  # older files have none of these two
         validation_loss=_number(cells.get("validation_loss", "")),
+        features_time_s=float(cells.get("features_time_s", 0.0)),
+        features_energy_j=_number(cells.get("features_energy_j", "0")),
     )
 
 

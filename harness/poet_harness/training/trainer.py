@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, Restored, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
+from .features import NOTHING_MADE, Made, give
 from .finite import NotFiniteError, count_not_finite, largest_input
 from .micro_batches import added, total
 
@@ -58,7 +59,8 @@ class ObservedAction:
 class ObservedStep:
     """One training step as board and meter saw it, or a micro-batch of one.
 
-    ``energy_j`` is that above the idle power. ``actions`` is empty for a step that was not traced.
+    ``energy_j`` is that above the idle power, ``features`` what it took to make those that it read. ``actions`` is
+    empty for a step that was not traced.
     """
 
     number: int
@@ -67,6 +69,7 @@ class ObservedStep:
     energy_j: float | None
     actions: tuple[ObservedAction, ...]
     gradients: dict[str, NDArray[Any]]
+    features: Made = NOTHING_MADE
 
 
 class Trainer:
@@ -125,6 +128,7 @@ class Trainer:
         self._card = CardInBoard(device, plan) if plan.commits_steps else None
         self._frozen = CardInBoard(device, plan) if plan.card is not None and not plan.commits_steps else None
         self._data: TrainingData | None = None
+        self._kept_as: Callable[[int], Sequence[int]] | None = None
         make_ready(device, plan)
         self.hello = device.hello
 
@@ -142,6 +146,7 @@ class Trainer:
         trace_all: bool = False,
         steps: int | None = None,
         feed: Feed | None = None,
+        kept_as: Callable[[int], Sequence[int]] | None = None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
@@ -164,6 +169,8 @@ class Trainer:
             Called with each finished step, again for one that a reset makes necessary again.
         feed : callable, optional
             Gives the board a micro-batch of a step, by both numbers; by default that of the data, over the line.
+        kept_as : callable, optional
+            Under which numbers the board keeps the features of a step's samples; by default it makes them for each.
 
         Raises
         ------
@@ -179,6 +186,7 @@ class Trainer:
         self._data = data
         self._rate = rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
         self._batches = data.batches if feed is None else []
+        self._kept_as = kept_as
         feed = feed or (lambda number, part: self._put(part_of_batch(data.batches[number], self._plan, part)))
         for _ in range(MOST_RESETS + 1):
             try:
@@ -227,10 +235,10 @@ class Trainer:
         traced = min((number for number, step in self._observed.items() if step.actions), default=begin)
         for number in range(begin, steps):
             heed()
-            if self._card is None:
-                feed(number, 0)
+            features = self._fed(number, feed)
             with finishing() as stopping:
                 step = self._step(number, learning_rate(number), trace_all or number == traced, feed)
+                step = replace(step, features=features)
                 self._observed[number] = step
                 done(step)
                 if commit_every and (stopping() or (number + 1) % commit_every == 0):
@@ -294,6 +302,22 @@ class Trainer:
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
         cure = next((cure for words, cure in CURES.items() if words in error.text), "")
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
+
+    def _fed(self, number: int, feed: Feed) -> Made:
+        """Have the first micro-batch of a step on the board; its features, too, where the step reads these."""
+        extraction = self._plan.extraction
+        if extraction is not None:
+            numbers = None if self._kept_as is None else self._kept_as(number)
+            return give(self.device, extraction, numbers, lambda: feed(number, 0), self._drawn_by)
+        if self._card is None:
+            feed(number, 0)
+        return NOTHING_MADE
+
+    def _drawn_by(self, run: Callable[[], StepReport]) -> tuple[StepReport, float | None]:
+        self.meter.begin()
+        report = run()
+        [energy_j] = self._energies([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
+        return report, energy_j
 
     def _step(self, number: int, learning_rate: float, trace: bool, feed: Feed) -> ObservedStep:
         """A step whose first micro-batch the board has been given."""
@@ -484,9 +508,11 @@ def make_ready(device: Device, plan: Plan) -> None:
     flash = "run poet-harness flash first"
     # Headers from before schedules had a hash can be built all the same.
     again = "plan again, then flash" if hello.schedule == NO_HASH else flash
+    features = [] if plan.extraction is None else [("features", hello.features, plan.extraction.schedule_hash, flash)]
     for what, found, wanted, cure in (
         ("model", hello.model, plan.graph_hash, flash),
         ("schedule", hello.schedule, plan.schedule_hash, again),
+        *features,
     ):
         if found != wanted:
             raise UserError(f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; {cure}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PLAN_FILES = (
     *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors", "state_dict.npz"),
     *("poet_model.h", "poet_schedule.h", "poet_constants.h", "inference/graph.json", "inference/schedule.json"),
+    *("features/graph.json", "features/schedule.json"),
 )
 
 

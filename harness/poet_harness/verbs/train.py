@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..training.trainer import ObservedStep, Trainer
 
 NAME = "train"
+KEPT, EACH_STEP = "kept", "each-step"
 MOST_EPOCHS_SHOWN = 20
 
 
@@ -62,6 +63,9 @@ class EpochOptions:
     to_card: Annotated[
         bool, data_set_option("--to-card", help="Send the data set to the board's card once, then sample numbers.")
     ] = False
+    features: Annotated[
+        str, data_set_option(help="Of a plan on features: kept by the board over the epochs, or made for each-step.")
+    ] = KEPT
     validate: Annotated[
         bool, validation_option("--validate", help="Loss and accuracy on x_val, y_val after each epoch.")
     ] = False
@@ -133,6 +137,7 @@ def training_over_epochs(
     from ..data.samples import batch_tensors, read_samples
     from ..training.best_epoch import Patience
     from ..training.epochs import Course, Epochs
+    from ..training.features import refuse_changing
     from ..training.feeding import Order
     from ..training.rates import Rates
 
@@ -146,8 +151,12 @@ def training_over_epochs(
     if resume and options.folder is None:
         raise UserError("--resume: training over epochs goes on from a folder; name it with --folder")
     _refuse_without_validation(options)
+    if options.features not in (KEPT, EACH_STEP):
+        raise UserError(f"--features {options.features}: there are {KEPT}, {EACH_STEP}")
     normalising = read_normalising(options.scale, options.shift)
     sets = read_samples(options.samples, plan, normalising)
+    if plan.extraction is not None and options.features == KEPT:
+        refuse_changing(sets.train, options.samples)
     order = Order(sets.train.count, batch_tensors(plan)[1], options.shuffle, plan.micro_batches)
     rates = Rates(
         base=learning_rate,
@@ -171,6 +180,7 @@ def training_over_epochs(
         *(plan, data, sets.train, order, options.epochs, rates, normalising, on_card, validation),
         best_by_loss=options.best == "loss",
         patience=Patience(options.patience, options.min_delta or 0.0) if options.patience else None,
+        keeps_features=options.features == KEPT,
     )
     return Epochs(course, options.folder, resume)
 
