@@ -33,6 +33,7 @@ from poet_planner.schedule.c_headers import (
     words_for_both,
 )
 from poet_planner.schedule.c_names import why_no_name
+from poet_planner.schedule.extraction import FEATURE
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
 from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_planner.schedule.lacks import CURE, WORDS
@@ -63,6 +64,8 @@ def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
     if commits_each_step(graph):
         return f"{WORDS}; {CURE}"
+    if any(resident.kind == FEATURE for resident in graph.residents):
+        return "a library has whole steps; plan with --features whole"
     return why_no_headers(graph)
 
 

@@ -12,6 +12,7 @@ from poet_planner.planning.features import where_to_cut
 from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import prepare, prepare_divided, verified
 from poet_planner.planning.request import Request
+from poet_planner.schedule.c_library import why_no_library
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph.sizes import smallest_ram_bytes
@@ -114,3 +115,9 @@ def test_what_cannot_be_cut_is_planned_whole_with_a_note() -> None:
     assert request.cut is None and prepared.note == "features are not kept: 0.0.mean mixes the samples of a batch"
     request, prepared = prepare_divided(Request("digits_cnn_small", "nrf52840", features="auto"), OPTIMAL)
     assert request.cut is None and not prepared.note
+
+
+def test_a_library_has_whole_steps() -> None:
+    _, prepared = prepare_divided(Request(badge_head(), "nrf52840", features="auto"), OPTIMAL)
+    assert why_no_library(prepared.graph) == "a library has whole steps; plan with --features whole"
+    assert why_no_library(prepare(Request(badge_head(), "nrf52840")).graph) is None
