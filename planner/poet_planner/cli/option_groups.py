@@ -46,7 +46,7 @@ Calibrate = Annotated[
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 KeptFeatures = Annotated[
     str,
-    memory_option(
+    expert_option(
         "--features",
         metavar="N",
         help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM; auto: "

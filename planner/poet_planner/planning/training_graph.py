@@ -14,7 +14,6 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
-from poet_planner.features.parts import features_of, head_of
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.planning.calibration import Calibration
@@ -138,6 +137,7 @@ class TrainingStep:
         UserError
             If there are no such parts, or operators read what lies on the card otherwise than the head does.
         """
+        from poet_planner.features.parts import features_of
         from poet_planner.lowering import lower_for_firmware, with_taking_over
         from poet_planner.lowering.card import with_kept_constants
 
@@ -162,7 +162,11 @@ class TrainingStep:
         from poet_planner.lowering import lower_for_firmware
 
         graph = lower_for_firmware(self.traced, dma_overlap, resident_gradients, optimizer, micro_batches)
-        return graph if self._cut is None else head_of(graph, self._cut)
+        if self._cut is None:
+            return graph
+        from poet_planner.features.parts import head_of
+
+        return head_of(graph, self._cut)
 
     def graph(
         self,
