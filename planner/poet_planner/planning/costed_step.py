@@ -91,7 +91,7 @@ class CostedStep:
 
 
 def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> CostedStep:
-    """The step that is asked for, in a layout.
+    """The step that is asked for, in a layout; it is made once a request.
 
     Raises
     ------
@@ -99,6 +99,12 @@ def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> 
         If something that is asked for is not to be had, the model cannot be traced, or the profile lacks the rows that
         are needed.
     """
+    if layout not in request.steps:
+        request.steps[layout] = _made(request, layout)
+    return request.steps[layout]
+
+
+def _made(request: Request, layout: MemoryLayout) -> CostedStep:
     step = _of_graph(request, layout) if request.training_step is None else _of_model(request, layout)
     if not request.paging:
         step = replace(step, graph=without_paging(step.graph))

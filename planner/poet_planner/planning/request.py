@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from poet_planner.costs.cost_model import CostModel
     from poet_planner.features.cut import Cut
     from poet_planner.models import Model
+    from poet_planner.planning.costed_step import CostedStep
+    from poet_planner.planning.layouts import MemoryLayout
 
 Profiles = str | Path | Sequence[str | Path]
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -172,6 +174,11 @@ class Request:
         known = {name: getattr(self, name) for name in ("target_board", "cost_model")}
         head.__dict__.update(known, training_step=self.training_step.on_features(cut))
         return head
+
+    @cached_property
+    def steps(self) -> dict[MemoryLayout, CostedStep]:
+        """Those of `costed_step`, by layout: each is made once."""
+        return {}
 
     @cached_property
     def target_board(self) -> Board | None:
