@@ -171,7 +171,7 @@ def image_of(network: Network, core: Path, folder: Path) -> Image:
     write_library("net", graph, store_all_schedule(graph), {}, initial, folder, inference)
     own = [HERE / "small_networks.c", folder / "src/net.c", folder / "src/net_data.S", archive(core)]
     size = (folder / "src/net_initial.bin").stat().st_size
-    return Image(graph, folder / "image", own, [folder / "include", folder / "src"], size)
+    return Image(graph, folder / "image", own, [folder / "src"], size)
 
 
 def batches(model: Model) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:

@@ -18,6 +18,7 @@ from poet_profiles.stopping import Stopped, listening
 from poet_profiles.version import show_version
 
 from .verbs import (
+    arduino,
     battery,
     boards,
     bootloader,
@@ -66,7 +67,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-VERBS = (profile, flash, bootloader, card, run, train, evaluate, weights, diff, battery, energy, boards, meters, doctor)
+VERBS = (
+    *(profile, flash, bootloader, card, run, train, evaluate, weights, arduino, diff),
+    *(battery, energy, boards, meters, doctor),
+)
 for verb in VERBS:
     app.command(verb.NAME, cls=Command)(flattened(verb.command))
 

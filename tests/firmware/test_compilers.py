@@ -92,7 +92,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
     needed = {node.operation.op for node in graph.nodes if node.operation}
     library = [path for path in SOURCES if path.stem in needed or path.stem not in {*OPERATORS, "operators"}]
     sources = [NATIVE / "train_steps.c", folder / "src/net.c", folder / "src/net_data.S", *library]
-    includes = [folder / "include", folder / "src"]
+    includes = [folder / "src"]
     data = training_data(MODEL, STEPS, 0, BATCH)
     inputs, targets = data["input"].tobytes(), data["target"].tobytes()
     options = ("-O1", "-shared", "-fPIC", *(f"-I{include}" for include in includes))

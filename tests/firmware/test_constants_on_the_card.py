@@ -176,7 +176,7 @@ class Program:
     def __init__(self, net: Path, output: Path) -> None:
         folders = [FIRMWARE / "src" / name for name in ("library", "ops", "runtime")]
         sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
-        flags = ("-shared", "-fPIC", "-O1", "-I", str(net / "include"), "-I", str(net / "src"))
+        flags = ("-shared", "-fPIC", "-O1", "-I", str(net / "src"))
         made = compile_c(output, [*sources, net / "src/net.c", net / "src/net_data.S"], *flags)
         self.library = c.CDLL(str(made))
         for name in ("poet_input", "poet_target", "poet_tensor", "poet_infer_input", "poet_output"):

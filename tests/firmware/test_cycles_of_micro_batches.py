@@ -61,7 +61,7 @@ def cycles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], int]:
         (folder / "program.c").write_text(PROGRAM)
         sources = [folder / "program.c", folder / "src/net.c", folder / "src/net_data.S"]
         sources += [source for part in ("runtime", "library", "ops") for source in _sources(part)]
-        includes = [folder / "include", folder / "src", FIRMWARE / "src/ops"]
+        includes = [folder / "src", FIRMWARE / "src/ops"]
         core = EmulatedCore(board.core or "", sources, ["begin_net", "run_batch"], folder, includes)
         assert core.call("begin_net")[0] == 0
         status, taken = core.call("run_batch", core.place(data["input"][0]), core.place(data["target"][0]))

@@ -54,7 +54,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "verb",
     [
-        *("profile", "flash", "bootloader", "card", "run", "train", "eval", "weights", "diff"),
+        *("profile", "flash", "bootloader", "card", "run", "train", "eval", "weights", "arduino", "diff"),
         *("battery", "energy", "boards", "meters", "doctor"),
     ],
 )

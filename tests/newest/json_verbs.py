@@ -42,6 +42,7 @@ poet-harness train --board native --plan plan --data data.npz --samples samples.
 poet-harness card card.img --plan plan --read
 poet-harness weights --plan plan --card card.img --out trained.safetensors
 poet-harness eval --board native --plan plan --data samples.npz --weights trained.safetensors
+poet-harness arduino libraries
 poet-harness battery --plan plan --cell lipo500 --run run.csv
 poet-harness diff run.csv run.csv
 poet-harness profile --board native --configs configurations.csv --quick --no-pages --out profile.csv

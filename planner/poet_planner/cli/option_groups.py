@@ -261,7 +261,9 @@ class OutputOptions:
     out: Annotated[Path, output_option("--out", "-o", help="Folder to write into.")] = Path("plan")
     library: Annotated[
         str | None,
-        output_option(metavar="NAME", help="Also write a PlatformIO library, OUT/NAME, to train in your own program."),
+        output_option(
+            metavar="NAME", help="Also write a library, OUT/NAME, to train in your own program (PlatformIO, Arduino)."
+        ),
     ] = None
     validate: Annotated[
         Path | None,

@@ -172,7 +172,7 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
     write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, plan.inference, classes)
     of_model = f"the weights of {network.weights or model}"
     begin = "weights of zeros, since a graph has none" if initial is None else of_model
-    _say(f"wrote {out / name}/, a PlatformIO library; it begins with {begin}")
+    _say(f"wrote {out / name}/, a library for PlatformIO and Arduino; it begins with {begin}")
     if plan.graph.micro_batches > 1:
         _say(f"a batch is {plan.graph.micro_batches} calls of poet_train: all but the last give POET_GATHERED")
 

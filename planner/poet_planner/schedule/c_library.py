@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a PlatformIO library: a network that an application trains by itself (docs/own_application.md)."""
+"""A plan as a library for PlatformIO and Arduino, which an application trains by itself (docs/own_application.md)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
 
+from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.graph.kept import commits_each_step
@@ -79,7 +80,7 @@ def write_library(
     inference: Inference | None = None,
     classes: Sequence[str] = (),
 ) -> None:
-    """Write ``library.json``, ``include/NAME.h``, and in ``src`` tables and data of a network.
+    """Write ``library.json``, ``library.properties``, and in ``src`` header, tables and data of a network.
 
     Parameters
     ----------
@@ -107,8 +108,9 @@ def write_library(
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
     data = {symbol: content for symbol, content in data.items() if content}
     files: dict[str, str | bytes] = {
-        "library.json": _manifest(name, graph, schedule),
-        f"include/{name}.h": _header(name, graph, schedule, inference, classes),
+        "library.json": json.dumps(_manifest(name, graph, schedule), indent=2) + "\n",
+        "library.properties": library_properties(_manifest(name, graph, schedule), depends="poet"),
+        f"src/{name}.h": _header(name, graph, schedule, inference, classes),
         f"src/{name}.c": _source(name, graph, schedule, data, inference, classes),
         f"src/{name}_data.S": _data(graph, schedule, data),
         **{f"src/{symbol}.bin": content for symbol, content in data.items()},
@@ -152,8 +154,8 @@ def _classes(graph: Graph, inference: Inference | None, classes: Sequence[str]) 
     return classes
 
 
-def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
-    manifest = {
+def _manifest(name: str, graph: Graph, schedule: Schedule) -> dict[str, Any]:
+    return {
         "name": name,
         "version": f"1.0.0+{schedule_hash(schedule)}",
         "description": f"Training of {graph.name}, as poet-plan planned it",
@@ -161,9 +163,8 @@ def _manifest(name: str, graph: Graph, schedule: Schedule) -> str:
         "platforms": "*",
         "headers": f"{name}.h",
         # The assembler looks for data where the compiler looks for headers.
-        "build": {"includeDir": "include", "srcDir": "src", "flags": ["-Isrc"]},
+        "build": {"includeDir": "src", "srcDir": "src", "flags": ["-Isrc"]},
     }
-    return json.dumps(manifest, indent=2) + "\n"
 
 
 def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | None, classes: Sequence[str]) -> str:
@@ -185,7 +186,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
             f"#ifndef {big}_H",
             f"#define {big}_H",
             "",
-            '#include "poet/poet.h"',
+            "#include <poet.h>",
             "",
             "#ifdef __cplusplus",
             'extern "C" {',

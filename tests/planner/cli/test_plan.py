@@ -572,7 +572,7 @@ def test_model_of_ones_own_is_planned(
     assert '    "squat",\n    "lunge",\n    "rest",\n' in (out / "own/src/own.c").read_text()
     assert run(monkeypatch, *arguments, "--micro-batches", 3) == 0
     assert "a batch is 3 calls of poet_train: all but the last give POET_GATHERED\n" in capsys.readouterr().err
-    assert "#define OWN_MICRO_BATCHES 3u\n" in (out / "own/include/own.h").read_text()
+    assert "#define OWN_MICRO_BATCHES 3u\n" in (out / "own/src/own.h").read_text()
 
 
 def test_help_does_not_import_what_only_planning_needs() -> None:

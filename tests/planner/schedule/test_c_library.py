@@ -114,7 +114,7 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
     sources = [main, library / "src/watch.c", library / "src/watch_data.S", ROOT / "firmware/src/ops/relu.c"]
     sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("add", "shape")]
     for mode in ("-std=c99", "-std=gnu11"):
-        folders = (INCLUDE, f"-I{library / 'include'}", f"-I{library / 'src'}")
+        folders = (INCLUDE, f"-I{library / 'src'}")
         program = library.parent / "program"
         subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
         said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
@@ -127,7 +127,7 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
 
 @pytest.mark.parametrize("standard", ["c++11", "c++20"])
 def test_its_header_is_one_of_cpp(library: Path, standard: str) -> None:
-    header = str(library / "include/watch.h")
+    header = str(library / "src/watch.h")
     subprocess.run(["g++", f"-std={standard}", "-fsyntax-only", *WARNINGS, INCLUDE, "-x", "c++", header], check=True)
 
 
@@ -155,7 +155,7 @@ def test_the_readmes_lines_are_cpp(tmp_path: Path) -> None:
         {
         """
     program.write_text(declared + "\n".join(lines) + "\n}\n")
-    folders = (INCLUDE, f"-I{tmp_path / 'include'}", f"-I{ROOT / 'firmware/examples/watch/src'}")
+    folders = (INCLUDE, f"-I{tmp_path / 'src'}", f"-I{ROOT / 'firmware/examples/watch/src'}")
     subprocess.run(["g++", "-std=c++11", "-fsyntax-only", *WARNINGS, *folders, str(program)], check=True)
 
 
@@ -181,7 +181,7 @@ def test_its_classes_have_names(tmp_path: Path, mode: str) -> None:
     )
     sources = [main, tmp_path / "src/watch.c", tmp_path / "src/watch_data.S"]
     sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("relu", "add", "shape")]
-    folders = (INCLUDE, f"-I{tmp_path / 'include'}", f"-I{tmp_path / 'src'}")
+    folders = (INCLUDE, f"-I{tmp_path / 'src'}")
     subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
     assert subprocess.run([str(program)], capture_output=True, check=True).stdout.decode() == "\n".join((*names, ""))
 
@@ -194,7 +194,7 @@ def test_classes_are_those_of_the_scores(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     for options in ((small_inference(graph),), (None, ("one", "two", "three"))):
         write_library(*parts, *options)
-        assert "classes" not in (tmp_path / "include/watch.h").read_text()
+        assert "classes" not in (tmp_path / "src/watch.h").read_text()
 
 
 def test_other_data_make_other_sources(library: Path) -> None:
@@ -265,7 +265,7 @@ def objects(folder: Path, name: str) -> list[str]:
     """What its sources compile to."""
     made = [f"{folder}/{name}.{kind}.o" for kind in ("c", "s")]
     for source, target in zip((f"{name}.c", f"{name}_data.S"), made, strict=True):
-        folders = (INCLUDE, f"-I{folder}/include", f"-I{folder}/src")
+        folders = (INCLUDE, f"-I{folder}/src")
         subprocess.run(["gcc", *folders, "-c", str(folder / "src" / source), "-o", target], check=True)
     return made
 
@@ -286,7 +286,7 @@ def test_two_networks_in_one_program_have_no_name_in_common(tmp_path: Path) -> N
         accepted.add(other)
         both = tmp_path / "both.c"
         both.write_text(f"#include <net.h>\n#include <{other}.h>\n")
-        folders = (INCLUDE, f"-I{tmp_path}/net/include", f"-I{tmp_path / other}/include")
+        folders = (INCLUDE, f"-I{tmp_path}/net/src", f"-I{tmp_path / other}/src")
         subprocess.run(["gcc", "-Werror", *folders, "-c", str(both), "-o", f"{both}.o"], check=True)
         second = objects(tmp_path / other, other)
         subprocess.run(["ld", "-r", *first, *second, "-o", str(tmp_path / "one.o")], check=True)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core as an Arduino library: in Arduino's layout, with the flags of its cores, and linked into a sketch."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from poet_harness.arduino_library import write_arduino_library
+from poet_harness.cli import main as harness
+from poet_planner.cli import main as planner
+from poet_profiles.arduino import library_properties
+from poet_profiles.errors import UserError
+
+from benchmarks.firmware.watch import EXAMPLE, Project
+from tests.support import ROOT
+from tests.support.firmware.arduino_core import BOARD, C_FLAGS, write_core
+
+FIRMWARE = ROOT / "firmware"
+# Arduino's library specification, "library.properties file format", and its list of categories.
+REQUIRED = ("name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url", "architectures")
+CATEGORIES = ("Display", "Communication", "Signal Input/Output", "Sensors", "Device Control", "Timing", "Data Storage")
+CATEGORIES = (*CATEGORIES, "Data Processing", "Other")
+needs_compiler = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
+
+
+def said_by(program: Any, *arguments: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["poet", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            program()
+    assert not ended.value.code
+
+
+def properties(library: Path) -> dict[str, str]:
+    lines = (library / "library.properties").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a user makes them: the core by one command, and the watch's network by another."""
+    folder = tmp_path_factory.mktemp("arduino") / "libraries"
+    said_by(harness, "arduino", str(folder))
+    return folder
+
+
+def test_the_library_has_what_arduino_asks_for(libraries: Path) -> None:
+    found = properties(libraries / "poet")
+    assert all(found[key] for key in REQUIRED)
+    assert re.fullmatch(r"[A-Za-z][\w .-]{0,62}", found["name"]), found["name"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", found["version"])
+    assert found["category"] in CATEGORIES
+    assert found["dot_a_linkage"] == "true"
+    assert (libraries / "poet" / "src" / found["includes"]).is_file()
+    assert (libraries / "poet/examples/Watch/Watch.ino").is_file()
+
+
+def test_the_library_has_the_cores_files_and_no_others(libraries: Path) -> None:
+    """Those that PlatformIO builds, each under its own name once: Arduino compiles whatever lies there."""
+    chosen = json.loads((FIRMWARE / "library.json").read_text())["build"]["srcFilter"]
+    parts = [FIRMWARE / "src" / name for name in re.findall(r"\+<(\w+)/>", "".join(chosen))]
+    assert len(parts) == len(chosen) - 1
+    core = {path.read_bytes() for part in parts for path in part.iterdir() if path.suffix in (".c", ".h")}
+    public = {path.read_bytes() for path in (FIRMWARE / "include").rglob("*.*")}
+    shipped = [path.read_bytes() for path in (libraries / "poet/src").rglob("*.*")]
+    assert len(shipped) == len(set(shipped))
+    assert set(shipped) == core | public
+
+
+def test_an_earlier_version_is_replaced_and_nothing_else(libraries: Path, tmp_path: Path) -> None:
+    earlier = write_arduino_library(tmp_path)
+    (earlier / "src" / "ops" / "former.c").write_text("int former;\n")
+    write_arduino_library(tmp_path)
+    names = [path.relative_to(tmp_path) for path in sorted(tmp_path.rglob("*"))]
+    assert names == [path.relative_to(libraries) for path in sorted(libraries.rglob("*"))]
+    (earlier / "library.properties").write_text("name=poet\nauthor=Edgar Allan\n")
+    with pytest.raises(UserError, match="something else than poet's library; move it"):
+        write_arduino_library(tmp_path)
+    assert len(properties(earlier)) == 2
+
+
+def test_a_manifests_line_is_one_line() -> None:
+    manifest = {"name": "net", "version": "1.0.0", "headers": "net.h", "description": "of mine\r\nname=poet\x85"}
+    text = library_properties(manifest, "poet")
+    assert text.splitlines()[4] == "sentence=of mine name=poet"
+    assert text.count("\nname=") == 0
+
+
+@needs_compiler
+def test_every_file_compiles_in_the_librarys_own_layout(libraries: Path, tmp_path: Path) -> None:
+    source = libraries / "poet" / "src"
+    files = sorted(source.rglob("*.c"))
+    command = ["arm-none-eabi-gcc", "-c", *C_FLAGS.split(), "-Werror", f"-I{source}", *map(str, files)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*.o"))) == len(files) > 150
+
+
+@pytest.fixture(scope="module")
+def sketch(libraries: Path) -> Iterator[Path]:
+    """The watch, with its recordings beside it and its network among the libraries."""
+    if shutil.which("arduino-builder") is None or shutil.which("arduino-ctags") is None:
+        pytest.skip("no arduino-builder and arduino-ctags: they are packages of Debian")
+    pytest.importorskip("seglearn")
+    folder = libraries.parent / "Watch"
+    shutil.copytree(libraries / "poet/examples/Watch", folder)
+    plan = libraries.parent / "plan"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EXAMPLE)
+        (folder / "recordings.c").write_text(importlib.import_module("watch").recordings_c(9))
+        said_by(planner, *Project(folder, "nrf52840").planning[:-1], str(plan), "--time-limit", "1")
+    sys.modules.pop("watch")
+    shutil.copytree(plan / "watch_net", libraries / "watch_net")
+    write_core(libraries.parent / "hardware")
+    yield folder
+    shutil.rmtree(libraries / "watch_net")
+
+
+def linked(sketch: Path, libraries: Path, build: Path) -> Path:
+    """The sketch's image."""
+    build.mkdir()
+    command = ["arduino-builder", "-compile", "-warnings", "all", "-fqbn", BOARD, "-build-path", str(build)]
+    command += ["-hardware", str(libraries.parent / "hardware"), "-libraries", str(libraries), "-tools", str(build)]
+    done = subprocess.run(
+        [*command, str(sketch / "Watch.ino")],
+        env={**os.environ, "HOME": str(build)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stderr, done.stderr
+    return build / "Watch.ino.elf"
+
+
+def flash_bytes(image: Path) -> int:
+    with image.open("rb") as file:
+        sections = ELFFile(file).iter_sections()
+        return sum(one.data_size for one in sections if one["sh_flags"] & 2 and one["sh_type"] != "SHT_NOBITS")
+
+
+def names_in(image: Path) -> set[str]:
+    with image.open("rb") as file:
+        return {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+
+
+@needs_compiler
+def test_the_watch_links_as_a_sketch(sketch: Path, libraries: Path, tmp_path: Path) -> None:
+    """Its kernels are those that its plan names, as the archive gives them; without one all are linked."""
+    image = linked(sketch, libraries, tmp_path / "archive")
+    named = set(re.findall(r"POET_KERNELS\((\w+)\)", (libraries / "watch_net/src/watch_net.c").read_text()))
+    every = {path.stem for path in (libraries / "poet/src/ops").glob("kernel_*.c")}
+    kernels = {name.removeprefix("poet_") for name in names_in(image)} & every
+    assert kernels == {f"kernel_{name}" for name in named} & every
+    assert kernels and kernels < every
+    apart = tmp_path / "libraries"
+    shutil.copytree(libraries, apart)
+    manifest = apart / "poet/library.properties"
+    manifest.write_text(manifest.read_text().replace("dot_a_linkage=true\n", ""))
+    (tmp_path / "hardware").symlink_to(libraries.parent / "hardware")
+    assert flash_bytes(image) < flash_bytes(linked(sketch, apart, tmp_path / "objects"))
