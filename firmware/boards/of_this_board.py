@@ -4,5 +4,5 @@
 from SCons.Script import Import
 
 Import("env")
-chip = env.BoardConfig().get("build.mcu") if env.get("BOARD") else None  # noqa: F821
-env.Replace(SRC_FILTER=["-<*>", *(["+<cortex_m/>", f"+<{chip}/>"] if chip else ["+<host/>"])])  # noqa: F821
+folders = env.BoardConfig().get("build.folders") if env.get("BOARD") else ["host"]  # noqa: F821
+env.Replace(SRC_FILTER=["-<*>", *(f"+<{folder}/>" for folder in folders)])  # noqa: F821

@@ -283,7 +283,7 @@ def test_17_operators_take_at_most_73_kb(application: Application, tmp_path: Pat
     machine = json.loads((ROOT / "firmware/platforms/baremetal/chips/nrf52840.json").read_text())["machine_flags"]
     flags = ["-O2", "-ffunction-sections", "-fdata-sections", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main"]
     flags += [f"-Wl,-Map={tmp_path / 'map'}", "-Wl,--defsym=spi=0", "-Wl,--defsym=ram=0"]
-    folders = [f"-I{folder}" for folder in (ROOT / "firmware/include", tmp_path / "net/include")]
+    folders = [f"-I{folder}" for folder in (ROOT / "firmware/include", tmp_path / "net/src")]
     sources = [tmp_path / "main.c", tmp_path / "net/src/net.c"]
     command = [
         "arm-none-eabi-gcc",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program on the page for programs of your own: it compiles without a warning, and drops no error."""
+"""What the page for programs of your own has: a program that compiles and drops no error, and lines for Zephyr."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from poet_harness.arduino_library import write_arduino_library
+from poet_planner.planning.training_graph import training_step
+from poet_planner.schedule.c_library import write_library
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.torch_reference.training_data import initial_state
+from poet_profiles.boards import load_board
 
 from tests.support import ROOT
 
@@ -25,6 +31,41 @@ int may_format();
 const void *sample(uint32_t i);
 const void *label(uint32_t i);
 """
+# Zephyr's own targets, as far as the page's lines name them, with its flags for the nRF5340.
+ZEPHYR = """
+cmake_minimum_required(VERSION 3.20)
+project(zephyr C CXX ASM)
+add_library(zephyr_interface INTERFACE)
+target_compile_options(zephyr_interface INTERFACE
+    -mcpu=cortex-m33 -mthumb -mabi=aapcs -mfpu=fpv5-sp-d16 -mfloat-abi=hard -Os -ffreestanding -fno-common -fno-pic
+    -fno-asynchronous-unwind-tables -fno-reorder-functions -fno-defer-pop -fno-strict-overflow -fno-omit-frame-pointer
+    $<$<COMPILE_LANGUAGE:C>:-std=c99> -Wall -Wextra -Werror)
+add_library(app STATIC main.c)
+target_link_libraries(app PRIVATE zephyr_interface)
+"""
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("cmake", "arm-none-eabi-gcc"))), reason="needs cmake and arm-none-eabi-gcc"
+)
+def test_the_pages_lines_for_zephyr_build_an_archive(tmp_path: Path) -> None:
+    step, name = training_step("digits_cnn_small", 4), "net"
+    graph = step.graph(load_board("nrf5340dk"))
+    initial = initial_state("digits_cnn_small", 0, 4)
+    write_library(name, graph, store_all_schedule(graph), {}, initial, tmp_path / "libraries" / name)
+    write_arduino_library(tmp_path / "libraries")
+    page = (ROOT / "docs" / "own_application.md").read_text()
+    lines = page[page.index("    file(GLOB sources") :].split("\n\n", 1)[0]
+    (tmp_path / "CMakeLists.txt").write_text(ZEPHYR + textwrap.dedent(lines) + "\n")
+    (tmp_path / "main.c").write_text("#include <net.h>\nint main(void) { return net.batch == NET_BATCH; }\n")
+    tools = [f"-DCMAKE_{language}_COMPILER=arm-none-eabi-gcc" for language in ("C", "CXX", "ASM")]
+    generic = ["-DCMAKE_SYSTEM_NAME=Generic", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"]
+    for command in (["cmake", *tools, *generic, "-B", "build", "."], ["cmake", "--build", "build"]):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    listed = ["arm-none-eabi-nm", "--defined-only", str(tmp_path / "build" / "liblearning.a")]
+    symbols = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+    assert {"poet_begin", "poet_train", "net", "net_initial"} <= set(symbols)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

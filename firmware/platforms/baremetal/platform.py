@@ -69,6 +69,7 @@ class DescribedBoard(PlatformBoardConfig):
                 "cpu": chip["cpu"],
                 "f_cpu": f"{board['clock_hz']}L",
                 "machine_flags": chip["machine_flags"],
+                "folders": chip["folders"],
             },
             "upload": {
                 "maximum_size": image["flash_end"] - image["flash_begin"],

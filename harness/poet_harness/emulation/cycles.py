@@ -7,6 +7,8 @@ Cortex-M4: "Cortex-M4 Technical Reference Manual" r0p1 (Arm DDI 0439B), section 
 "Load/store timings" after it and section 7.2.3 (FPU instruction set). Cortex-M0+: "Cortex-M0+ Technical
 Reference Manual" r0p1 (Arm DDI 0484C), section 3.3, with the single-cycle multiplier.
 
+Of the Cortex-M33 Arm publishes no times: it has the Cortex-M4's.
+
 The table is static: no bus contention between CPU and DMA, no early exit of a division. A taken branch costs a pipeline
 refill wherever it leads. What a chip's flash adds is counted beside it (counter.py): the SAMD21's cache misses; the
 nRF52840's instruction cache is taken to hit always. docs/emulation.md holds the table against published measurements.
@@ -180,6 +182,7 @@ def _cortex_m0plus(instruction: Instruction, _before: Instruction | None, _after
 # (M4, its frame has room for the FPU's registers), 15 and 13 (M0+).
 CORES = {
     "cortex-m4f": Core("cortex-m4f", refill=2, entry=12, exit=10, frame_bytes=104, cost=_cortex_m4),
+    "cortex-m33": Core("cortex-m33", refill=2, entry=12, exit=10, frame_bytes=104, cost=_cortex_m4),
     "cortex-m0plus": Core("cortex-m0plus", refill=1, entry=15, exit=13, frame_bytes=32, cost=_cortex_m0plus),
 }
 

@@ -57,6 +57,7 @@ FAULT_STATUS = {
 }
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
+    "cortex-m33": arm_const.UC_CPU_ARM_CORTEX_M33,
     "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
 }
 
@@ -99,7 +100,7 @@ class Machine:
     Parameters
     ----------
     core : str
-        ``cortex-m4f`` or ``cortex-m0plus``.
+        ``cortex-m4f``, ``cortex-m33`` or ``cortex-m0plus``.
     memory : Memory
         Where flash and RAM lie.
     image : Image
@@ -128,7 +129,7 @@ class Machine:
         seed: int = 0,
         variation: Variation | None = None,
     ) -> None:
-        self._has_fpu = core == "cortex-m4f"
+        self._has_fpu = core != "cortex-m0plus"
         self._takes_faults = (variation or Variation()).faults == "taken"
         self._core = cycles.CORES[core]
         self._memory = memory

@@ -25,6 +25,8 @@ IN_PLACE_OF = {
     "emulated_board.Machine": PythonMachine,
     "emulated_board.SdCard": PythonCard,
     "chip.SystemControlSpace": PythonSystemControlSpace,
+    "nrf5340.NordicSpi": PythonNordicSpi,
+    "nrf5340.NordicTimer": PythonNordicTimer,
     "nrf52840.NordicSpi": PythonNordicSpi,
     "nrf52840.NordicTimer": PythonNordicTimer,
     "samd21.SamSpi": PythonSamSpi,

@@ -12,19 +12,37 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from poet_profiles.cache import cache_folder
 
+PYOCD = ("pyocd==0.46.0", ["--only-binary", ":all:"])
 PACKAGES = {
-    "nrf52840": ("pyocd==0.46.0", ["--only-binary", ":all:"]),
+    "nrf52840": PYOCD,
+    "nrf5340dk": PYOCD,
     "mkr1000": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
     "nucleo-f411re": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
 }
-FILES = {"mkr1000": "ATSAMD21G18A.svd", "nucleo-f411re": "STM32F411xx.svd"}
+FILES = {
+    "nrf52840": "nrf52840.svd",
+    "nrf5340dk": "nrf9160.svd",
+    "mkr1000": "ATSAMD21G18A.svd",
+    "nucleo-f411re": "STM32F411xx.svd",
+}
+# The nRF5340's file is in no registry. These peripherals of it are the nRF9160's; where each lies: Nordic's nrfx,
+# mdk/nrf5340_application.h.
+NRF5340 = {
+    "CLOCK": ("CLOCK_S", 0x50005000),
+    "SPIM0": ("SPIM0_S", 0x50008000),
+    "UARTE1": ("UARTE1_S", 0x50009000),
+    "TIMER0": ("TIMER0_S", 0x5000F000),
+    "P0": ("P0_S", 0x50842500),
+    "P1": ("P0_S", 0x50842800),
+}
+NRF5340_INTERRUPTS = {"SPIM0": 8, "TIMER0": 15}
 
 
 @dataclass(frozen=True)
@@ -63,7 +81,20 @@ def load_svd(board: str) -> Svd:
         partial = kept.with_suffix(".partial")
         partial.write_bytes(_fetch(board))
         partial.replace(kept)
-    return parse(ElementTree.parse(kept).getroot())
+    found = parse(ElementTree.parse(kept).getroot())
+    return _moved(found) if board == "nrf5340dk" else found
+
+
+def _moved(svd: Svd) -> Svd:
+    """The nRF5340's peripherals, from the nRF9160's."""
+    registers = {
+        name: {
+            register: [replace(entry, address=entry.address - svd.bases[other] + base) for entry in entries]
+            for register, entries in svd.registers[other].items()
+        }
+        for name, (other, base) in NRF5340.items()
+    }
+    return Svd(registers, {name: base for name, (_, base) in NRF5340.items()}, NRF5340_INTERRUPTS)
 
 
 def _fetch(board: str) -> bytes:
@@ -74,11 +105,11 @@ def _fetch(board: str) -> bytes:
         if done.returncode != 0:
             pytest.skip(f"no SVD file: pip could not fetch {package}")
         archive = next(Path(scratch).iterdir())
-        if board == "nrf52840":
+        if PACKAGES[board] is PYOCD:
             with zipfile.ZipFile(archive) as wheel:
                 inner = wheel.read("pyocd/debug/svd/svd_data.zip")
             with zipfile.ZipFile(io.BytesIO(inner)) as svds:
-                return svds.read("nrf52840.svd")
+                return svds.read(FILES[board])
         with tarfile.open(archive) as source:
             member = next(name for name in source.getnames() if name.endswith(f"/{FILES[board]}"))
             file = source.extractfile(member)

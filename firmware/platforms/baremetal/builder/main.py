@@ -99,7 +99,7 @@ else:
         LDSCRIPT_PATH=str(made / "board.ld"),
     )
     env.Append(
-        CPPPATH=[str(firmware / "boards" / "cortex_m"), str(made)],
+        CPPPATH=[*(str(firmware / "boards" / folder) for folder in board.get("build.folders")), str(made)],
         LIBPATH=[str(firmware / "boards")],  # where a linker script looks for what it includes
         CCFLAGS=machine,
         ASFLAGS=machine,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lock of the nRF52840's debug port, and what it hangs on."""
+"""The locks of Nordic's debug ports, and what they hang on."""
 
 from __future__ import annotations
 
@@ -49,3 +49,43 @@ def is_locked(port: AccessPort, user: UserConfiguration, factory: FactoryInforma
     if factory.revision_code < REVISION_CODE_F0:
         return allowed == 0x00
     return not allowed == port.values["DISABLE"] & 0xFF == HARDWARE_DISABLED
+
+
+class AccessPorts(Peripheral):
+    """nRF5340, CTRL-AP: two locks, closed by each reset."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "APPROTECT.DISABLE": Register(0x544),
+        "SECUREAPPROTECT.DISABLE": Register(0x54C),
+    }
+
+
+class NewerUserConfiguration(Peripheral):
+    """nRF5340, UICR, as tools leave it that keep the ports open."""
+
+    UNPROTECTED = 0x50FA50FA
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "APPROTECT": Register(0x000, reset=UNPROTECTED),
+        "SECUREAPPROTECT": Register(0x01C, reset=UNPROTECTED),
+    }
+
+
+class FactoryTrims(Peripheral):
+    """nRF5340, FICR: addresses and what belongs there, up to the first address that is erased. Here one."""
+
+    PLACE, VALUE = 0x50004A24, 0x2A
+    REGISTERS: ClassVar[dict[str, Register]] = {
+        "TRIMCNF[0].ADDR": Register(0x300, reset=PLACE),
+        "TRIMCNF[0].DATA": Register(0x304, reset=VALUE),
+        "TRIMCNF[1].ADDR": Register(0x308, reset=0xFFFFFFFF),
+    }
+
+
+class Unnamed(Peripheral):
+    """nRF5340: registers that Nordic's SystemInit writes and no manual names."""
+
+    ADDRESSES = (
+        *(0x50004A20, 0x50004A24, 0x5000491C, 0x5000470C, 0x5000493C, 0x50002118, 0x50039E04, 0x50039E08),
+        *(0x50101110, 0x50002124, 0x5000212C, 0x502012A0),
+    )
+    REGISTERS: ClassVar[dict[str, Register]] = {f"{address:08X}": Register(address) for address in ADDRESSES}

@@ -14,6 +14,12 @@ class NordicFlash(Peripheral):
     REGISTERS: ClassVar[dict[str, Register]] = {"ICACHECNF": Register(0x540)}
 
 
+class NewerNordicCache(Peripheral):
+    """nRF5340, CACHE."""
+
+    REGISTERS: ClassVar[dict[str, Register]] = {"ENABLE": Register(0x500)}
+
+
 class SamFlash(Peripheral):
     """SAM D21, 22 NVMCTRL."""
 

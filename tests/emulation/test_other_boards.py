@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board of a third family, added by following docs/adding_a_board.md: the Nucleo-F411RE in the emulator."""
+"""Boards that were added by following docs/adding_a_board.md, in the emulator: Nucleo-F411RE, nRF5340 DK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from poet_harness.emulation import EmulatedBoard, EmulationError, open_emulated_board
+from poet_harness.emulation.peripherals.debug_port import FactoryTrims
 from poet_profiles.boards import Board, load_board
+from poet_profiles.operators import OPERATORS
 
 from tests.emulation.test_registers import check_registers
 from tests.support import ROOT
@@ -22,26 +24,35 @@ from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_a
 from tests.support.emulation.python_board import open_python_board
 from tests.support.emulation.vendor_svd import load_svd
 
-NAME = "nucleo-f411re"
+NUCLEO, NRF5340 = "nucleo-f411re", "nrf5340dk"
 Opener = Callable[..., Line]
+
+
+@pytest.fixture(scope="module", params=(NUCLEO, NRF5340))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+only_nucleo = pytest.mark.parametrize("name", [NUCLEO], indirect=True)
+only_nrf5340 = pytest.mark.parametrize("name", [NRF5340], indirect=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("nucleo")
+    return tmp_path_factory.mktemp("others")
 
 
 @pytest.fixture(scope="module")
-def image(model: Path, folder: Path) -> Path:
+def image(name: str, model: Path, folder: Path) -> Path:
     """The whole firmware with the paged step."""
-    return build(folder, model).rename(folder / "nucleo.elf")
+    return build(name, folder, model).rename(folder / f"{name}.elf")
 
 
-def build(folder: Path, model: Path, **environment: str) -> Path:
+def build(name: str, folder: Path, model: Path, **environment: str) -> Path:
     quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
     places = {"PLATFORMIO_BUILD_DIR": str(folder), "POET_MODEL_DIR": str(model)}
     done = subprocess.run(
-        [sys.executable, "-m", "platformio", "run", "-e", NAME],
+        [sys.executable, "-m", "platformio", "run", "-e", name],
         cwd=ROOT,
         env={**os.environ, **quiet, **places, **environment},
         capture_output=True,
@@ -49,18 +60,18 @@ def build(folder: Path, model: Path, **environment: str) -> Path:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / NAME / "firmware.elf"
+    return folder / name / "firmware.elf"
 
 
 @pytest.fixture
-def open_nucleo(image: Path, tmp_path: Path) -> Iterator[Opener]:
+def open_other(name: str, image: Path, tmp_path: Path) -> Iterator[Opener]:
     """Opens the board; keywords go to `opener`."""
     opened = []
 
     def open_board(
         board: Board | None = None, opener: Callable[..., EmulatedBoard] = open_emulated_board, **options: object
     ) -> Line:
-        emulated = opener(board or load_board(NAME), image, tmp_path / "card.img", **options)
+        emulated = opener(board or load_board(name), image, tmp_path / "card.img", **options)
         emulated.serial.timeout = 60
         opened.append(emulated)
         return Line(emulated)
@@ -70,16 +81,16 @@ def open_nucleo(image: Path, tmp_path: Path) -> Iterator[Opener]:
         emulated.close()
 
 
-def test_the_emulated_registers_are_the_vendors(open_nucleo: Opener) -> None:
+def test_the_emulated_registers_are_the_vendors(open_other: Opener, name: str) -> None:
     # RM0383, 19.6.1: 0x00C0. ST's file has 0x00C00000.
-    check_registers(load_svd(NAME), open_nucleo().emulated.chip, frozenset({"USART2.SR"}))
+    check_registers(load_svd(name), open_other().emulated.chip, frozenset({"USART2.SR"}))
 
 
-def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
-    line = open_nucleo()
+def test_it_boots_and_says_why(open_other: Opener, name: str) -> None:
+    line = open_other()
     said = line.values("hello")
-    board = load_board(NAME)
-    assert said["board"] == NAME and said["start"] == "power"
+    board = load_board(name)
+    assert said["board"] == name and said["start"] == "power"
     assert board.usable_ram_bytes - 1024 < int(said["ram_bytes"]) < board.ram_bytes
     for cause in ("pin", "request"):
         line.emulated._machine.request_reset(cause)
@@ -89,13 +100,13 @@ def test_it_boots_and_says_why(open_nucleo: Opener) -> None:
 
 
 def test_a_paged_step_is_right_and_has_the_bits_of_the_other_cortex_m4(
-    open_nucleo: Opener, step_images: dict[str, Path], tmp_path: Path
+    open_other: Opener, step_images: dict[str, Path], tmp_path: Path
 ) -> None:
     data = random_data()
     loss, gradient, weights = expected(data)
     with open_emulated_board(load_board("nrf52840"), step_images["nrf52840"], tmp_path / "other.img") as emulated:
         emulated.serial.timeout = 60
-        lines = (open_nucleo(), Line(emulated))
+        lines = (open_other(), Line(emulated))
         for line in lines:
             line.values("hello")
             line.values("format")
@@ -107,8 +118,8 @@ def test_a_paged_step_is_right_and_has_the_bits_of_the_other_cortex_m4(
     np.testing.assert_allclose(get(lines[0], W), weights, rtol=1e-6)
 
 
-def test_commits_survive_a_power_cut(open_nucleo: Opener) -> None:
-    line = open_nucleo()
+def test_commits_survive_a_power_cut(open_other: Opener) -> None:
+    line = open_other()
     line.values("hello")
     line.values("format")
     put_all(line, random_data())
@@ -122,10 +133,10 @@ def test_commits_survive_a_power_cut(open_nucleo: Opener) -> None:
     assert get(line, W).tobytes() == trained
 
 
-def test_c_and_python_take_the_same_time_and_charge(open_nucleo: Opener, tmp_path: Path) -> None:
+def test_c_and_python_take_the_same_time_and_charge(open_other: Opener, tmp_path: Path) -> None:
     def observed(opener: Callable[..., EmulatedBoard]) -> list[object]:
         (tmp_path / "card.img").unlink(missing_ok=True)
-        line, seen = open_nucleo(opener=opener), []
+        line, seen = open_other(opener=opener), []
         for request in ("hello", "format", "page out 3000 1 sequential", "page in 3000 1 scattered", "idle 50000"):
             answer, trace = line.ask(request), line.emulated.power_trace()
             seen += [answer, trace.times_s.tolist(), trace.current_a.tolist(), trace.window.tolist()]
@@ -135,9 +146,9 @@ def test_c_and_python_take_the_same_time_and_charge(open_nucleo: Opener, tmp_pat
     assert observed(open_emulated_board) == observed(open_python_board)
 
 
-def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> None:
-    line = open_nucleo()
-    rails = load_board(NAME).rails_a
+def test_idle_takes_its_time_asleep_inside_one_window(open_other: Opener, name: str) -> None:
+    line = open_other()
+    rails = load_board(name).rails_a
     hz = int(line.values("hello")["ticks_hz"])
     line.emulated.power_trace()
     ticks = int(line.values(f"idle {hz // 10}")["ticks"])
@@ -148,8 +159,8 @@ def test_idle_takes_its_time_asleep_inside_one_window(open_nucleo: Opener) -> No
     assert lengths[asleep & trace.window].sum() == pytest.approx(0.1, rel=1e-3)
 
 
-def test_an_empty_slot_is_told(open_nucleo: Opener) -> None:
-    line = open_nucleo()
+def test_an_empty_slot_is_told(open_other: Opener) -> None:
+    line = open_other()
     line.values("hello")
     line.emulated.card.faults.removed = True
     assert line.ask("format").startswith("err -9")
@@ -157,6 +168,7 @@ def test_an_empty_slot_is_told(open_nucleo: Opener) -> None:
     assert line.ask("format").startswith("ok")
 
 
+@only_nucleo
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -166,24 +178,58 @@ def test_an_empty_slot_is_told(open_nucleo: Opener) -> None:
     ],
 )
 def test_an_image_for_a_board_with_another_clock_or_line_is_noticed(
-    open_nucleo: Opener, change: dict[str, object], words: str
+    open_other: Opener, name: str, change: dict[str, object], words: str
 ) -> None:
-    line = open_nucleo(load_board(NAME).model_copy(update=change))
+    line = open_other(load_board(name).model_copy(update=change))
     with pytest.raises(EmulationError, match=words):
         line.emulated._machine.run(20_000_000)
 
 
+@only_nucleo
 @pytest.mark.usefixtures("image")  # most of what it is made of is compiled then
-def test_a_module_with_a_crystal_of_its_own_is_a_file(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_module_with_a_crystal_of_its_own_is_a_file(name: str, model: Path, folder: Path, tmp_path: Path) -> None:
     """Like a Black Pill: a crystal of 25 MHz, the card at SPI1's other pins, a LED at PC13."""
-    board = json.loads(load_board(NAME).model_dump_json())
+    board = json.loads(load_board(name).model_dump_json())
     pins = {**board["pins"], "card_sck": "PA05", "card_miso": "PA06", "card_mosi": "PA07", "low": [], "high": ["PC13"]}
     board |= {"name": "blackpill", "crystal_hz": 25_000_000, "crystal_is_clock": False, "pins": pins}
     pill = Board.model_validate(board)
-    elf = build(folder, model, POET_BOARD=pill.model_dump_json())
+    elf = build(name, folder, model, POET_BOARD=pill.model_dump_json())
     with open_emulated_board(pill, elf, tmp_path / "pill.img") as emulated:
         emulated.serial.timeout = 60
         line = Line(emulated)
         assert line.values("hello")["board"] == "blackpill"
         assert line.ask("format").startswith("ok")
         assert emulated.chip.bus.read(0x40020800, 4) >> 26 & 3 == 1, "PC13 is an output"
+
+
+@only_nrf5340
+def test_the_chip_is_trimmed_and_a_probe_may_read_it(open_other: Opener) -> None:
+    emulated = open_other().emulated
+    assert emulated.chip.debug_locked
+    emulated.serial.read()
+    assert not emulated.chip.debug_locked
+    assert emulated.chip.bus.read(FactoryTrims.PLACE, 4) == FactoryTrims.VALUE
+
+
+@only_nrf5340
+@pytest.mark.usefixtures("image")
+def test_at_128_mhz_it_computes_in_half_the_time(
+    open_other: Opener, name: str, model: Path, folder: Path, tmp_path: Path
+) -> None:
+    quick = load_board(name).model_copy(update={"clock_hz": 128_000_000})
+    line = open_other(quick)
+    with pytest.raises(EmulationError, match="HFCLKCTRL does not give the core the 128000000 Hz of the board"):
+        line.emulated._machine.run(20_000_000)
+    elf = build(name, folder, model, POET_BOARD=quick.model_dump_json())
+    data, ticks, weights = random_data(), [], []
+    with open_emulated_board(quick, elf, tmp_path / "quick.img") as emulated:
+        emulated.serial.timeout = 60
+        for one in (open_other(), Line(emulated)):
+            one.values("hello")
+            one.values("format")
+            put_all(one, data)
+            step(one)
+            weights.append(get(one, W).tobytes())
+            ticks.append(int(one.values(f"bench {OPERATORS['relu'].code} 10 4000")["ticks"]))
+    assert weights[0] == weights[1]
+    assert ticks[0] == pytest.approx(2 * ticks[1], rel=0.01)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPIO by the number of a pin: 32 times its port and its place there, as PSEL counts, and the board's settings. */
-#ifndef NRF52840_GPIO_H
-#define NRF52840_GPIO_H
+#ifndef NORDIC_GPIO_H
+#define NORDIC_GPIO_H
 
 #include <stdint.h>
 

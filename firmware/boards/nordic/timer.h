@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TIMER0: the free-running counter of poet_board_ticks and poet_board_idle. */
-#ifndef NRF52840_TIMER_H
-#define NRF52840_TIMER_H
+#ifndef NORDIC_TIMER_H
+#define NORDIC_TIMER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPIM0, the SPI bus of the SD card. */
-#ifndef NRF52840_CARD_SPI_H
-#define NRF52840_CARD_SPI_H
+#ifndef NORDIC_CARD_SPI_H
+#define NORDIC_CARD_SPI_H
 
 #include "poet/sdcard.h"
 
