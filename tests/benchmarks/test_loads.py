@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
-from unicorn import unicorn_const
+from unicorn import arm_const, unicorn_const
 
 from benchmarks.firmware.emulated_core import FIRMWARE, MEMORY, EmulatedCore
 
@@ -81,6 +81,15 @@ unsigned saved(void) { return poet_saved_bytes(&model); }
 """
 
 
+REGISTERS = [*range(arm_const.UC_ARM_REG_R0, arm_const.UC_ARM_REG_R12 + 1), arm_const.UC_ARM_REG_XPSR]
+
+
+def state(core: EmulatedCore) -> tuple[list[int], bytes]:
+    """Registers, and all of the RAM."""
+    engine, memory = core.machine._engine, core.machine._memory
+    return [engine.reg_read(one) for one in REGISTERS], core.machine.read_memory(memory.ram_begin, memory.ram_bytes)
+
+
 def made(core: str, folder: Path, text: str, name: str, more: Iterable[Path] = ()) -> EmulatedCore:
     source = folder / "source.c"
     source.write_text(text)
@@ -131,9 +140,10 @@ def test_a_program_with_conditional_loads_computes_what_it_does_unwatched(tmp_pa
     plain, watched = (made("cortex-m4f", tmp_path, RESIDENTS, "saved", more) for _ in range(2))
     seen: list[int] = []
     for _ in range(2):
-        watched.call("saved")
+        assert watched.call("saved") == plain.call("saved")
         seen.clear()
         with watched.watched_reads(lambda place, width: seen.append(width)):
             assert watched.call("saved") == plain.call("saved")
-        assert plain.call("saved")[0] == 40 + 600 + 24
+        assert state(watched) == state(plain)
         assert seen.count(1) == 5  # each resident's kind
+    assert plain.call("saved")[0] == 40 + 600 + 24
