@@ -63,3 +63,4 @@ def _files(firmware: Path, chosen: list[str]) -> Iterator[tuple[str, Path]]:
             yield f"src/{part}/{path.name}", path
     for path in (*sorted((watch / "src").glob("*.h*")), *sorted((watch / "arduino").iterdir())):
         yield f"examples/Watch/{path.name}", path
+    yield "examples/Gesture/Gesture.ino", firmware / "examples" / "gesture" / "Gesture.ino"

@@ -21,6 +21,7 @@ from poet_harness.cli import main as harness
 from poet_planner.cli import main as planner
 from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
+from poet_profiles.operators import OPERATORS
 
 from benchmarks.firmware.watch import EXAMPLE, Project
 from tests.support import ROOT
@@ -105,6 +106,67 @@ def test_every_file_compiles_in_the_librarys_own_layout(libraries: Path, tmp_pat
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("*.o"))) == len(files) > 150
+
+
+# Arduino's functions on this computer, for a wearer who makes the gesture that the sketch asks for.
+HOST = """
+#include <stdint.h>
+#include <string.h>
+#include <gesture.h>
+static int made;
+static bool asked = true;
+static const char *said;
+struct {
+    void begin(long) {}
+    void println(const char *name)
+    {
+        said = name;
+        for (int k = 0; asked && k < 3; k++) {
+            made = strcmp(name, gesture_classes[k]) == 0 ? k : made;
+        }
+    }
+} Serial;
+static void delay(int) {}
+static int analogRead(uint32_t axis) { return axis % 3 == uint32_t(made) ? 900 : 100; }
+#include "Gesture.ino"
+int main()
+{
+    setup();
+    asked = false;
+    for (made = 2; made >= 0; made--) {
+        said = "";
+        loop();
+        if (strcmp(said, gesture_classes[made]) != 0) {
+            return 1 + made;
+        }
+    }
+    return poet_steps(&learner) == 1000 ? 0 : 4;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_the_smallest_sketch_learns_gestures(libraries: Path, tmp_path: Path) -> None:
+    """On this computer: after five of each it names all three."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FIRMWARE / "examples" / "gesture")
+        model = ("--model", "gesture:network", "--optimizer", "adam", "--library", "gesture", "--time-limit", "1")
+        said_by(planner, "--profile", "nrf52840", *model, "--out", str(tmp_path / "plan"))
+    sys.modules.pop("gesture")
+    core, net = libraries / "poet/src", tmp_path / "plan/gesture/src"
+    needed = set(re.findall(r"POET_OPERATOR_ROW\(\w+, (\w+)\)", (net / "gesture.c").read_text()))
+    sources = [path for path in core.rglob("*.c") if path.stem in needed or path.stem not in {*OPERATORS, "operators"}]
+    (tmp_path / "main.cpp").write_text(HOST)
+    includes = [f"-I{folder}" for folder in (core, net, libraries / "poet/examples/Gesture")]
+    for command in (
+        ["gcc", "-c", "-O1", "-std=gnu11", *includes, *map(str, sources), str(net / "gesture.c")],
+        ["gcc", "-c", *includes, str(net / "gesture_data.S")],
+        ["g++", "-c", "-Wall", "-Wextra", "-Werror", *includes, "main.cpp"],
+    ):
+        subprocess.run(command, cwd=tmp_path, check=True)
+    objects = [path.name for path in tmp_path.glob("*.o")]
+    subprocess.run(["g++", *objects, "-lm", "-o", "sketch"], cwd=tmp_path, check=True)
+    assert subprocess.run([str(tmp_path / "sketch")], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")

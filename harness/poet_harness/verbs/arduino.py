@@ -17,9 +17,9 @@ def command(
     libraries: Annotated[Path, typer.Argument(help="Folder of Arduino's libraries: ~/Arduino/libraries, say.")],
     as_json: Json = False,
 ) -> None:
-    """Write poet's core into a folder of Arduino libraries, with the watch as an example.
+    """Write poet's core into a folder of Arduino libraries, with two examples.
 
-    The network that it trains is a second library there: OUT/NAME of poet-plan --library NAME --out OUT.
+    The network that a sketch trains is a second library there: OUT/NAME of poet-plan --library NAME --out OUT.
     """
     from ..arduino_library import write_arduino_library
 
