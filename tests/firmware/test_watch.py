@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from poet_harness.emulation import open_emulated_board
 from poet_planner.cli import main
 from poet_profiles.boards import load_board
 from poet_profiles.schedule import Action
 from poet_profiles.schedule.file import read_schedule
 
-from benchmarks.firmware.watch import EXAMPLE, Project, copy_example, lines_of, right_of, trained_by_pytorch
+from benchmarks.firmware.watch import EXAMPLE, Exact, Project, copy_example, lines_of, right_of
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.training_session import TrainingSession, answers_of
 
@@ -45,9 +44,8 @@ def folder(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def built(folder: Path, board: str, *options: str) -> Project:
+def built(project: Project, *options: str) -> Project:
     """As the example's README says."""
-    project = Project(folder, board)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["poet-plan", *project.planning, *options])
         with pytest.raises(SystemExit) as ended:
@@ -73,7 +71,7 @@ def trained_by_the_host(example: Any, project: Project, firmware: HostFirmware, 
 def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
     example: Any, folder: Path, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
-    project = built(folder, BOARD.name, "--time-limit", "1")
+    project = built(Project(folder, BOARD.name), "--time-limit", "1")
     with open_emulated_board(BOARD, project.image, tmp_path / "card.img") as emulated:
         first = lines_of(emulated, "learned 49")
         emulated.reset()
@@ -96,23 +94,18 @@ def test_a_watch_learns_its_wearers_exercises_whenever_power_goes(
     found = {name: part.tobytes() for name, part in weights.items()}
     assert found == trained_by_the_host(example, project, host_firmware, tmp_path / "host.img")
     assert int(third[-2].removeprefix("weights ")) == crc32(b"".join(found.values()))
-    expected = trained_by_pytorch(example, project, USER).state_dict()
-    for name, part in weights.items():
-        np.testing.assert_allclose(part, expected[name].numpy().ravel(), rtol=0, atol=1e-5)
-
-    module = example.pretrained()
+    exact = Exact(example, project)
+    assert exact.off(weights, USER) <= 1e-5
     tested, labels = example.tested_with(USER)
     assert windows == len(tested)
-    assert before == round(example.accuracy(module, tested, labels) * windows)
-    shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
-    module.load_state_dict({name: torch.tensor(part).reshape(shapes[name]) for name, part in weights.items()})
-    assert after == round(example.accuracy(module, tested, labels) * windows)
+    assert before == exact.right(exact.trained(), tested, labels)
+    assert after == exact.right(exact.with_weights(weights), tested, labels)
 
 
 def test_it_fits_the_mkr1000_and_begins_there(example: Any, folder: Path, tmp_path: Path) -> None:
     """Watch, recordings and a plan that pages, in its flash and RAM. There the training itself takes minutes."""
     mkr1000 = load_board("mkr1000")
-    project = built(folder, mkr1000.name, "--method", "page_all")
+    project = built(Project(folder, mkr1000.name), "--method", "page_all")
     assert any(step.do is Action.PAGE_OUT for step in read_schedule(project.plan / "schedule.json").steps)
     later = next(each for each in example.recordings() if each.user == USER and each.side == example.LEFT)
     windows = later.windows(0.5, 1.0)
@@ -121,3 +114,28 @@ def test_it_fits_the_mkr1000_and_begins_there(example: Any, folder: Path, tmp_pa
     name = example.EXERCISES[later.exercise]
     with open_emulated_board(mkr1000, project.image, tmp_path / "card.img") as emulated:
         assert lines_of(emulated, name) == [f"{name} {right} of {len(windows)}"]
+
+
+def test_with_frozen_convolutions_on_int8_it_learns_on_the_mkr1000(example: Any, tmp_path: Path) -> None:
+    """For one epoch. The others are trained on the bits that exact integers have in PyTorch."""
+    project = Project(tmp_path, "mkr1000", on_int8=True, epochs=1)
+    copy_example(example, tmp_path, USER)
+    main_cpp = tmp_path / "src/main.cpp"
+    whole = main_cpp.read_text()
+    main_cpp.write_text(whole.replace("epochs = 30", "epochs = 1"))
+    assert main_cpp.read_text() != whole
+    project.prepare(example)
+    built(project, "--time-limit", "1")
+    layers = [node.operation.op for node in project.graph.nodes if node.operation and not node.backward]
+    assert layers[:4] == ["quantize_s8", "conv2d_s8", "conv2d_s8", "dequantize_s8"]
+    with open_emulated_board(load_board("mkr1000"), project.image, tmp_path / "card.img") as emulated:
+        said = lines_of(emulated, "end")
+        weights = project.weights_in(emulated)
+    assert said[-1] == "end 0"
+    exact = Exact(example, project)
+    assert exact.off(weights, USER) <= 1e-5
+    tested, labels = example.tested_with(USER)
+    expected = [exact.right(module, tested, labels) for module in (exact.trained(), exact.with_weights(weights))]
+    found = [right_of(line) for line in said if line.startswith(("before ", "after "))]
+    assert found == [(right, len(tested)) for right in expected]
+    assert expected[1] > expected[0]

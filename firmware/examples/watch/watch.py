@@ -4,6 +4,7 @@
     python watch.py pretrain                                       # make pretrained.safetensors anew
     python watch.py recordings --user 9 --out build/recordings.c   # what the simulated sensor plays
     poet-plan --model watch:network --profile nrf52840 ...
+    python watch.py samples --out build/samples.npz                # for --calibrate: what it was pretrained on
 
 The recordings are those of Burns and others (arXiv 1802.01489): ten people, both arms, seven shoulder exercises, six
 axes at 50 Hz. They come with the package `seglearn` 1.2.5 (BSD-3-Clause) and stay there; nothing of it is imported.
@@ -43,6 +44,8 @@ WINDOW, HOP = 64, 16
 NEW_USERS = (9, 10)
 # Windows of each exercise that a new user labels: all together are under three minutes of movement.
 LABELLED = 8
+# Of the network's modules, those that `last_layers` leaves as they are.
+FROZEN = 4
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,14 @@ def network(batch: int | None) -> Model:
     return Model("watch", pretrained(), (x,), (y,), cross_entropy, EXERCISES)
 
 
+def last_layers(batch: int | None) -> Model:
+    """The same, of which the first two convolutions stay as they are, and may be on int8."""
+    model = network(batch)
+    for layer in list(model.module.children())[:FROZEN]:
+        layer.requires_grad_(False)
+    return model
+
+
 def accuracy(module: nn.Module, windows: NDArray[np.int16], labels: NDArray[np.int32]) -> float:
     """Share of windows whose exercise has the highest score."""
     with torch.no_grad():
@@ -171,6 +182,12 @@ def pretrain(seed: int = 4, epochs: int = 25, batch: int = 32) -> nn.Sequential:
         rate.step()
     print(f"right on {accuracy(module, windows, labels):.1%} of what it was trained on")
     return module
+
+
+def write_samples(path: Path, every: int = 16) -> None:
+    """Some of the windows that the network was trained on, and their exercises, as `poet-plan` takes samples."""
+    windows, labels = windows_of(lambda each: each.side == RIGHT and each.user not in NEW_USERS)
+    np.savez(path, input=numbers(windows[::every]).numpy(), target=labels[::every])
 
 
 def recordings_c(user: int) -> str:
@@ -200,10 +217,16 @@ def main() -> None:
     played = verbs.add_parser("recordings", help="write what the simulated sensor plays, as C")
     played.add_argument("--user", type=int, choices=NEW_USERS, default=NEW_USERS[0])
     played.add_argument("--out", type=Path, required=True)
+    sampled = verbs.add_parser("samples", help="write windows that it was trained on, as .npz")
+    sampled.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     if asked.verb == "recordings":
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(asked.out, recordings_c(asked.user))
+        return
+    if asked.verb == "samples":
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        write_samples(asked.out)
         return
     torch.set_num_threads(1)
     module = pretrain()
