@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,17 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app
-from poet_harness.training.feeding import Order
+from poet_harness.data.batches import read_training_data
+from poet_harness.data.samples import read_samples
+from poet_harness.plan_folder.plan import read_plan
+from poet_harness.target.connect import connect
+from poet_harness.training.features import KeptSamples
+from poet_harness.training.feeding import Order, OverTheLine
+from poet_harness.training.trainer import Trainer
+from poet_harness.verbs.flash import image_path
 from poet_planner import Optimizer, models, plan
 from poet_planner.torch_reference.training_data import training_data, write_arrays
+from poet_profiles.boards import load_board
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -89,15 +98,41 @@ def test_kept_features_train_what_whole_steps_do(folder: Path) -> None:
     for name in ("kept", "tight"):
         table = rows(folder, name)
         assert (table["features_time_s"].iloc[0] > 0) and (table["features_time_s"] <= table["time_s"]).all()
-    # An epoch takes others of the samples that a batch does not divide: what is missing is made then.
-    made = (rows(folder, "kept")["features_time_s"] > 0).tolist()
-    order = Order(COUNT, BATCH, SEED)
-    steps = order.steps_per_epoch
-    known: set[int] = set()
-    for epoch in range(EPOCHS):
-        batches = [set(order(epoch * steps + place).tolist()) for place in range(steps)]
-        assert made[epoch] == any(not batch <= known for batch in batches)
-        known |= set().union(*batches)
+    # An epoch leaves out others of the samples that a batch does not divide: all have been made in the first.
+    for name in ("kept", "tight"):
+        assert (rows(folder, name)["features_time_s"] > 0).tolist() == [True] + [False] * (EPOCHS - 1)
+
+
+def never(step: int, part: int) -> None:
+    """Samples whose features are kept are asked for by number."""
+    raise AssertionError
+
+
+def test_another_set_is_not_taken_for_what_the_board_has_kept(folder: Path) -> None:
+    """A board's RAM outlives a command: features of the same numbers are there, of other samples."""
+    read = read_plan(folder / "kept")
+    data = replace(read_training_data(folder / "data.npz", read, 1), batches=[])
+    order, drawn = Order(COUNT, BATCH, SEED), np.load(folder / "set.npz")
+    found = []
+    with connect(load_board("native"), image=image_path(folder / "kept", load_board("native"))) as target:
+        for x in (drawn["x"], -drawn["x"], drawn["x"]):
+            np.savez(folder / "signed.npz", x=x, y=drawn["y"])
+            feed = OverTheLine(read_samples(str(folder / "signed.npz"), read, None).train, order, None)
+            trainer = Trainer(target.device, target.meter, read)
+            kept = KeptSamples(COUNT, order, feed.put)
+            steps = trainer.train(data, RATE, steps=3, feed=never, kept_samples=kept)
+            assert [step.features.time_s > 0 for step in steps] == [True, False, False]
+            found.append([step.loss for step in steps])
+    assert found[0] == found[2] != found[1]
+
+
+def test_patience_ends_a_training_on_kept_features(folder: Path) -> None:
+    given = np.load(folder / "set.npz")
+    np.savez(folder / "both.npz", x=given["x"], y=given["y"], x_val=given["x"], y_val=given["y"])
+    asked = ("--validate", "--patience", "1", "--min-delta", "1e9")
+    result = train(folder, "kept", *asked, samples="both.npz", out="patient")
+    assert result.exit_code == 0, result.output
+    assert len(rows(folder, "patient")) == 2 < EPOCHS
 
 
 def test_features_are_made_at_each_use_where_they_are_not_kept(folder: Path) -> None:

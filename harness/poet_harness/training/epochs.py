@@ -18,6 +18,7 @@ from poet_profiles.whole_file import folder_held
 
 from ..card.reading import Weights
 from .best_epoch import Patience, is_best
+from .features import KeptSamples
 from .feeding import FromCard, Order, OverTheLine
 from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
 from .trained_files import trained_files
@@ -25,6 +26,7 @@ from .trained_files import trained_files
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from poet_profiles.quantised import Normalising
 
     from ..card.sample_set import SampleSet
@@ -262,10 +264,19 @@ class Epochs:
                 self._end_epoch(trainer, step.number, source)
             told(step)
 
-        def fed(number: int, part: int) -> None:
+        def asked(number: int) -> None:
             if number == self.steps_per_epoch * len(self.rows) and self.ended:
                 raise _EnoughError
+
+        def fed(number: int, part: int) -> None:
+            asked(number)
             feed(trainer.device, number, part)
+
+        def of_step(number: int) -> NDArray[np.int64]:
+            asked(number)
+            return course.order(number)
+
+        keeps = self._keeps_features(trainer.device.hello)
 
         with suppress(_EnoughError):
             trainer.train(
@@ -275,15 +286,14 @@ class Epochs:
                 done=done,
                 steps=course.steps,
                 feed=fed,
-                kept_as=self._kept_as(trainer.device.hello),
+                kept_samples=KeptSamples(course.samples.count, of_step, feed.put) if keeps else None,
             )
 
-    def _kept_as(self, hello: Hello) -> Callable[[int], list[int]] | None:
-        """Under which numbers the board keeps features of a step's samples, told to people; None: it does not."""
+    def _keeps_features(self, hello: Hello) -> bool:
+        """Whether the board is to keep features from epoch to epoch; people are told."""
         course = self._course
-        extraction = course.plan.extraction
-        if extraction is None or not course.keeps_features:
-            return None
+        if course.plan.extraction is None or not course.keeps_features:
+            return False
         count = course.samples.count
         fits = hello.room >= count
         if fits:
@@ -292,7 +302,7 @@ class Epochs:
             room = f"the board's RAM has room for those of {hello.room} samples of {count}"
             words = f"features are computed at each use: {room}; poet-plan --features {count} makes it"
         print(f"poet-harness: {words}", file=sys.stderr)
-        return (lambda step: course.order(step).tolist()) if fits else None
+        return fits
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
         course = self._course

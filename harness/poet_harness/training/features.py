@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a board what a head's step reads of its batch: features that it keeps, or makes of the samples first."""
+"""Gives a board what a head's step reads of its batch: features, which it makes and may keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from poet_profiles.errors import UserError
+from poet_profiles.stopping import heed
 
 from .micro_batches import total
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..data.samples import Samples
     from ..plan_folder.extraction import Extraction
     from ..protocol.device import Device, StepReport
@@ -32,34 +35,57 @@ class Made:
 NOTHING_MADE = Made()
 
 
-def give(
-    device: Device,
-    extraction: Extraction,
-    numbers: Sequence[int] | None,
-    put: Callable[[], None],
-    metered: Metered,
-) -> Made:
-    """Have the features of a batch in their places.
+@dataclass(frozen=True)
+class KeptSamples:
+    """Samples whose features a board keeps, each under its number.
+
+    Attributes
+    ----------
+    count : int
+    of_step : callable
+        Numbers of the samples of a step, by its own.
+    put : callable
+        Gives a board a batch of samples, by their numbers.
+    """
+
+    count: int
+    of_step: Callable[[int], NDArray[np.int64]]
+    put: Callable[[Device, NDArray[np.int64]], None]
+
+
+def make(device: Device, extraction: Extraction, metered: Metered) -> Made:
+    """Make the features of the batch that a board has been given.
 
     Parameters
     ----------
-    numbers : sequence of int or None
-        Under which the board keeps those of the batch's samples; None: it does not.
-    put : callable
-        Gives the board the samples.
     metered : callable
         Runs what it is given, and says what that drew.
     """
-    if numbers is not None and device.kept(numbers):
-        return NOTHING_MADE
-    put()
     made = [
         metered(lambda first=first: device.extract(first, extraction.time_s))  # type: ignore[misc]
         for first in range(0, extraction.samples, extraction.at_once)
     ]
-    if numbers is not None:
-        device.keep(numbers)
     return Made(sum(report.work_s for report, _ in made), total([energy_j for _, energy_j in made]))
+
+
+def make_all(device: Device, extraction: Extraction, samples: KeptSamples, metered: Metered) -> Made:
+    """Make and keep the features of all samples; the last batch is filled up with the first ones.
+
+    All at once, since a step that misses some would cost whole batches again: each epoch leaves others out.
+
+    Raises
+    ------
+    Stopped
+        On a signal.
+    """
+    made = []
+    for first in range(0, samples.count, extraction.samples):
+        heed()
+        numbers = np.arange(first, first + extraction.samples) % samples.count
+        samples.put(device, numbers)
+        made.append(make(device, extraction, metered))
+        device.keep(numbers[: samples.count - first].tolist())
+    return Made(sum(one.time_s for one in made), total([one.energy_j for one in made]))
 
 
 def refuse_changing(samples: Samples, source: str) -> None:

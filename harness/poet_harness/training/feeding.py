@@ -82,7 +82,11 @@ class OverTheLine:
     normalising: Normalising | None
 
     def __call__(self, device: Device, step: int, part: int = 0) -> None:
-        for index, rows in self.samples.rows(self.order(step, part)).items():
+        self.put(device, self.order(step, part))
+
+    def put(self, device: Device, numbers: NDArray[np.int64]) -> None:
+        """Send samples, those of a batch."""
+        for index, rows in self.samples.rows(numbers).items():
             if rows.dtype.name not in TYPES or self.normalising is None:
                 device.put(index, rows.tobytes())
             elif device.hello.is_agent:
@@ -99,7 +103,11 @@ class FromCard:
     order: Order
 
     def __call__(self, device: Device, step: int, part: int = 0) -> None:
-        self.samples.feed(device, self.order(step, part))
+        self.put(device, self.order(step, part))
+
+    def put(self, device: Device, numbers: NDArray[np.int64]) -> None:
+        """Name samples, those of a batch."""
+        self.samples.feed(device, numbers)
 
 
 def _put_scaled(device: Device, index: int, rows: NDArray[Any], normalising: Normalising) -> None:

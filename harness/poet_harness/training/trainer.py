@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, Restored, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
-from .features import NOTHING_MADE, Made, give
+from .features import NOTHING_MADE, KeptSamples, Made, make, make_all
 from .finite import NotFiniteError, count_not_finite, largest_input
 from .micro_batches import added, total
 
@@ -128,7 +128,8 @@ class Trainer:
         self._card = CardInBoard(device, plan) if plan.commits_steps else None
         self._frozen = CardInBoard(device, plan) if plan.card is not None and not plan.commits_steps else None
         self._data: TrainingData | None = None
-        self._kept_as: Callable[[int], Sequence[int]] | None = None
+        self._kept_samples: KeptSamples | None = None
+        self._features_kept = False
         make_ready(device, plan)
         self.hello = device.hello
 
@@ -146,7 +147,7 @@ class Trainer:
         trace_all: bool = False,
         steps: int | None = None,
         feed: Feed | None = None,
-        kept_as: Callable[[int], Sequence[int]] | None = None,
+        kept_samples: KeptSamples | None = None,
     ) -> list[ObservedStep]:
         """Run one step a batch; the first is traced action by action, with `trace_all` every one.
 
@@ -169,8 +170,8 @@ class Trainer:
             Called with each finished step, again for one that a reset makes necessary again.
         feed : callable, optional
             Gives the board a micro-batch of a step, by both numbers; by default that of the data, over the line.
-        kept_as : callable, optional
-            Under which numbers the board keeps the features of a step's samples; by default it makes them for each.
+        kept_samples : KeptSamples, optional
+            Those of which the board keeps features; by default it makes them for each step.
 
         Raises
         ------
@@ -186,7 +187,7 @@ class Trainer:
         self._data = data
         self._rate = rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
         self._batches = data.batches if feed is None else []
-        self._kept_as = kept_as
+        self._kept_samples = kept_samples
         feed = feed or (lambda number, part: self._put(part_of_batch(data.batches[number], self._plan, part)))
         for _ in range(MOST_RESETS + 1):
             try:
@@ -220,6 +221,7 @@ class Trainer:
     ) -> None:
         """Steps from the last commit on, or from the weights of the data if there is none."""
         make_ready(self.device, self._plan)
+        self._features_kept = False  # others under these numbers may be there, of an earlier run's samples
         data = self._data
         assert data is not None
         if self._frozen is not None:
@@ -305,13 +307,20 @@ class Trainer:
 
     def _fed(self, number: int, feed: Feed) -> Made:
         """Have the first micro-batch of a step on the board; its features, too, where the step reads these."""
-        extraction = self._plan.extraction
-        if extraction is not None:
-            numbers = None if self._kept_as is None else self._kept_as(number)
-            return give(self.device, extraction, numbers, lambda: feed(number, 0), self._drawn_by)
-        if self._card is None:
-            feed(number, 0)
-        return NOTHING_MADE
+        extraction, samples = self._plan.extraction, self._kept_samples
+        if extraction is None or samples is None:
+            if self._card is None:
+                feed(number, 0)
+            return NOTHING_MADE if extraction is None else make(self.device, extraction, self._drawn_by)
+        numbers, made = samples.of_step(number).tolist(), NOTHING_MADE
+        if not self._features_kept or not self.device.kept(numbers):
+            made = make_all(self.device, extraction, samples, self._drawn_by)
+            self._features_kept = self.device.kept(numbers)
+            if not self._features_kept:
+                raise UserError(
+                    f"{self.device.link.name}: its RAM loses features; give --features each-step", NO_DEVICE
+                )
+        return made
 
     def _drawn_by(self, run: Callable[[], StepReport]) -> tuple[StepReport, float | None]:
         self.meter.begin()
