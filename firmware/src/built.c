@@ -45,9 +45,19 @@ static const poet_plan inference = {&poet_built_inference_model, &poet_built_inf
 #define INFERENCE NULL
 #endif
 
+#ifdef POET_BUILT_FEATURE_INFERENCE
+static const poet_plan feature_inference = {&poet_built_feature_inference_model,
+                                            &poet_built_feature_inference_schedule};
+#define FEATURE_INFERENCE &feature_inference
+#else
+#define FEATURE_INFERENCE NULL
+#endif
+
 #ifdef POET_BUILT_EXTRACTED
-static const poet_extraction extraction = {
-    {&poet_built_extraction_model, &poet_built_extraction_schedule}, POET_BUILT_SAMPLES, POET_BUILT_EXTRACTED};
+static const poet_extraction extraction = {{&poet_built_extraction_model, &poet_built_extraction_schedule},
+                                           POET_BUILT_SAMPLES,
+                                           POET_BUILT_EXTRACTED,
+                                           FEATURE_INFERENCE};
 #define EXTRACTION &extraction
 #else
 #define EXTRACTION NULL

@@ -16,6 +16,7 @@ from tests.support.firmware.core import (
     INPUT,
     LOSS,
     NLL_LOSS,
+    OUTPUT,
     PARAMETER,
     RELU,
     SCHEDULE_HASH,
@@ -52,6 +53,32 @@ def net_on_features(at_once: int = SAMPLES) -> Net:
     )
     head.extract_by(extraction, SAMPLES, at_once)
     return head
+
+
+# After them: 5 a sample, 6 scores, 7 its features.
+OWN = [
+    *((2 * BYTES + 24, 4 * SIZE, INPUT), (2 * BYTES + 24 + 4 * SIZE, 4 * SIZE, OUTPUT)),
+    (2 * BYTES + 24 + 8 * SIZE, 4 * SIZE, FEATURE),
+]
+
+
+def net_that_infers() -> Net:
+    """Scores are what a relu makes of the features."""
+
+    def of(sample: int, own: int) -> Net:
+        return Net(
+            nodes=[(RELU, [SIZE], [sample], [6], 0)],
+            values=[],
+            residents=[*RESIDENTS, *OWN[:own]],
+            steps=[(COMPUTE, 0, [])],
+            arena_bytes=0,
+            graph_hash=8 + own,
+        )
+
+    net = net_on_features()
+    net.infer_by(of(5, 2))
+    net.extract_by(net.extraction[0], SAMPLES, SAMPLES, of(7, 3))
+    return net
 
 
 def device_with(core: c.CDLL, net: Net) -> Device:
@@ -157,6 +184,39 @@ def test_the_trace_of_the_last_run_is_read(core: c.CDLL) -> None:
     assert device.ask("times 0 3").startswith("err -1")
     device.ok("extract 0 0")
     assert device.ask("times 0 1").startswith("err -9")
+
+
+def test_an_inference_is_of_a_sample_that_was_put_or_is_kept(core: c.CDLL) -> None:
+    device = device_with(core, net_that_infers())
+    room = int(device.ok("hello")["room"])
+    taken = 2 * BYTES + 24 + 12 * SIZE
+    assert room == (int(device.ok("hello")["ram_bytes"]) - max(taken, 3 * BYTES + 24)) // (4 * SIZE + 4 + 4)
+    samples = batch(6)
+    put(device, 0, samples)
+    device.ok("extract 0 0")
+    device.ok("keep 0 5 6 7 8")
+    for place in range(SAMPLES):
+        expected = np.maximum(samples[place], 0).tobytes()
+        put(device, 5, samples[place])
+        device.window_edges()
+        by_sample, by_features = device.ok("infer"), device.ok(f"infer {5 + place}")
+        assert device.window_edges() == [1, 0] * 2
+        assert by_sample["scores"] == by_features["scores"] == expected.hex()
+    assert device.ask("infer 4").startswith("err -9")
+    for wrong in (f"infer {room}", "infer x", "infer 5 6"):
+        assert device.ask(wrong).startswith("err -1"), wrong
+    assert get(device, 4) == np.maximum(samples, 0).tobytes()
+
+
+def test_a_build_that_infers_from_no_features_says_so(core: c.CDLL) -> None:
+    net = net_that_infers()
+    net.extraction[1].infer = None
+    device = device_with(core, net)
+    device.ok("hello")
+    put(device, 0, batch(7))
+    device.ok("extract 0 0")
+    device.ok("keep 0 0")
+    assert device.ask("infer 0").startswith("err -8")
 
 
 @pytest.mark.parametrize("at_once", [0, 3])

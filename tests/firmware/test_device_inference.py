@@ -118,7 +118,8 @@ def test_what_is_refused(core: c.CDLL) -> None:
     device = device_with(core, net_with_inference(PAGED))
     device.ok("hello")
     assert device.ask("infer").startswith("err -9")  # there is no card
-    assert device.ask("infer 1").startswith("err -1")
+    assert device.ask("infer x").startswith("err -1")
+    assert device.ask("infer 1").startswith("err -8")  # of features
     assert device.ask("get 6 0 4").startswith("err -1")
     assert device.ask(f"put 4 {BYTES - 4} 0000000000000000").startswith("err -1")
 

@@ -78,7 +78,7 @@ class Board:
         assert index == 3
         return self.scores[at : at + count]
 
-    def infer(self, expected_s: float = 0.0) -> InferenceReport:
+    def infer(self, expected_s: float = 0.0, kept_as: int | None = None) -> InferenceReport:
         sample = np.frombuffer(self.held, "<f4")
         self.scores = (WEIGHTS @ sample).astype("<f4").tobytes()
         return InferenceReport(TIME_S, 1000, 0, 0, self.scores[:128], 0.0, TIME_S)
@@ -217,7 +217,7 @@ def test_weights_that_are_no_numbers_are_told_of_a_score_that_is_none() -> None:
             weights[1:, 0] = np.nan
             return weights.tobytes()
 
-        def infer(self, expected_s: float = 0.0) -> InferenceReport:
+        def infer(self, expected_s: float = 0.0, kept_as: int | None = None) -> InferenceReport:
             self.held = np.full(FEATURES, np.nan, "<f4").tobytes()
             return super().infer(expected_s)
 

@@ -18,7 +18,7 @@ from poet_harness.data.batches import read_training_data
 from poet_harness.data.samples import read_samples
 from poet_harness.plan_folder.plan import read_plan
 from poet_harness.target.connect import connect
-from poet_harness.training.features import KeptSamples
+from poet_harness.training.features import KeptSamples, KeptSet
 from poet_harness.training.feeding import Order, OverTheLine
 from poet_harness.training.trainer import Trainer
 from poet_harness.verbs.flash import image_path
@@ -119,11 +119,28 @@ def test_another_set_is_not_taken_for_what_the_board_has_kept(folder: Path) -> N
             np.savez(folder / "signed.npz", x=x, y=drawn["y"])
             feed = OverTheLine(read_samples(str(folder / "signed.npz"), read, None).train, order, None)
             trainer = Trainer(target.device, target.meter, read)
-            kept = KeptSamples(COUNT, order, feed.put)
+            kept = KeptSamples(order, (KeptSet(COUNT, feed.put),))
             steps = trainer.train(data, RATE, steps=3, feed=never, kept_samples=kept)
             assert [step.features.time_s > 0 for step in steps] == [True, False, False]
             found.append([step.loss for step in steps])
     assert found[0] == found[2] != found[1]
+
+
+def test_a_validation_infers_from_kept_features(folder: Path) -> None:
+    """As many samples are right as by whole inferences."""
+    drawn = np.random.default_rng(5)
+    given = np.load(folder / "set.npz")
+    x_val = drawn.standard_normal((7, *given["x"].shape[1:])).astype("f4")
+    np.savez(folder / "valid.npz", x=given["x"], y=given["y"], x_val=x_val, y_val=drawn.integers(0, 10, 7))
+    for name in ("whole", "kept", "tight"):
+        result = train(folder, name, "--validate", samples="valid.npz", out=f"valid_{name}")
+        assert result.exit_code == 0, result.output
+        assert (f"features of {COUNT + 7} samples are computed once" in result.stderr) == (name != "whole")
+    whole, kept, tight = (rows(folder, f"valid_{name}") for name in ("whole", "kept", "tight"))
+    for table in (kept, tight):
+        assert table["right"].tolist() == whole["right"].tolist()
+        np.testing.assert_allclose(table["validation_loss"], whole["validation_loss"], rtol=1e-5)
+        assert (table["features_time_s"] > 0).tolist() == [True] + [False] * (EPOCHS - 1)
 
 
 def test_patience_ends_a_training_on_kept_features(folder: Path) -> None:

@@ -24,7 +24,7 @@ typedef struct poet_feature_store {
     uint32_t seed;
 } poet_feature_store;
 
-/* As poet_runner_check_inference; and that batches can be cut into samples. */
+/* As poet_runner_check_inference, for both plans; and that batches can be cut into samples. */
 int poet_features_check(const poet_extraction *extraction, const poet_model *head, const poet_tables *tables,
                         uint32_t ram_bytes);
 
@@ -41,6 +41,12 @@ int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uin
 
 /* The other way; POET_E_ABSENT if no such sample is kept. */
 int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number);
+
+/* The features of a sample that is kept, to where an inference has them. */
+int poet_feature_store_give(const poet_feature_store *store, const poet_model *infer, uint32_t number);
+
+/* An inference's own place for those of one sample: of the first resident from `from` on, resident_count for none. */
+uint32_t poet_features_own(const poet_model *infer, uint32_t from);
 
 #ifdef __cplusplus
 }

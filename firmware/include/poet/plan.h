@@ -21,8 +21,9 @@ typedef struct poet_plan {
  */
 typedef struct poet_extraction {
     poet_plan plan;
-    uint16_t samples; /* of a batch */
-    uint16_t at_once; /* a divisor of it */
+    uint16_t samples;       /* of a batch */
+    uint16_t at_once;       /* a divisor of it */
+    const poet_plan *infer; /* one sample in evaluation mode, from features of its own; NULL for none */
 } poet_extraction;
 
 #ifdef __cplusplus

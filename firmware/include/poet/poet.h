@@ -51,8 +51,9 @@ typedef struct poet_network {
     uint32_t initial_crc;      /* CRC-32 */
     uint32_t batch;            /* samples in RAM at once: those of a call of poet_train */
     uint32_t ram_bytes;
-    uint32_t owner;                     /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
-    const struct poet_keeping *keeping; /* of frozen weights on the card; NULL: there are none */
+    uint32_t owner;                         /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
+    const struct poet_keeping *keeping;     /* of frozen weights on the card; NULL: there are none */
+    const struct poet_feature_maker *maker; /* of what the step reads of a sample; NULL: it does all */
 } poet_network;
 
 /* A network in its RAM. Its members are poet's. */
@@ -64,6 +65,7 @@ typedef struct poet {
     poet_runner runner;
     poet_run run;
     uint32_t steps;
+    uint32_t making; /* samples whose features the step under way makes, up to those of now; 0: none */
 } poet;
 
 /* Checks the network, and sets every tensor: weights and states as trained on the host, all else to zeros. What was in
@@ -127,6 +129,22 @@ const float *poet_output(const poet *p);
 
 /* The place of the highest score, of equal ones the first. */
 uint32_t poet_argmax(const float *scores, uint32_t count);
+
+/* Of a network whose frozen part makes features, NULL and POET_E_ABSENT of another: what poet_train computes of each
+ * sample anew is the same every time, so a program may keep it, WATCH_FEATURE_BYTES a sample.
+ *
+ *     status = poet_extract(&trainer);                  // of the samples of poet_input
+ *     memcpy(kept[number], poet_features(&trainer, i), WATCH_FEATURE_BYTES);
+ *     memcpy(poet_features(&trainer, i), kept[other], WATCH_FEATURE_BYTES);   // and the target
+ *     status = poet_train_features(&trainer, 0.01f);    // the step on these: the rest of poet_train
+ *     status = poet_infer_features(&trainer, kept[other]);
+ *
+ * No call changes samples or features but poet_extract and poet_train, which makes them first. */
+int poet_extract(poet *p);
+void *poet_features(poet *p, uint32_t sample);
+int poet_train_features(poet *p, float rate);
+int poet_train_features_begin(poet *p, float rate);
+int poet_infer_features(poet *p, const void *features);
 
 /* Training steps completed, whole batches, with those before the commit that was restored. */
 uint32_t poet_steps(const poet *p);

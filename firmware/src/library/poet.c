@@ -7,6 +7,7 @@
 
 #include "poet/checkpoint.h"
 #include "poet/crc32.h"
+#include "poet/feature_maker.h"
 #include "poet/keeping.h"
 #include "poet/record.h"
 #include "poet/saved.h"
@@ -53,21 +54,26 @@ static void set_residents(const poet_network *network, uint8_t *residents)
     }
 }
 
-/* An inference's runner lasts as long as the inference. */
-static void open_inference(poet_runner *runner, const poet_network *network, void *ram)
+/* The runner of a plan beside the training's lasts as long as its run. */
+static void open_beside(poet_runner *runner, const poet_plan *plan, const poet_network *network, void *ram)
 {
-    const poet_plan *plan = network->infer;
     poet_runner_open(runner, plan->model, plan->schedule, network->tables, ram, network->ram_bytes);
 }
 
 static bool needs_card(const poet *p, const poet_network *network)
 {
-    poet_runner inference;
-    if (network->infer == NULL) {
-        return poet_runner_needs_card(&p->runner, false);
+    const poet_extraction *extraction = network->maker == NULL ? NULL : network->maker->extraction;
+    const poet_plan *beside[] = {network->infer, extraction == NULL ? NULL : &extraction->plan,
+                                 extraction == NULL ? NULL : extraction->infer};
+    bool needs = poet_runner_needs_card(&p->runner, false);
+    for (size_t i = 0; !needs && i < sizeof beside / sizeof *beside; i++) {
+        poet_runner runner;
+        if (beside[i] != NULL) {
+            open_beside(&runner, beside[i], network, p->runner.residents);
+            needs = poet_runner_needs_card(&runner, false);
+        }
     }
-    open_inference(&inference, network, p->runner.residents);
-    return poet_runner_needs_card(&p->runner, false) || poet_runner_needs_card(&inference, false);
+    return needs;
 }
 
 static int open_card(poet *p, const poet_network *network, const poet_block_device *card)
@@ -102,6 +108,9 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
     }
     if (status == POET_OK && network->infer != NULL) {
         status = poet_runner_check_inference(network->infer, network->train->model, network->tables, ram_bytes);
+    }
+    if (status == POET_OK && network->maker != NULL) {
+        status = network->maker->check(network, ram_bytes);
     }
     if (status == POET_OK) {
         status = open_card(p, network, card);
@@ -173,10 +182,21 @@ void *poet_target(poet *p, uint32_t sample)
     return sample_of(p, POET_RESIDENT_TARGET, sample);
 }
 
+void *poet_features(poet *p, uint32_t sample)
+{
+    return sample_of(p, POET_RESIDENT_FEATURE, sample);
+}
+
 static int count(poet *p, int status)
 {
     p->steps += status == POET_OK;
     return status;
+}
+
+/* After a piece of a step, of which the features may be the first part. */
+static int go_on(poet *p, int status)
+{
+    return p->making > 0 && status != POET_MORE ? p->network->maker->go_on(p, status) : count(p, status);
 }
 
 int poet_train(poet *p, float rate)
@@ -184,8 +204,9 @@ int poet_train(poet *p, float rate)
     if (!is_idle(p)) {
         return POET_E_ORDER;
     }
+    const int status = p->network->maker == NULL ? POET_OK : p->network->maker->make(p);
     p->run.learning_rate = rate;
-    return count(p, poet_runner_step(&p->runner, &p->run));
+    return status != POET_OK ? status : count(p, poet_runner_step(&p->runner, &p->run));
 }
 
 int poet_train_begin(poet *p, float rate)
@@ -194,17 +215,18 @@ int poet_train_begin(poet *p, float rate)
         return POET_E_ORDER;
     }
     p->run.learning_rate = rate;
-    return poet_runner_begin(&p->runner, &p->run);
+    return p->network->maker == NULL ? poet_runner_begin(&p->runner, &p->run) : p->network->maker->begin(p);
 }
 
 int poet_next(poet *p)
 {
-    return p->network == NULL ? POET_E_ORDER : count(p, poet_runner_next(&p->runner, &p->run));
+    return p->network == NULL ? POET_E_ORDER : go_on(p, poet_runner_next(&p->runner, &p->run));
 }
 
 int poet_settle(poet *p)
 {
-    return p->network == NULL ? POET_E_ORDER : poet_runner_settle(&p->runner, &p->run);
+    const int status = p->network == NULL ? POET_E_ORDER : poet_runner_settle(&p->runner, &p->run);
+    return status == POET_OK || p->network == NULL ? status : go_on(p, status);
 }
 
 int poet_stop(poet *p)
@@ -213,7 +235,7 @@ int poet_stop(poet *p)
         poet_runner_forget_sums(&p->runner);
         return POET_STOPPED;
     }
-    return p->network == NULL ? POET_E_ORDER : count(p, poet_runner_stop(&p->runner, &p->run));
+    return p->network == NULL ? POET_E_ORDER : go_on(p, poet_runner_stop(&p->runner, &p->run));
 }
 
 int poet_infer(poet *p)
@@ -226,7 +248,7 @@ int poet_infer(poet *p)
     }
     poet_runner runner;
     poet_run run = {.pager = p->run.pager, .record = p->run.record, .hooks = p->run.hooks};
-    open_inference(&runner, p->network, p->runner.residents);
+    open_beside(&runner, p->network->infer, p->network, p->runner.residents);
     return poet_runner_step(&runner, &run);
 }
 

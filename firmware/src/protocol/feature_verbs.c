@@ -41,6 +41,13 @@ int poet_verb_extract(poet_server *server, const char *arguments, poet_text *ans
     return POET_OK;
 }
 
+int poet_feature_refusal(poet_text *answer, int status)
+{
+    return poet_reply_fail(answer, status,
+                           status == POET_E_ABSENT ? "a sample of this number is not kept"
+                                                   : "not in the batch, or no room for a sample of this number");
+}
+
 static int move_samples(poet_server *server, const char *arguments, poet_text *answer, bool keeping)
 {
     uint32_t place;
@@ -56,11 +63,8 @@ static int move_samples(poet_server *server, const char *arguments, poet_text *a
         status = !poet_argument_unsigned(&arguments, &number) || count >= server->store.samples ? POET_E_ARGUMENT
                  : keeping ? poet_feature_store_keep(&server->store, place + count, number)
                            : poet_feature_store_fill(&server->store, place + count, number);
-        if (status == POET_E_ARGUMENT) {
-            return poet_reply_fail(answer, status, "not in the batch, or no room for a sample of this number");
-        }
         if (status != POET_OK) {
-            return poet_reply_fail(answer, status, "a sample of this number is not kept");
+            return poet_feature_refusal(answer, status);
         }
     }
     poet_reply_number(answer, "samples", count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb of inference: `infer`. */
+/* The verb of inference: `infer`, of a sample that was put, or from features that are kept. */
 #include <stddef.h>
 
 #include "poet/board.h"
@@ -32,18 +32,8 @@ static void put_scores(poet_server *server, poet_text *answer)
     }
 }
 
-int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answer)
+static int run(poet_server *server, const poet_plan *plan, poet_text *answer)
 {
-    if (!poet_arguments_end(arguments)) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "infer takes no arguments");
-    }
-    if (server->inference_status == POET_E_ABSENT) {
-        return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no inference in this build");
-    }
-    if (server->inference_status != POET_OK) {
-        return poet_reply_finish(answer, server->inference_status);
-    }
-    const poet_plan *plan = server->built->inference;
     poet_runner runner;
     poet_run run = {.hooks = &server->hooks};
     poet_session_forget_traces(server);
@@ -55,4 +45,30 @@ int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answe
     poet_reply_run(answer, &run);
     put_scores(server, answer);
     return POET_OK;
+}
+
+static int run_on_features(poet_server *server, const char *arguments, poet_text *answer)
+{
+    uint32_t number;
+    if (!poet_argument_unsigned(&arguments, &number) || !poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: infer [number]");
+    }
+    const poet_plan *plan = server->extraction_status == POET_OK ? server->built->extraction->infer : NULL;
+    if (plan == NULL) {
+        return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no inference from features in this build");
+    }
+    const int status = poet_feature_store_give(&server->store, plan->model, number);
+    return status != POET_OK ? poet_feature_refusal(answer, status) : run(server, plan, answer);
+}
+
+int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (server->inference_status == POET_E_ABSENT) {
+        return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no inference in this build");
+    }
+    if (server->inference_status != POET_OK) {
+        return poet_reply_finish(answer, server->inference_status);
+    }
+    return poet_arguments_end(arguments) ? run(server, server->built->inference, answer)
+                                         : run_on_features(server, arguments, answer);
 }

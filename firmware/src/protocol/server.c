@@ -9,9 +9,12 @@
 static uint32_t taken_bytes(const poet_server *server)
 {
     const poet_built *built = server->built;
+    const poet_plan *extraction = &built->extraction->plan;
+    const poet_plan *infer = built->extraction->infer;
     const poet_plan plans[] = {{built->model, built->schedule},
-                               built->extraction->plan,
-                               *(server->inference_status == POET_OK ? built->inference : &built->extraction->plan)};
+                               *extraction,
+                               *(infer != NULL ? infer : extraction),
+                               *(server->inference_status == POET_OK ? built->inference : extraction)};
     uint32_t most = 0;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         const uint32_t bytes = plans[i].model->resident_bytes + (plans[i].schedule->arena_bytes + 3u) / 4u * 4u;

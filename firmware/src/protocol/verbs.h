@@ -17,4 +17,7 @@ poet_verb poet_verb_put, poet_verb_scaled, poet_verb_get, poet_verb_batches;    
 poet_verb poet_verb_set, poet_verb_block, poet_verb_samples;                                     /* sample_verbs.c */
 poet_verb poet_verb_step, poet_verb_times, poet_verb_peaks, poet_verb_commit, poet_verb_restore; /* training_verbs.c */
 
+/* Says why a sample's features are not there: POET_E_ABSENT, POET_E_ARGUMENT. */
+int poet_feature_refusal(poet_text *answer, int status);
+
 #endif

@@ -13,6 +13,31 @@ static bool is_of_batch(const poet_resident *resident)
            resident->kind == POET_RESIDENT_FEATURE;
 }
 
+uint32_t poet_features_own(const poet_model *infer, uint32_t from)
+{
+    while (from < infer->resident_count && infer->residents[from].kind != POET_RESIDENT_FEATURE) {
+        from++;
+    }
+    return from;
+}
+
+/* Whether an inference has each of the features, of one sample, after all that the step has. */
+__attribute__((cold)) static bool has_own(const poet_extraction *extraction, const poet_model *head)
+{
+    const poet_model *infer = extraction->infer->model;
+    uint32_t own = poet_features_own(infer, head->resident_count);
+    for (uint32_t i = 0; i < head->resident_count; i++) {
+        const poet_resident *resident = &head->residents[i];
+        if (resident->kind == POET_RESIDENT_FEATURE) {
+            if (own == infer->resident_count || infer->residents[own].bytes != resident->bytes / extraction->samples) {
+                return false;
+            }
+            own = poet_features_own(infer, own + 1u);
+        }
+    }
+    return own == infer->resident_count;
+}
+
 __attribute__((cold)) int poet_features_check(const poet_extraction *extraction, const poet_model *head,
                                               const poet_tables *tables, uint32_t ram_bytes)
 {
@@ -24,7 +49,12 @@ __attribute__((cold)) int poet_features_check(const poet_extraction *extraction,
             return POET_E_CORRUPT;
         }
     }
-    return poet_runner_check_inference(&extraction->plan, head, tables, ram_bytes);
+    int status = poet_runner_check_inference(&extraction->plan, head, tables, ram_bytes);
+    if (status == POET_OK && extraction->infer != NULL) {
+        status = poet_runner_check_inference(extraction->infer, head, tables, ram_bytes);
+        status = status == POET_OK && !has_own(extraction, head) ? POET_E_CORRUPT : status;
+    }
+    return status;
 }
 
 static void exchange(uint8_t *one, uint8_t *other, uint32_t bytes)
@@ -114,22 +144,44 @@ int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uin
     return POET_OK;
 }
 
-int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number)
+/* Finds the record of a sample that is kept, under a number that there is room for. */
+static int find(const poet_feature_store *store, uint32_t number, const uint8_t **rows)
 {
-    const poet_model *head = store->head;
-    const uint8_t *record = record_of(store, place, number);
+    const uint8_t *record = record_of(store, 0, number);
     if (record == NULL) {
         return POET_E_ARGUMENT;
     }
     const uint32_t crc = check_of(store, record, number);
-    if (memcmp(record, &crc, sizeof crc) != 0) {
-        return POET_E_ABSENT;
-    }
-    const uint8_t *from = record + sizeof crc;
-    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
+    *rows = record + sizeof crc;
+    return memcmp(record, &crc, sizeof crc) == 0 ? POET_OK : POET_E_ABSENT;
+}
+
+int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number)
+{
+    const poet_model *head = store->head;
+    const uint8_t *from;
+    const int status = place < store->samples ? find(store, number, &from) : POET_E_ARGUMENT;
+    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < head->resident_count; i = next_kept(head, i + 1u)) {
         const uint32_t bytes = head->residents[i].bytes / store->samples;
         memcpy(store->ram + head->residents[i].offset + place * bytes, from, bytes);
         from += bytes;
     }
-    return POET_OK;
+    return status;
+}
+
+int poet_feature_store_give(const poet_feature_store *store, const poet_model *infer, uint32_t number)
+{
+    const poet_model *head = store->head;
+    uint32_t own = poet_features_own(infer, head->resident_count);
+    const uint8_t *from;
+    const int status = find(store, number, &from);
+    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < head->resident_count; i = next_kept(head, i + 1u)) {
+        const uint32_t bytes = head->residents[i].bytes / store->samples;
+        if (head->residents[i].kind == POET_RESIDENT_FEATURE) {
+            memcpy(store->ram + infer->residents[own].offset, from, bytes);
+            own = poet_features_own(infer, own + 1u);
+        }
+        from += bytes;
+    }
+    return status;
 }

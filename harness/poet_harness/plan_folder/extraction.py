@@ -10,12 +10,14 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.json_file import read_json
+from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
 from .page_blocks import page_blocks
 
 FOLDER = "features"
 FILES = (f"{FOLDER}/graph.json", f"{FOLDER}/schedule.json")
+INFERENCE_FILES = ("feature_inference/graph.json", "feature_inference/schedule.json")
 FEATURE = "feature"
 
 
@@ -34,6 +36,8 @@ class Extraction:
         Predictions.
     page_blocks : int
         Blocks of the card that it pages to, from the page area's begin on, as the training does.
+    infers : bool
+        Whether an inference from the features of one sample is beside it.
     """
 
     schedule_hash: str
@@ -43,6 +47,7 @@ class Extraction:
     time_s: float
     peak_bytes: int
     page_blocks: int = 0
+    infers: bool = False
 
 
 def read_extraction(folder: Path, head: Graph) -> Extraction | None:
@@ -65,6 +70,7 @@ def read_extraction(folder: Path, head: Graph) -> Extraction | None:
     is_this = isinstance(said, dict) and said.get("graph_hash") == schedule.graph_hash
     if graph.residents != head.residents or not is_this or not isinstance(at_once, int) or samples % max(1, at_once):
         raise UserError(f"{graph_path}: belongs to another plan than the graph.json above it; plan again")
+    blocks, inference = page_blocks(graph, schedule), _inference(folder, graph)
     return Extraction(
         schedule_hash(schedule),
         samples,
@@ -72,5 +78,17 @@ def read_extraction(folder: Path, head: Graph) -> Extraction | None:
         schedule.energy_j,
         schedule.time_s,
         schedule.peak_bytes,
-        page_blocks(graph, schedule),
+        max(blocks, 0 if inference is None else page_blocks(*inference)),
+        inference is not None,
     )
+
+
+def _inference(folder: Path, extraction: Graph) -> tuple[Graph, Schedule] | None:
+    """That from the features of one sample."""
+    graph_path, schedule_path = (folder / name for name in INFERENCE_FILES)
+    if not graph_path.is_file() or not schedule_path.is_file():
+        return None
+    graph = read_graph(graph_path)
+    if graph.residents[: len(extraction.residents)] != extraction.residents:
+        raise UserError(f"{graph_path}: belongs to another plan than the graph.json above it; plan again")
+    return graph, read_schedule(schedule_path)

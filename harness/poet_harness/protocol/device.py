@@ -367,9 +367,9 @@ class Device:
             committed=values.number("committed") if "committed" in values else None,
         )
 
-    def infer(self, expected_s: float = 0.0) -> InferenceReport:
-        """Run one inference on what was put in its input."""
-        answer = self._ask("infer", expected_s)
+    def infer(self, expected_s: float = 0.0, kept_as: int | None = None) -> InferenceReport:
+        """Run one inference on what was put in its input, or on the features that are kept under a number."""
+        answer = self._ask("infer" if kept_as is None else f"infer {kept_as}", expected_s)
         values = answer.values
         return InferenceReport(
             work_s=values.number("ticks") / self.hello.ticks_hz,

@@ -18,7 +18,7 @@ from poet_profiles.whole_file import folder_held
 
 from ..card.reading import Weights
 from .best_epoch import Patience, is_best
-from .features import KeptSamples
+from .features import KeptSamples, KeptSet
 from .feeding import FromCard, Order, OverTheLine
 from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
 from .trained_files import trained_files
@@ -146,6 +146,10 @@ def samples_check(samples: Samples) -> str:
     return f"{check:08x}"
 
 
+def _tell(words: str) -> None:
+    print(f"poet-harness: {words}", file=sys.stderr)
+
+
 def _seen(step: ObservedStep) -> SeenStep:
     """With the features that were made for it."""
     energy_j, features_j = (math.nan if one is None else one for one in (step.energy_j, step.features.energy_j))
@@ -181,6 +185,7 @@ class Epochs:
         self._folder = RunFolder(folder, course.plan, course.settings()) if folder else None
         self._resume = resume
         self.rows: list[EpochRow] = []
+        self._validation_kept_as: int | None = None
         self._begin(Progress(course.data, ()))
 
     @contextmanager
@@ -276,7 +281,8 @@ class Epochs:
             asked(number)
             return course.order(number)
 
-        keeps = self._keeps_features(trainer.device.hello)
+        sets = self._kept_sets(trainer.device.hello, feed)
+        self._validation_kept_as = sets[1].first if len(sets) > 1 else None
 
         with suppress(_EnoughError):
             trainer.train(
@@ -286,23 +292,30 @@ class Epochs:
                 done=done,
                 steps=course.steps,
                 feed=fed,
-                kept_samples=KeptSamples(course.samples.count, of_step, feed.put) if keeps else None,
+                kept_samples=KeptSamples(of_step, sets) if sets else None,
             )
 
-    def _keeps_features(self, hello: Hello) -> bool:
-        """Whether the board is to keep features from epoch to epoch; people are told."""
-        course = self._course
-        if course.plan.extraction is None or not course.keeps_features:
-            return False
-        count = course.samples.count
-        fits = hello.room >= count
-        if fits:
-            words = f"features of {count} samples are computed once, and kept in the board's RAM"
-        else:
-            room = f"the board's RAM has room for those of {hello.room} samples of {count}"
-            words = f"features are computed at each use: {room}; poet-plan --features {count} makes it"
-        print(f"poet-harness: {words}", file=sys.stderr)
-        return fits
+    def _kept_sets(self, hello: Hello, feed: OverTheLine | FromCard) -> tuple[KeptSet, ...]:
+        """Samples of which the board is to keep features, those of the validation last; people are told."""
+        course, extraction = self._course, self._course.plan.extraction
+        if extraction is None or not course.keeps_features:
+            return ()
+        count, validated = course.samples.count, course.validation.count if course.validation else 0
+        wanted = count + (validated if extraction.infers else 0)
+        room = f"the board's RAM has room for those of {hello.room} samples of {wanted}"
+        cure = f"poet-plan --features {wanted} makes it"
+        sets = [KeptSet(count, feed.put)]
+        if hello.room < count:
+            _tell(f"features are computed at each use: {room}; {cure}")
+            return ()
+        if course.validation is not None and extraction.infers and hello.room >= wanted:
+            line = OverTheLine(course.validation, course.order, course.normalising)
+            sets.append(KeptSet(validated, line.put, count))
+        kept = sum(one.count for one in sets)
+        _tell(f"features of {kept} samples are computed once, and kept in the board's RAM")
+        if kept < wanted:
+            _tell(f"a validation computes all of its samples each time: {room}; {cure}")
+        return tuple(sets)
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
         course = self._course
@@ -344,6 +357,7 @@ class Epochs:
             course.validation,
             idle_power_w=trainer.idle_power_w,
             normalising=course.normalising,
+            kept_as=self._validation_kept_as,
         )
 
     def keep(self, trainer: Trainer) -> None:

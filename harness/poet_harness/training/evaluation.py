@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
+from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
 from poet_profiles.stopping import heed
 
@@ -20,6 +21,7 @@ from ..meters.meter import Activity, Mark, Meter, MeterError
 from ..plan_folder.inference import Inference
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
+from ..protocol.link import DeviceError
 from .finite import count_not_finite
 
 Array = NDArray[Any]
@@ -78,6 +80,7 @@ def evaluate(
     *,
     idle_power_w: float,
     normalising: Normalising | None = None,
+    kept_as: int | None = None,
     done: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
     """Let a board infer with the weights that it has, sample by sample.
@@ -92,6 +95,8 @@ def evaluate(
         Of the sleeping board.
     normalising : Normalising, optional
         Of samples that are small integers.
+    kept_as : int, optional
+        The first number under which the board keeps the samples' features: these are inferred from.
     done : callable
         Called with the number of samples that are done.
 
@@ -116,9 +121,12 @@ def evaluate(
         rows = samples.rows(np.array([number]))
         if normalising:
             rows = {index: normalising(row) if row.dtype.name in TYPES else row for index, row in rows.items()}
-        for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
-            device.put(inference.first + place, rows[tensor.index].tobytes())
-        reports.append(windows.around(lambda: _inferred(device, inference)))
+        report = None if kept_as is None else _of_features(device, inference, windows, kept_as + number)
+        if report is None:
+            for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
+                device.put(inference.first + place, rows[tensor.index].tobytes())
+            report = windows.around(lambda: _inferred(device, inference))
+        reports.append(report)
         scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
         if not np.isfinite(scores[number]).all():
             count = weights_not_finite(device, plan)
@@ -191,9 +199,19 @@ def _read_by_loss(tensors: list[BatchTensor], inference: Inference) -> BatchTens
     return next((tensor for tensor in tensors if tensor.kind == "target" and inference.loss), None)
 
 
-def _inferred(device: Device, inference: Inference) -> InferenceReport:
-    """Of what was put; with all scores, of which the answer has the first."""
-    report = device.infer(inference.time_s)
+def _of_features(device: Device, inference: Inference, windows: _Windows, number: int) -> InferenceReport | None:
+    """Of those that are kept; None where they have been written over."""
+    try:
+        return windows.around(lambda: _inferred(device, inference, number))
+    except DeviceError as error:
+        if error.number != Status.E_ABSENT:
+            raise
+        return None
+
+
+def _inferred(device: Device, inference: Inference, kept_as: int | None = None) -> InferenceReport:
+    """With all scores, of which the answer has the first."""
+    report = device.infer(inference.time_s, kept_as)
     begun = len(report.scores)
     rest = device.get(inference.first + len(inference.inputs), inference.output.bytes - begun, begun)
     return replace(report, scores=report.scores + rest)

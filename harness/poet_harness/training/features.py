@@ -35,22 +35,31 @@ class Made:
 NOTHING_MADE = Made()
 
 
+Put = Callable[["Device", "NDArray[np.int64]"], None]
+
+
+@dataclass(frozen=True)
+class KeptSet:
+    """Samples whose features a board keeps, from the number ``first`` on; ``put`` gives it a batch by their own."""
+
+    count: int
+    put: Put
+    first: int = 0
+
+
 @dataclass(frozen=True)
 class KeptSamples:
-    """Samples whose features a board keeps, each under its number.
+    """What a board keeps features of.
 
     Attributes
     ----------
-    count : int
     of_step : callable
         Numbers of the samples of a step, by its own.
-    put : callable
-        Gives a board a batch of samples, by their numbers.
+    sets : tuple of KeptSet
     """
 
-    count: int
     of_step: Callable[[int], NDArray[np.int64]]
-    put: Callable[[Device, NDArray[np.int64]], None]
+    sets: tuple[KeptSet, ...]
 
 
 def make(device: Device, extraction: Extraction, metered: Metered) -> Made:
@@ -69,7 +78,7 @@ def make(device: Device, extraction: Extraction, metered: Metered) -> Made:
 
 
 def make_all(device: Device, extraction: Extraction, samples: KeptSamples, metered: Metered) -> Made:
-    """Make and keep the features of all samples; the last batch is filled up with the first ones.
+    """Make and keep the features of all samples; the last batch of a set is filled up with its first ones.
 
     All at once, since a step that misses some would cost whole batches again: each epoch leaves others out.
 
@@ -79,12 +88,13 @@ def make_all(device: Device, extraction: Extraction, samples: KeptSamples, meter
         On a signal.
     """
     made = []
-    for first in range(0, samples.count, extraction.samples):
-        heed()
-        numbers = np.arange(first, first + extraction.samples) % samples.count
-        samples.put(device, numbers)
-        made.append(make(device, extraction, metered))
-        device.keep(numbers[: samples.count - first].tolist())
+    for one in samples.sets:
+        for first in range(0, one.count, extraction.samples):
+            heed()
+            numbers = np.arange(first, first + extraction.samples) % one.count
+            one.put(device, numbers)
+            made.append(make(device, extraction, metered))
+            device.keep((one.first + numbers[: one.count - first]).tolist())
     return Made(sum(one.time_s for one in made), total([one.energy_j for one in made]))
 
 

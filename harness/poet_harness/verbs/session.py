@@ -27,6 +27,7 @@ PLAN_FILES = (
     *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors", "state_dict.npz"),
     *("poet_model.h", "poet_schedule.h", "poet_constants.h", "inference/graph.json", "inference/schedule.json"),
     *("features/graph.json", "features/schedule.json"),
+    *("feature_inference/graph.json", "feature_inference/schedule.json"),
 )
 
 

@@ -169,7 +169,8 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
     model = None if network.graph else network.model or DEFAULT_MODEL
     initial = None if model is None else initial_state(model, 0, network.batch, network.weights)
     classes = () if model is None else models.load(model, network.batch).classes
-    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, plan.inference, classes)
+    beside = plan.inference, classes, plan.extraction
+    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, *beside)
     of_model = f"the weights of {network.weights or model}"
     begin = "weights of zeros, since a graph has none" if initial is None else of_model
     _say(f"wrote {out / name}/, a library for PlatformIO and Arduino; it begins with {begin}")

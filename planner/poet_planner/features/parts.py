@@ -7,6 +7,7 @@ so that it is given to a board as before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from poet_profiles.graph import Graph, Node, Resident
@@ -51,6 +52,67 @@ def features_of(graph: Graph, cut: Cut, head: Graph) -> Graph:
     nodes = [_filling(node, cut) for node in graph.nodes if node.id in cut.once]
     there, names = {value.id for node in nodes for value in node.values}, _names(graph, cut)
     return replace(head, nodes=tuple(_reading(node, there, names) for node in nodes), micro_batches=1)
+
+
+def inference_on_features(inference: Graph, cut: Cut, head: Graph) -> Graph | None:
+    """What an inference makes of features, which it has of one sample; None if it needs more of the sample.
+
+    Parameters
+    ----------
+    inference : Graph
+        Beside the head's step.
+    """
+    names = {id: f"inference.{name}" for id, name in _names(inference, cut).items()}
+    makers = {id: node for node in inference.nodes if node.operation for id in node.operation.results}
+    needed, ids = set(), [one.id for one in inference.residents if one.kind == "output"]
+    while ids:
+        node = makers.get(ids.pop())
+        if node is not None and node.id not in needed and node.operation is not None:
+            needed.add(node.id)
+            ids += [id for id in node.operation.operands if id not in names]
+    nodes = [node for node in inference.nodes if node.id in needed]
+    read = {id for node in nodes if node.operation for id in node.operation.operands}
+    own = inference.residents[len(head.residents) :]
+    if not read & {*names} or read & {one.id for one in own if one.kind == "input"}:
+        return None
+    sizes = {value.id: value.bytes for node in inference.nodes for value in node.values}
+    made = [Resident(name, FEATURE, sizes[id], 0, (1, sizes[id] // 4)) for id, name in names.items()]
+    first = inference.resident_bytes
+    residents = (*own, *(replace(one, offset=first + one.offset) for one in behind_one_another(made)))
+    there = {value.id for node in nodes for value in node.values}
+    return replace(
+        inference,
+        nodes=tuple(_reading(node, there, names) for node in nodes),
+        residents=(*head.residents, *residents),
+        resident_bytes=region_bytes(residents),
+    )
+
+
+def makes_alike(inference: Graph, whole: Graph, cut: Cut, contents: Callable[[str], object]) -> bool:
+    """Whether an inference computes what is kept as the step does, of one sample: by the same operators on the same.
+
+    Parameters
+    ----------
+    inference, whole : Graph
+        With all constants in flash.
+    contents : callable
+        What tells constants apart, by id.
+    """
+    inputs = [one.id for one in whole.residents if one.kind == "input"]
+    own = [one.id for one in inference.residents[len(whole.residents) :] if one.kind == "input"]
+    renamed = dict(zip(own, inputs, strict=False))
+    made = {node.operation.results: node for node in inference.nodes if node.operation}
+    for node in whole.nodes:
+        if node.id not in cut.once or node.operation is None:
+            continue
+        same = made.get(node.operation.results)
+        if same is None or same.operation is None or same.operation.op != node.operation.op:
+            return False
+        read = [contents(renamed.get(id, id)) for id in same.operation.operands]
+        sizes = [value.bytes * _samples(whole) for value in same.values]
+        if read != [contents(id) for id in node.operation.operands] or sizes != [one.bytes for one in node.values]:
+            return False
+    return True
 
 
 def _names(graph: Graph, cut: Cut) -> dict[str, str]:

@@ -89,6 +89,12 @@ class CostedStep:
         assert self.training_step is not None and self.costed is not None and self.costs is not None
         return self.costs.apply(self.training_step.extraction(self.costed.graph, parts, streaming)).graph
 
+    def inference_on_features(self, inference: Graph) -> Graph | None:
+        """What the inference beside a head's step makes of features, with its costs; None if there is no such part."""
+        assert self.training_step is not None and self.costed is not None and self.costs is not None
+        graph = self.training_step.inference_on_features(inference, self.costed.graph)
+        return None if graph is None else self.costs.apply(graph).graph
+
 
 def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> CostedStep:
     """The step that is asked for, in a layout; it is made once a request.

@@ -12,6 +12,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.flash import refuse_beyond_flash
+from poet_planner.schedule.beside import PlanBeside
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
@@ -47,6 +48,27 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
     if not report.sound:
         raise RuntimeError(f"the inference of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
     return inference
+
+
+def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:
+    """What makes features, with the inference from those of one sample, where there is one and flash has room for it.
+
+    It spares a validation the frozen part, which is the same after each epoch.
+    """
+    graph = step.inference_on_features(inference.graph)
+    if graph is None:
+        return extraction
+    graph = graph if _pages(step.graph) else without_paging(graph)
+    schedule = _schedule(graph, training.ram_budget_bytes)
+    report = verify(graph, schedule)
+    if not report.sound:
+        raise RuntimeError(f"the inference of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
+    both = replace(extraction, inference=PlanBeside(graph, schedule))
+    try:
+        refuse_beyond_flash(step.graph, training, step.board, inference, both)
+    except UserError:
+        return extraction
+    return both
 
 
 def _why_none(step: CostedStep) -> str | None:

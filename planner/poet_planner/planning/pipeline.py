@@ -26,7 +26,7 @@ from poet_planner.planning.extraction import plan_extraction
 from poet_planner.planning.features import where_to_cut
 from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
-from poet_planner.planning.inference import plan_inference
+from poet_planner.planning.inference import plan_inference, with_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import WHOLE, Parameters, Profiles, Request, named
 from poet_planner.report.int8 import Int8Report, int8_report
@@ -391,6 +391,8 @@ def verified(
     refuse_beyond_flash(graph, schedule, step.board, extraction=extraction)
     inference = plan_inference(step, schedule, extraction)
     made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
+    if made is not None and extraction is not None:
+        extraction = with_inference(step, extraction, made, schedule)
     summary = summarise(
         graph,
         schedule,

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from poet_runtime.program import Program
 
 PROGRAM_FILE = "program.json"
-INFERENCE_FOLDER = "inference"
-FEATURES_FOLDER = "features"
+FOLDERS_BESIDE = ("inference", "features", "feature_inference")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,9 @@ class Plan:
         write_schedule(self.schedule, folder / "schedule.json")
         if self.why_no_headers is None:
             write_headers(self.graph, self.schedule, folder, self.constants, self.inference, self.extraction)
-        for name, beside in ((INFERENCE_FOLDER, self.inference), (FEATURES_FOLDER, self.extraction)):
+        on_features = self.extraction.inference if self.extraction else None
+        beside_it = (self.inference, self.extraction, on_features)
+        for name, beside in zip(FOLDERS_BESIDE, beside_it, strict=True):
             for file in ("graph.json", "schedule.json"):
                 (folder / name / file).unlink(missing_ok=True)
             if beside is not None:

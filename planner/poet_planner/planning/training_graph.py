@@ -155,6 +155,27 @@ class TrainingStep:
         self._check(graph)
         return graph
 
+    def inference_on_features(self, inference: Graph, head: Graph) -> Graph | None:
+        """What an inference beside the head's step makes of features; None if it makes them otherwise than the step."""
+        from poet_planner.features.parts import inference_on_features, makes_alike
+        from poet_planner.lowering import lower_for_firmware, lower_inference
+
+        assert self._cut is not None
+        whole = lower_for_firmware(self.traced, head.dma)
+        data = self.constants(whole)
+        alone = lower_inference(self.forward, whole, data)
+        data = {**data, **alone.data}
+
+        def contents(id: str) -> object:
+            return (data[id].dtype.str, data[id].tobytes()) if id in data else id
+
+        if not makes_alike(alone.graph, whole, self._cut, contents):
+            return None
+        graph = inference_on_features(inference, self._cut, head)
+        if graph is not None:
+            self._check(graph)
+        return graph
+
     def _lowered(
         self, dma_overlap: bool, resident_gradients: bool, optimizer: Optimizer, micro_batches: int = 1
     ) -> Graph:

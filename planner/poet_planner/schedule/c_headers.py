@@ -21,7 +21,7 @@ from poet_profiles.schedule import Action, Schedule, Step
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
-from poet_planner.schedule.extraction import Extraction
+from poet_planner.schedule.extraction import Extraction, plans_beside
 from poet_planner.schedule.firmware_tables import paged_values, tables_for_all, tables_of
 from poet_planner.schedule.inference import Inference, ram_bytes
 
@@ -33,8 +33,6 @@ Constants = Mapping[str, "NDArray[Any]"]
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
-INFERENCE = "inference"
-EXTRACTION = "extraction"
 NO_PAGE = "0u, POET_NO_PAGE"
 NO_CHECK = "POET_NO_CHECK"
 
@@ -175,11 +173,10 @@ def table_bytes(
     Plans beside them share the tables of residents and constants.
     """
     counts, bytes_beside = _counts(graph, schedule), 0
-    for plan in (extraction, inference):
-        if plan is not None:
-            beside = _counts(plan.graph, plan.schedule)
-            counts |= {what: beside.pop(what) for what in _SHARED}
-            bytes_beside += _bytes_of(beside)
+    for plan in plans_beside(inference, extraction).values():
+        beside = _counts(plan.graph, plan.schedule)
+        counts |= {what: beside.pop(what) for what in _SHARED}
+        bytes_beside += _bytes_of(beside)
     return _bytes_of(counts) + bytes_beside
 
 
@@ -249,7 +246,7 @@ def model_header(
 
 def has_integers(graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None) -> bool:
     """Whether the image needs operators on int8, which are left out of others."""
-    graphs = (graph, *(plan.graph for plan in (inference, extraction) if plan is not None))
+    graphs = (graph, *(plan.graph for plan in plans_beside(inference, extraction).values()))
     return any(node.operation and node.operation.op.endswith(S8) for one in graphs for node in one.nodes)
 
 
@@ -262,13 +259,11 @@ def model_tables(
     extraction: Extraction | None = None,
 ) -> str:
     """C text of a model, and of those beside it, as constant tables whose names begin with ``prefix``."""
-    tables = [
-        _lasting_tables(graph, inference.graph if inference else graph, prefix),
-        _model_tables(graph, schedule, words, prefix, prefix),
-    ]
-    for name, plan in ((INFERENCE, inference), (EXTRACTION, extraction)):
-        if plan is not None:
-            tables.append(_model_tables(plan.graph, plan.schedule, words, f"{prefix}_{name}", prefix))
+    plans = plans_beside(inference, extraction)
+    longest = [graph, *(plan.graph for plan in plans.values())][-1]
+    tables = [_lasting_tables(graph, longest, prefix), _model_tables(graph, schedule, words, prefix, prefix)]
+    for name, plan in plans.items():
+        tables.append(_model_tables(plan.graph, plan.schedule, words, f"{prefix}_{name}", prefix))
     return "\n".join(tables)
 
 
@@ -375,6 +370,7 @@ def _extraction_sizes(extraction: Extraction) -> tuple[str, ...]:
     return (
         f"#define POET_BUILT_SAMPLES {extraction.samples}u",
         f"#define POET_BUILT_EXTRACTED {extraction.at_once}u",
+        *(["#define POET_BUILT_FEATURE_INFERENCE"] if extraction.inference else []),
     )
 
 
@@ -387,9 +383,8 @@ def schedule_tables(
 ) -> str:
     """C text of a schedule, and of those beside it, as constant tables whose names begin with ``prefix``."""
     tables = [_schedule_tables(graph, schedule, prefix)]
-    for name, plan in ((INFERENCE, inference), (EXTRACTION, extraction)):
-        if plan is not None:
-            tables.append(_schedule_tables(plan.graph, plan.schedule, f"{prefix}_{name}"))
+    for name, plan in plans_beside(inference, extraction).items():
+        tables.append(_schedule_tables(plan.graph, plan.schedule, f"{prefix}_{name}"))
     return "\n".join(tables)
 
 

@@ -25,7 +25,6 @@ from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_headers import (
-    INFERENCE,
     model_tables,
     remark,
     schedule_tables,
@@ -34,7 +33,7 @@ from poet_planner.schedule.c_headers import (
     words_for_both,
 )
 from poet_planner.schedule.c_names import why_no_name
-from poet_planner.schedule.extraction import FEATURE
+from poet_planner.schedule.extraction import FEATURE, Extraction, plans_beside
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
 from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_planner.schedule.lacks import CURE, WORDS
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, "NDArray[Any]"]
 
 _LASTING = ("parameter", "state")
+MAKER_CALLS = ("check", "make", "begin", "go_on")  # of a poet_feature_maker, in its order
 _PLAIN = frozenset(ascii_letters + digits + " _-+.,:/()")
 
 
@@ -65,8 +65,10 @@ def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
     if commits_each_step(graph):
         return f"{WORDS}; {CURE}"
-    if any(resident.kind == FEATURE for resident in graph.residents):
-        return "a library has whole steps; plan with --features whole"
+    features = [resident.id for resident in graph.residents if resident.kind == FEATURE]
+    read = {id for node in graph.nodes for id in (node.operation.operands if node.operation else ())}
+    if len(features) > 1 or (features and read & {one.id for one in graph.residents if one.kind == "input"}):
+        return "a program keeps one tensor of a sample, and this step reads more; plan with --features whole"
     return why_no_headers(graph)
 
 
@@ -79,6 +81,7 @@ def write_library(
     folder: Path,
     inference: Inference | None = None,
     classes: Sequence[str] = (),
+    extraction: Extraction | None = None,
 ) -> None:
     """Write ``library.json``, ``library.properties``, and in ``src`` header, tables and data of a network.
 
@@ -92,6 +95,8 @@ def write_library(
         Beside the training step.
     classes : sequence of str
         Names of the classes that the inference has scores for, if they have any.
+    extraction : Extraction, optional
+        What makes features, likewise.
 
     Raises
     ------
@@ -108,10 +113,11 @@ def write_library(
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
     data = {symbol: content for symbol, content in data.items() if content}
     files: dict[str, str | bytes] = {
-        "library.json": json.dumps(_manifest(name, graph, schedule), indent=2) + "\n",
+        "library.json": json.dumps(_manifest(name, graph, schedule), indent=2) + "
+",
         "library.properties": library_properties(_manifest(name, graph, schedule), depends="poet"),
-        f"src/{name}.h": _header(name, graph, schedule, inference, classes),
-        f"src/{name}.c": _source(name, graph, schedule, data, inference, classes),
+        f"src/{name}.h": _header(name, graph, schedule, classes, inference, extraction),
+        f"src/{name}.c": _source(name, graph, schedule, data, classes, inference, extraction),
         f"src/{name}_data.S": _data(graph, schedule, data),
         **{f"src/{symbol}.bin": content for symbol, content in data.items()},
     }
@@ -167,15 +173,23 @@ def _manifest(name: str, graph: Graph, schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | None, classes: Sequence[str]) -> str:
+def _header(
+    name: str,
+    graph: Graph,
+    schedule: Schedule,
+    classes: Sequence[str],
+    inference: Inference | None,
+    extraction: Extraction | None,
+) -> str:
     big = name.upper()
     batch = _batch(graph)
     residents = inference.graph.residents if inference else graph.residents
     sizes = {
-        f"{big}_RAM_BYTES": ram_bytes(graph, schedule, inference),
+        f"{big}_RAM_BYTES": ram_bytes(graph, schedule, inference, extraction),
         f"{big}_BATCH": batch,
         f"{big}_MICRO_BATCHES": graph.micro_batches,
         **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
+        **({f"{big}_FEATURE_BYTES": extraction.sample_bytes} if extraction else {}),
         **(_inference_sizes(big, inference.own(graph)) if inference else {}),
         **({f"{big}_CLASS_COUNT": len(classes)} if classes else {}),
     }
@@ -194,7 +208,7 @@ def _header(name: str, graph: Graph, schedule: Schedule, inference: Inference | 
             "",
             f"extern const poet_network {name};",
             "",
-            "/* Batch: samples of a call of poet_train; inputs and target: of one sample. */",
+            "/* Batch: samples of a call of poet_train; inputs, features and target: of one sample. */",
             *(f"#define {key} {size}u" for key, size in sizes.items()),
             "",
             *([f"extern const char *const {name}_classes[{big}_CLASS_COUNT];", ""] if classes else []),
@@ -226,14 +240,15 @@ def _source(
     graph: Graph,
     schedule: Schedule,
     data: Mapping[str, bytes],
-    inference: Inference | None,
     classes: Sequence[str],
+    inference: Inference | None,
+    extraction: Extraction | None,
 ) -> str:
-    tables = tables_for_all(graph, schedule, inference)
-    nodes = (*graph.nodes, *(inference.graph.nodes if inference else ()))
+    tables = tables_for_all(graph, schedule, inference, extraction)
+    plans = plans_beside(inference, extraction)
+    nodes = (*graph.nodes, *(node for plan in plans.values() for node in plan.graph.nodes))
     operators = sorted({node.operation.op for node in nodes if node.operation})
     kernels = _kernels(node.operation for node in nodes if node.operation)
-    beside = f"{name}_{INFERENCE}"
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
         (
@@ -242,13 +257,14 @@ def _source(
             "",
             '#include "poet/operator.h"',
             *(['#include "poet/keeping.h"'] if graph.kept else []),
+            *(['#include "poet/feature_maker.h"'] if extraction else []),
             "",
             *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
             "",
             *(f"POET_KERNELS({kernel})" for kernel in kernels),
             *([""] if kernels else []),
-            model_tables(graph, schedule, words, name, inference),
-            schedule_tables(graph, schedule, name, inference),
+            model_tables(graph, schedule, words, name, inference, extraction),
+            schedule_tables(graph, schedule, name, inference, extraction),
             f"static const poet_operator {name}_ops[] = {{",
             *(f"    POET_OPERATOR_ROW({operator.upper()}, {operator})," for operator in operators),
             "};",
@@ -262,23 +278,41 @@ def _source(
             f"    .blocks = {name}_blocks, .pages = {name}_pages, .operators = &{name}_operators}};",
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
-            *([f"static const poet_plan {name}_infer = {{&{beside}_model, &{beside}_schedule}};"] if inference else []),
+            *([_plan(name, "inference")] if inference else []),
+            *(_feature_maker(name, extraction) if extraction else []),
             *_class_table(name, classes),
             f"const poet_network {name} = {{",
             f"    .train = &{name}_train,",
-            f"    .infer = {f'&{name}_infer' if inference else '0'},",
+            f"    .infer = {f'&{name}_inference' if inference else '0'},",
             f"    .tables = &{name}_tables,",
             f"    .initial = {f'{name}_initial' if initial else '0'},",
             f"    .initial_bytes = {len(initial)}u,",
             f"    .initial_crc = 0x{crc32(initial):08x}u,",
             f"    .batch = {_batch(graph)}u,",
-            f"    .ram_bytes = {ram_bytes(graph, schedule, inference)}u,",
+            f"    .ram_bytes = {ram_bytes(graph, schedule, inference, extraction)}u,",
             f"    .owner = 0x{crc32(name.encode()):08x}u,",
             *([f"    .keeping = &{name}_keeping,"] if graph.kept else []),
+            *([f"    .maker = &{name}_maker,"] if extraction else []),
             "};",
             "",
         )
     )
+
+
+def _plan(name: str, beside: str) -> str:
+    return f"static const poet_plan {name}_{beside} = {{&{name}_{beside}_model, &{name}_{beside}_schedule}};"
+
+
+def _feature_maker(name: str, extraction: Extraction) -> list[str]:
+    infer = f"&{name}_feature_inference" if extraction.inference else "0"
+    return [
+        *([_plan(name, "feature_inference")] if extraction.inference else []),
+        f"static const poet_extraction {name}_extraction = {{",
+        f"    {{&{name}_extraction_model, &{name}_extraction_schedule}},",
+        f"    {extraction.samples}u, {extraction.at_once}u, {infer}}};",
+        f"static const poet_feature_maker {name}_maker = {{",
+        f"    &{name}_extraction, {', '.join(f'poet_feature_maker_{call}' for call in MAKER_CALLS)}}};",
+    ]
 
 
 def _record_tables(name: str, tables: FirmwareTables) -> list[str]:

@@ -7,41 +7,45 @@ from dataclasses import dataclass
 
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
-from poet_profiles.schedule import Schedule
+
+from poet_planner.schedule.beside import PlanBeside
 
 FEATURE = "feature"
 CRC_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Extraction:
-    """Features of some samples of a batch, and the verified schedule that computes them.
+class Extraction(PlanBeside):
+    """What computes features of some samples of a batch: its residents and constants are the head's, in their places.
 
     Attributes
     ----------
-    graph : Graph
-        Its residents are the head's, in their places; so are its constants.
-    schedule : Schedule
     samples : int
         In a batch of the head's step.
     at_once : int
         Of how many samples it makes the features: those of the first places of the batch.
+    inference : PlanBeside or None
+        One sample in evaluation mode, from features of its own, which lie after all that an inference has.
     """
 
-    graph: Graph
-    schedule: Schedule
     samples: int
     at_once: int
-
-    @property
-    def ram_bytes(self) -> int:
-        """Of residents and arena."""
-        return self.graph.resident_bytes + self.schedule.arena_bytes
+    inference: PlanBeside | None = None
 
     @property
     def sample_bytes(self) -> int:
         """Features of one sample."""
         return sum(one.bytes for one in self.graph.residents if one.kind == FEATURE) // self.samples
+
+
+def plans_beside(inference: PlanBeside | None, extraction: Extraction | None) -> dict[str, PlanBeside]:
+    """Those that there are, by the names that the firmware has for them; the last has the longest tables."""
+    plans = {
+        "extraction": extraction,
+        "inference": inference,
+        "feature_inference": extraction.inference if extraction else None,
+    }
+    return {name: plan for name, plan in plans.items() if plan is not None}
 
 
 def stored_bytes(head: Graph) -> int:

@@ -13,7 +13,7 @@ from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Schedule
 
-from poet_planner.schedule.extraction import Extraction, stored_bytes
+from poet_planner.schedule.extraction import Extraction, plans_beside, stored_bytes
 from poet_planner.schedule.inference import Inference, ram_bytes
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
@@ -55,8 +55,8 @@ def tables_for_all(
 ) -> FirmwareTables:
     """The tables of a plan, with which those beside it do, too."""
     tables = tables_of(graph, schedule)
-    all_of_them = [tables]
-    all_of_them += [tables_of(plan.graph, plan.schedule) for plan in (inference, extraction) if plan is not None]
+    beside = plans_beside(inference, extraction).values()
+    all_of_them = [tables, *(tables_of(plan.graph, plan.schedule) for plan in beside)]
     return replace(
         tables,
         live_count=max(one.live_count for one in all_of_them),

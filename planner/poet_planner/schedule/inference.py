@@ -11,21 +11,19 @@ from poet_profiles.graph import Graph, Resident
 from poet_profiles.losses import Loss
 from poet_profiles.schedule import Schedule
 
-from poet_planner.schedule.extraction import Extraction
+from poet_planner.schedule.beside import PlanBeside
+from poet_planner.schedule.extraction import Extraction, plans_beside
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Inference:
-    """A forward pass of one sample in evaluation mode, and its verified schedule.
+class Inference(PlanBeside):
+    """A forward pass of one sample in evaluation mode.
 
     Attributes
     ----------
-    graph : Graph
-        Its residents and its constants begin with the training's.
-    schedule : Schedule
     constants : mapping of str to array
         The data of those constants that the training lacks, by id.
     loss : Loss or None
@@ -34,16 +32,9 @@ class Inference:
         Names of what the output has scores for; empty: they have none.
     """
 
-    graph: Graph
-    schedule: Schedule
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     loss: Loss | None = None
     classes: tuple[str, ...] = ()
-
-    @property
-    def ram_bytes(self) -> int:
-        """Of residents and arena."""
-        return self.graph.resident_bytes + self.schedule.arena_bytes
 
     def own(self, training: Graph) -> tuple[Resident, ...]:
         """Its inputs, and its output after them."""
@@ -54,5 +45,5 @@ def ram_bytes(
     graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None = None
 ) -> int:
     """Of a training step and of what may be beside it: the largest of them, which never run at once."""
-    beside = (plan.ram_bytes for plan in (inference, extraction) if plan is not None)
+    beside = (plan.ram_bytes for plan in plans_beside(inference, extraction).values())
     return max((graph.resident_bytes + schedule.arena_bytes, *beside))

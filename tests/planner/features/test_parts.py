@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from poet_planner import models
-from poet_planner.features.cut import least_cut
+from poet_planner.features.cut import Cut, least_cut
 from poet_planner.features.fixed import fixed_nodes
 from poet_planner.features.independent import independent_values
 from poet_planner.features.parts import features_of, head_of
@@ -23,6 +24,7 @@ from poet_planner.schedule.verify import verify
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.validation import check_graph
+from torch import Tensor, nn
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import Operators
@@ -61,10 +63,7 @@ def test_two_parts_have_the_bits_of_the_whole_step(
     model = make()
     step = TrainingStep(model)
     whole = step.graph(BOARD, optimizer=Optimizer(momentum=0.9, clip_value=0.2))
-    costs = Request(model, "nrf52840").cost_model
-    assert costs is not None
-    alone = independent_values(model, step.traced)
-    cut = least_cut(costs.apply(whole).graph, fixed_nodes(whole), lambda id, _: 0.0 if id in alone else float("inf"))
+    cut = cut_of(step, whole)
     assert list(cut.kept) == kept
     head = head_of(whole, cut)
     making = features_of(whole, cut, head)
@@ -84,6 +83,60 @@ def test_two_parts_have_the_bits_of_the_whole_step(
     again = run_step(head, found | features | step.constants(whole), operators)  # features outlive a step
     second = run_step(whole, expected | step.constants(whole), operators)
     assert all(again[one.id].tobytes() == second[one.id].tobytes() for one in whole.residents)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize(("make", "kept"), NETWORKS, ids=["finetune_cnn", "small", "badge", "last block", "watch"])
+def test_an_inference_from_features_gives_the_scores_of_the_sample(
+    make: Callable[[], Model], kept: list[str], operators: Operators
+) -> None:
+    whole = TrainingStep(make())
+    graph = whole.graph(BOARD)
+    cut = cut_of(whole, graph)
+    step = whole.on_features(cut)
+    head = step.graph(BOARD)
+    of_sample = step.inference(head)
+    of_features = step.inference_on_features(of_sample.graph, head)
+    assert of_features is not None
+    check_graph(of_features)
+    assert verify(of_features, store_all_schedule(of_features)).sound
+    assert len(of_features.nodes) < len(of_sample.graph.nodes)
+    given = drawn(graph, whole) | {id: data for id, data in of_sample.data.items()}
+    for one in graph.residents:
+        if one.kind == "state" and one.id.endswith("running_var"):
+            given[one.id] = np.ones(one.shape, np.float32)
+    features = made(features_of(graph, cut, head), given, operators)
+    for sample in range(len(given["input"])):
+        row = {f"inference.{id}": rows[sample : sample + 1] for id, rows in features.items()}
+        alone = {"inference.input": given["input"][sample : sample + 1]}
+        found = run_step(of_features, given | row, operators)["inference.output"]
+        expected = run_step(of_sample.graph, given | alone, operators)["inference.output"]
+        # A batch is computed by another algorithm than a sample.
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_inference_that_makes_other_features_is_none() -> None:
+    """A frozen part that does something else in evaluation mode, without random numbers."""
+
+    class Louder(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.relu(x) if self.training else nn.functional.silu(x)
+
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv1d(8, 8, 3), Louder(), nn.AdaptiveAvgPool1d(1), nn.Flatten()).requires_grad_(False)
+    module = nn.Sequential(body, nn.Linear(8, 3))
+    batch = (torch.randn(4, 8, 12),), (torch.zeros(4, dtype=torch.long),)
+    whole = TrainingStep(Model("job", module, *batch, nn.functional.cross_entropy))
+    step = whole.on_features(cut_of(whole, whole.graph(BOARD)))
+    head = step.graph(BOARD)
+    assert step.inference_on_features(step.inference(head).graph, head) is None
+
+
+def cut_of(step: TrainingStep, graph: Graph) -> Cut:
+    costs = Request("finetune_cnn", "nrf52840").cost_model
+    assert costs is not None
+    alone = independent_values(step.model, step.traced)
+    return least_cut(costs.apply(graph).graph, fixed_nodes(graph), lambda id, _: 0.0 if id in alone else float("inf"))
 
 
 def drawn(graph: Graph, step: TrainingStep) -> Tensors:

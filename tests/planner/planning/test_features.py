@@ -117,7 +117,26 @@ def test_what_cannot_be_cut_is_planned_whole_with_a_note() -> None:
     assert request.cut is None and not prepared.note
 
 
-def test_a_library_has_whole_steps() -> None:
+class Twice(nn.Module):
+    """Two frozen branches, which the head puts together by what is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = (nn.Sequential(nn.Conv1d(8, 8, 3), nn.ReLU()).requires_grad_(False) for _ in range(2))
+        self.head = nn.Linear(8, 3)
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head((self.left(x).mean(2) * self.scale) + self.right(x).mean(2))
+        return found
+
+
+def test_a_program_keeps_one_tensor_of_a_sample() -> None:
     _, prepared = prepare_divided(Request(badge_head(), "nrf52840", features="auto"), OPTIMAL)
-    assert why_no_library(prepared.graph) == "a library has whole steps; plan with --features whole"
-    assert why_no_library(prepare(Request(badge_head(), "nrf52840")).graph) is None
+    assert why_no_library(prepared.graph) is None
+    model = Model("two", Twice(), (torch.randn(4, 8, 12),), (torch.zeros(4, dtype=torch.long),), cross_entropy)
+    request, prepared = prepare_divided(Request(model, "nrf52840", features="auto"), OPTIMAL)
+    assert request.cut is not None and len(request.cut.kept) == 2
+    words = "a program keeps one tensor of a sample, and this step reads more; plan with --features whole"
+    assert why_no_library(prepared.graph) == words
+    assert why_no_library(prepare(Request(model, "nrf52840")).graph) is None

@@ -124,19 +124,23 @@ Run = structure(
     peak_bytes=u32, arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32, before=u32, under_way=c.c_bool,
 )  # fmt: skip
 Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
+Extraction = structure("Extraction", plan=Plan, samples=u16, at_once=u16, infer=P(Plan))
+FeatureMaker = structure(
+    "FeatureMaker", extraction=P(Extraction), check=c.c_void_p, make=c.c_void_p, begin=c.c_void_p, go_on=c.c_void_p,
+)  # fmt: skip
 Network = structure(
     "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
-    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p,
+    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p, maker=P(FeatureMaker),
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
+    making=u32,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
     waited_for=u32,
 )  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
-Extraction = structure("Extraction", plan=Plan, samples=u16, at_once=u16)
 Built = structure(
     "Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan), extraction=P(Extraction)
 )
@@ -430,13 +434,19 @@ class Net:
         self.built.inference = c.pointer(inference.plan)
         self.inference = inference
 
-    def extract_by(self, extraction: Net, samples: int, at_once: int) -> None:
-        """Let another net make features of its batch, as `infer_by`."""
-        self.extraction = (extraction, Extraction(extraction.plan, samples, at_once))
+    def extract_by(self, extraction: Net, samples: int, at_once: int, infer: Net | None = None) -> None:
+        """Let another net make features of its batch, as `infer_by`; and one infer from those of a sample."""
+        plan = None if infer is None else c.pointer(infer.plan)
+        self.extraction = (extraction, Extraction(extraction.plan, samples, at_once, plan), infer)
+        if infer is not None:
+            self.model.residents = infer.model.residents
+            if self.built.inference:
+                self.inference.model.residents = infer.model.residents
         extraction.model.residents = self.model.residents
         self.built.extraction = c.pointer(self.extraction[1])
-        self.blocks = max(self.blocks, extraction.blocks, key=len)
-        self.pages = max(self.pages, extraction.pages, key=len)
+        for net in (extraction, *([infer] if infer else [])):
+            self.blocks = max(self.blocks, net.blocks, key=len)
+            self.pages = max(self.pages, net.pages, key=len)
         for tables in (self.tables, self.built.tables):
             tables.blocks, tables.pages = self.blocks, self.pages
 

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "poet/feature_maker.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "poet/features.h"
+
+static const poet_feature_maker *maker_of(const poet *p)
+{
+    return p->network == NULL ? NULL : p->network->maker;
+}
+
+/* POET_OK for a call that may use features. */
+static int ready(const poet *p)
+{
+    if (p->network == NULL || p->run.under_way) {
+        return POET_E_ORDER;
+    }
+    return maker_of(p) == NULL ? POET_E_ABSENT : POET_OK;
+}
+
+static void open_plan(const poet *p, poet_runner *runner, const poet_plan *plan)
+{
+    poet_runner_open(runner, plan->model, plan->schedule, p->network->tables, p->runner.residents,
+                     p->network->ram_bytes);
+}
+
+static void exchange(const poet *p, uint32_t first)
+{
+    poet_features_exchange(maker_of(p)->extraction, p->network->train->model, p->runner.residents, first);
+}
+
+static int run(const poet *p, const poet_plan *plan)
+{
+    poet_runner runner;
+    poet_run run = {.pager = p->run.pager, .record = p->run.record, .hooks = p->run.hooks};
+    open_plan(p, &runner, plan);
+    return poet_runner_step(&runner, &run);
+}
+
+__attribute__((cold)) int poet_feature_maker_check(const poet_network *network, uint32_t ram_bytes)
+{
+    const poet_extraction *extraction = network->maker->extraction;
+    return extraction->samples != network->batch
+               ? POET_E_CORRUPT
+               : poet_features_check(extraction, network->train->model, network->tables, ram_bytes);
+}
+
+int poet_feature_maker_make(poet *p)
+{
+    const poet_extraction *extraction = maker_of(p)->extraction;
+    int status = POET_OK;
+    for (uint32_t first = 0; status == POET_OK && first < extraction->samples; first += extraction->at_once) {
+        exchange(p, first);
+        status = run(p, &extraction->plan);
+        exchange(p, first);
+    }
+    return status;
+}
+
+/* The runner makes features from the place `p->making` on. */
+static int begin_making(poet *p)
+{
+    const poet_extraction *extraction = maker_of(p)->extraction;
+    open_plan(p, &p->runner, &extraction->plan);
+    exchange(p, p->making);
+    p->making += extraction->at_once;
+    const int status = poet_runner_begin(&p->runner, &p->run);
+    return status == POET_MORE ? status : poet_feature_maker_go_on(p, status);
+}
+
+int poet_feature_maker_begin(poet *p)
+{
+    p->making = 0;
+    return begin_making(p);
+}
+
+int poet_feature_maker_go_on(poet *p, int status)
+{
+    const poet_extraction *extraction = maker_of(p)->extraction;
+    exchange(p, p->making - extraction->at_once);
+    if (status == POET_OK && p->making < extraction->samples) {
+        return begin_making(p);
+    }
+    p->making = 0;
+    open_plan(p, &p->runner, p->network->train);
+    return status == POET_OK ? poet_runner_begin(&p->runner, &p->run) : status;
+}
+
+int poet_extract(poet *p)
+{
+    const int status = ready(p);
+    return status == POET_OK ? poet_feature_maker_make(p) : status;
+}
+
+int poet_train_features(poet *p, float rate)
+{
+    int status = ready(p);
+    if (status == POET_OK) {
+        p->run.learning_rate = rate;
+        status = poet_runner_step(&p->runner, &p->run);
+        p->steps += status == POET_OK;
+    }
+    return status;
+}
+
+int poet_train_features_begin(poet *p, float rate)
+{
+    const int status = ready(p);
+    if (status != POET_OK) {
+        return status;
+    }
+    p->run.learning_rate = rate;
+    return poet_runner_begin(&p->runner, &p->run);
+}
+
+int poet_infer_features(poet *p, const void *features)
+{
+    const int status = ready(p);
+    const poet_plan *infer = status == POET_OK ? maker_of(p)->extraction->infer : NULL;
+    if (infer == NULL) {
+        return status == POET_OK ? POET_E_ABSENT : status;
+    }
+    const uint32_t own = poet_features_own(infer->model, p->network->train->model->resident_count);
+    memcpy(p->runner.residents + infer->model->residents[own].offset, features, infer->model->residents[own].bytes);
+    return run(p, infer);
+}
