@@ -22,6 +22,7 @@ from poet_profiles.operators import (
     is_winograd,
     laid_out,
     output_extent,
+    plain_update,
 )
 
 FEW = 2  # rows or columns: no tile
@@ -44,7 +45,7 @@ def kernels_of(op: str, params: Params) -> frozenset[str]:
     named = {name for name, suits in _CONVOLUTIONS.items() if suits(params)}
     if named & {"depthwise", "winograd"}:
         return frozenset(named)
-    base = op.removeprefix("streamed_").removesuffix(ACCUMULATE).removesuffix("_relu")
+    base = plain_update(op).removeprefix("streamed_").removesuffix(ACCUMULATE).removesuffix("_relu")
     adds = op.endswith(ACCUMULATE)
     products = _PRODUCTS.get(base)
     for product in products(params, op.startswith("streamed_")) if products else ():

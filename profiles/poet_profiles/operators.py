@@ -29,6 +29,9 @@ S8 = "_s8"  # of one on int8
 INFER = "_infer"  # of one that yields nothing for a way back
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
+DESCENT_PARAMS = "momentum_nano decay_f32 clip_f32 nesterov"  # of sgd_general, beside its size
+UPDATE = "_update"  # ends the name of an operator that writes next versions of tensors on the card
+GENERAL_UPDATE = "_general_update"  # and of one that descends as sgd_general does
 S8_PIXELS = ((64, 16), (128, 8))  # up to so many filters, a convolution of int8 holds sums of so many pixels; else of 4
 S8_ALONE_SUMS = 64  # and one of channels by themselves so many, at least a row's
 STRIDED_PARAMS = "d0 d1 d2 d3 s0 s1 s2 s3 offset size"
@@ -384,6 +387,11 @@ def _adam(p: Params) -> Sizes:
     return Sizes((ADAM_FACTORS, *(size,) * 4), (size,) * 3, 20 * p["size"])
 
 
+def _general(plain: Sizes) -> Sizes:
+    """The same, with the descent of sgd_general."""
+    return replace(plain, flops=plain.flops + sum(plain.outputs))
+
+
 def _conv2d_update(p: Params) -> Sizes:
     x, w, b, y, flops = _conv(p)
     tensors = (w, b) if p["bias"] else (w,)
@@ -404,6 +412,14 @@ def _streamed(whole: Sizes, weights: int, rows: int, tile: int) -> Sizes:
     """The same with the input ``weights``, which has so many rows, on the card, and a tile of it in the workspace."""
     workspace = whole.workspace + whole.inputs[weights] // rows * tile
     return replace(whole, workspace=workspace, kept_input=weights)
+
+
+def _streamed_conv2d_update(p: Params) -> Sizes:
+    return _streamed(_conv2d_update(p), 2, p["k"], p["tile"])
+
+
+def _streamed_linear_update(p: Params) -> Sizes:
+    return _streamed(_linear_update(p), 2, p["n"], p["tile"])
 
 
 def _streamed_linear_backward_input(p: Params) -> Sizes:
@@ -551,10 +567,10 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
         f"{CONV_PARAMS} tile",
         lambda p: _streamed(_conv2d_backward_input(p), 1, p["k"], p["tile"]),
     ),
-    (76, "streamed_conv2d_update", f"{CONV_PARAMS} tile", lambda p: _streamed(_conv2d_update(p), 2, p["k"], p["tile"])),
+    (76, "streamed_conv2d_update", f"{CONV_PARAMS} tile", _streamed_conv2d_update),
     (77, "streamed_linear", "m k n bias tile", lambda p: _streamed(_linear(p), 1, p["n"], p["tile"])),
     (78, "streamed_linear_backward_input", "m k n tile", _streamed_linear_backward_input),
-    (79, "streamed_linear_update", "m k n bias tile", lambda p: _streamed(_linear_update(p), 2, p["n"], p["tile"])),
+    (79, "streamed_linear_update", "m k n bias tile", _streamed_linear_update),
     (80, "streamed_embedding", "m v d", lambda p: replace(_embedding(p), kept_input=0, kept_rows=p["v"])),
     (81, "streamed_embedding_update", "m v d", _streamed_embedding_update),
     (82, "conv2d_accumulate", CONV_PARAMS, lambda p: _accumulating(_conv2d(p))),
@@ -603,6 +619,21 @@ _TABLE: tuple[tuple[int, str, str, Callable[[Params], Sizes]], ...] = (
         lambda p: Sizes((p["size"],) * 2, (p["size"],), p["size"]),
     ),
     (102, "map_s8", "size", lambda p: Sizes((p["size"], 256), (p["size"],), 0)),
+    (103, "sgd_general_update", f"size tile {DESCENT_PARAMS}", lambda p: _general(_sgd_update(p))),
+    (104, "conv2d_general_update", f"{CONV_PARAMS} tile {DESCENT_PARAMS}", lambda p: _general(_conv2d_update(p))),
+    (105, "linear_general_update", f"m k n bias tile {DESCENT_PARAMS}", lambda p: _general(_linear_update(p))),
+    (
+        106,
+        "streamed_conv2d_general_update",
+        f"{CONV_PARAMS} tile {DESCENT_PARAMS}",
+        lambda p: _general(_streamed_conv2d_update(p)),
+    ),
+    (
+        107,
+        "streamed_linear_general_update",
+        f"m k n bias tile {DESCENT_PARAMS}",
+        lambda p: _general(_streamed_linear_update(p)),
+    ),
 )
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
@@ -619,6 +650,16 @@ OPERATORS: dict[str, Operator] = {
     name: Operator(code, name, tuple(params.split()), sizes, _TAKES_OVER.get(name, ()))
     for code, name, params, sizes in _TABLE
 }
+
+
+def descends(op: str) -> bool:
+    """Whether an operator's parameters say how it descends: those of an update without them are plain."""
+    return op in OPTIMIZERS or op.endswith(GENERAL_UPDATE)
+
+
+def plain_update(op: str) -> str:
+    """The operator that does the same with plain gradient descent; any other operator itself."""
+    return op.replace(GENERAL_UPDATE, UPDATE)
 
 
 def dtype_of(op: str) -> str:

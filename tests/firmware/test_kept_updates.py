@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.firmware.host_operators import Array, CArguments, Operators, params_array
 from tests.support.firmware.operator_references import REFERENCES, Draw
-from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params, descent_of
 
 RATE = 0.125
 BLOCK = 512
@@ -25,8 +25,9 @@ class CSink(c.Structure):
 
 
 def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
-    """The gradient as one operator, all at once, and `sgd` after it."""
+    """The gradient as one operator, all at once, and `sgd` or `sgd_general` after it."""
     gy, x, *weights = inputs
+    name = name.replace("_general", "")
     if name == "conv2d_update":
         gradients = operators.run("conv2d_backward_weight", {key: p[key] for key in p if key != "tile"}, [gy, x])
     elif name == "linear_update":
@@ -38,8 +39,9 @@ def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, 
         gradients, weights = [gy.view(np.uint8)], [x]
     after = []
     for gradient, weight in zip(gradients, weights, strict=True):
-        size = {"size": weight.size}
-        [new] = operators.run("sgd", size, [gradient.view(np.float32).reshape(weight.shape), weight], RATE)
+        [new] = operators.run(
+            *descent_of(p, weight.size), [gradient.view(np.float32).reshape(weight.shape), weight], RATE
+        )
         after.append(new.tobytes())
     return after
 
@@ -70,7 +72,10 @@ def through_sink(operators: Operators, name: str, p: Params, inputs: tuple[Array
     return written
 
 
-@pytest.mark.parametrize("name", ["conv2d_update", "linear_update", "sgd_update"])
+PLAIN = ("conv2d_update", "linear_update", "sgd_update")
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *(name.replace("_update", "_general_update") for name in PLAIN)])
 def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> None:
     @settings(max_examples=120, deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))

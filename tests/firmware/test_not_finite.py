@@ -172,6 +172,7 @@ UPDATES: list[tuple[str, Params]] = [
     *LAYERS[1:],
     ("sgd_update", {"size": 300, "tile": 70}),
     ("streamed_embedding_update", {"m": 6, "v": 5, "d": 7}),
+    ("sgd_general_update", {"size": 300, "tile": 70, "momentum_nano": 0, "decay_f32": 0, "clip_f32": 0, "nesterov": 0}),
 ]
 
 

@@ -14,7 +14,7 @@ from poet_profiles.operators import parse_params
 
 from tests.support.firmware.host_operators import Array, Operators, StatusError
 from tests.support.firmware.operator_references import REFERENCES, Draw
-from tests.support.firmware.operator_shapes import CONFIGURATIONS
+from tests.support.firmware.operator_shapes import CONFIGURATIONS, descent_of
 from tests.support.firmware.operators_on_card import run_on_card
 
 Params = dict[str, int]
@@ -31,12 +31,14 @@ def _conv(op: str) -> Callable[[Operators, Params, Inputs], list[bytes]]:
 
 def _conv_update(operators: Operators, params: Params, inputs: Inputs) -> list[bytes]:
     gy, x, *weights = inputs
-    return _updated(operators, _conv("conv2d_backward_weight")(operators, params, (gy, x)), weights)
+    return _updated(operators, params, _conv("conv2d_backward_weight")(operators, params, (gy, x)), weights)
 
 
-def _updated(operators: Operators, gradients: list[bytes], weights: list[Array]) -> list[bytes]:
+def _updated(operators: Operators, p: Params, gradients: list[bytes], weights: list[Array]) -> list[bytes]:
     return [
-        operators.run("sgd", {"size": weight.size}, (np.frombuffer(gradient, np.float32), weight), 0.125)[0].tobytes()
+        operators.run(
+            *descent_of(p, weight.size), (np.frombuffer(gradient, np.float32).reshape(weight.shape), weight), 0.125
+        )[0].tobytes()
         for gradient, weight in zip(gradients, weights, strict=True)
     ]
 
@@ -57,7 +59,7 @@ def _linear_update(operators: Operators, p: Params, inputs: Inputs) -> list[byte
     gradients = [operators.run("matmul", params, (gy, x))[0].tobytes()]
     if p["bias"]:
         gradients += [operators.run("sum_rows", {"m": p["m"], "n": p["n"]}, (gy,))[0].tobytes()]
-    return _updated(operators, gradients, weights)
+    return _updated(operators, p, gradients, weights)
 
 
 def _embedding(operators: Operators, params: Params, inputs: Inputs) -> list[bytes]:
@@ -67,7 +69,7 @@ def _embedding(operators: Operators, params: Params, inputs: Inputs) -> list[byt
 def _embedding_update(operators: Operators, p: Params, inputs: Inputs) -> list[bytes]:
     params = {name: p[name] for name in ("m", "v", "d")}
     gradient = operators.run("embedding_backward", params, inputs[:2])[0].tobytes()
-    return _updated(operators, [gradient], [inputs[2]])
+    return _updated(operators, p, [gradient], [inputs[2]])
 
 
 def _accumulating(op: str) -> Callable[[Operators, Params, Inputs], list[bytes]]:
@@ -89,6 +91,8 @@ WHOLE = {
     "streamed_linear": _linear,
     "streamed_linear_backward_input": _linear_backward_input,
     "streamed_linear_update": _linear_update,
+    "streamed_conv2d_general_update": _conv_update,
+    "streamed_linear_general_update": _linear_update,
     "streamed_embedding": _embedding,
     "streamed_embedding_update": _embedding_update,
     **{name: _accumulating(name) for name in CONFIGURATIONS if fnmatch(name, "streamed_*_accumulate")},

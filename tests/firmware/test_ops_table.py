@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_harness.plan_folder.plan import CHOICES
-from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE, is_winograd
+from poet_profiles.operators import GENERAL_UPDATE, OPERATORS, WINOGRAD_WORKSPACE, is_winograd
 
 from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError
 from tests.support.firmware.operator_shapes import CONFIGURATIONS
@@ -26,7 +26,8 @@ LINE = re.compile(r"^POET_OPERATOR\((\d+), (\w+), (\w+), ([\w, ]+)\)", re.MULTIL
 
 def smallest(name: str) -> dict[str, int]:
     """The least parameters that the operator takes."""
-    return {param: 0 if param in MAY_BE_ZERO else 2 if param == "count" else 1 for param in OPERATORS[name].params}
+    least = {param: 0 if param in MAY_BE_ZERO else 2 if param == "count" else 1 for param in OPERATORS[name].params}
+    return least | {"momentum_nano": 0} if name.endswith(GENERAL_UPDATE) else least
 
 
 def test_definition_and_vocabulary_agree() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.planning.training_graph import TrainingStep, training_step
@@ -27,6 +28,7 @@ SLICES_ABOVE = 2048
 MODEL, BATCH, STEPS = "digits_cnn", 4, 3
 WIDE = "tests.support.networks.own:sixteen_channels"
 SLICED = Streaming(64, 1024, SLICES_ABOVE)
+RULED = Optimizer(weight_decay=0.1, clip_value=0.01)
 BOARD = load_board("nrf52840")
 Run = tuple[Schedule, list[dict[str, str]], dict[str, bytes]]
 
@@ -49,6 +51,9 @@ def runs(
     on_card = step.graph(BOARD, resident_gradients=False, card_above_bytes=64)
     streamed = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
     sliced = wide.graph(BOARD, card_above_bytes=64, streaming=SLICED)
+    streaming = Streaming(above_bytes=64, tile_bytes=1024)
+    ruled = step.graph(BOARD, optimizer=RULED, card_above_bytes=64, streaming=streaming)
+    sliced_ruled = wide.graph(BOARD, optimizer=RULED, card_above_bytes=64, streaming=SLICED)
     results = {}
     forms: list[tuple[str, Graph, Callable[[Graph], Schedule]]] = [
         ("in RAM", in_ram, store_all_schedule),
@@ -60,6 +65,11 @@ def runs(
         ("streamed, recomputed", streamed, everything_recomputed),
         ("sliced, paged", sliced, everything_paged),
         ("sliced, recomputed", sliced, everything_recomputed),
+        ("in RAM, clip and decay", step.graph(BOARD, optimizer=RULED), store_all_schedule),
+        ("fetched, clip and decay", step.graph(BOARD, optimizer=RULED, card_above_bytes=64), store_all_schedule),
+        ("streamed, clip and decay", ruled, everything_recomputed),
+        ("in RAM, not sliced, clip and decay", wide.graph(BOARD, optimizer=RULED), store_all_schedule),
+        ("sliced, clip and decay", sliced_ruled, everything_paged),
     ]
     for name, graph, make in forms:
         one, model = (wide, WIDE) if "sliced" in name else (step, MODEL)
@@ -128,6 +138,15 @@ def test_frozen_weights_may_lie_in_flash_and_on_the_card(
         answers = answers_of(program, folder / "card.img", session.requests)
         found.append(([one["loss"] for one in session.steps(answers)], session.found(answers)))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["fetched", "streamed", "sliced"])
+def test_clip_and_decay_have_the_bits_of_those_in_ram(runs: dict[str, Run], name: str) -> None:
+    in_ram = "in RAM, not sliced" if name == "sliced" else "in RAM"
+    _, steps_in_ram, weights_in_ram = runs[f"{in_ram}, clip and decay"]
+    _, steps, weights = runs[f"{name}, clip and decay"]
+    assert [one["loss"] for one in steps] == [one["loss"] for one in steps_in_ram]
+    assert weights == weights_in_ram != runs[in_ram][2]
 
 
 def test_the_sliced_form_has_weights_in_parts(wide: TrainingStep) -> None:

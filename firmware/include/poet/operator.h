@@ -30,7 +30,7 @@ extern "C" {
 
 #define POET_MAX_INPUTS 6
 #define POET_MAX_OUTPUTS 4
-#define POET_MAX_PARAMS 16
+#define POET_MAX_PARAMS 18
 
 typedef struct poet_sizes {
     uint32_t inputs; /* how many inputs there are with these parameters */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent on the kept weights and bias of a convolution, some output channels at a time. The present weights
- * are a value, or read from the card as well. */
+ * are a value, or read from the card as well. In the general form a gradient is clipped, and decay * w added to it,
+ * first. */
 #include <stddef.h>
 
 #include "stream.h"
@@ -50,13 +51,27 @@ int poet_streamed_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
     return poet_stream_suits(p->k, row_floats, p->tile) ? POET_OK : POET_E_ARGUMENT;
 }
 
+int poet_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)params;
+    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
+    return poet_update_suits(&descent) ? poet_conv2d_update_sizes(params, sizes) : POET_E_ARGUMENT;
+}
+
+int poet_streamed_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_conv2d_general_update_params *p = (const poet_streamed_conv2d_general_update_params *)params;
+    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
+    return poet_update_suits(&descent) ? poet_streamed_conv2d_update_sizes(params, sizes) : POET_E_ARGUMENT;
+}
+
 /* `present` is where to read a tile of present weights; NULL: they are a value. They arrive while their gradient is
  * computed. */
 static int update_weights(const poet_op_args *args, const poet_conv *conv, int32_t tile_rows, float *present,
-                          float *gradient, float *rows)
+                          float *gradient, float *rows, poet_gradient_rule rule)
 {
     const int32_t out_channels = out_channels_of(conv);
-    poet_update update = poet_update_begin(args, 0, args->inputs[2]);
+    poet_update update = poet_update_begin(args, 0, args->inputs[2], rule);
     for (int32_t k = 0; k < out_channels; k += tile_rows) {
         const int32_t count = out_channels - k < tile_rows ? out_channels - k : tile_rows;
         int status = POET_OK;
@@ -77,9 +92,9 @@ static int update_weights(const poet_op_args *args, const poet_conv *conv, int32
     return poet_update_end(&update);
 }
 
-static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient)
+static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient, poet_gradient_rule rule)
 {
-    poet_update update = poet_update_begin(args, 1, args->inputs[3]);
+    poet_update update = poet_update_begin(args, 1, args->inputs[3], rule);
     for (int32_t k = 0; k < out_channels_of(conv); k++) {
         *gradient = poet_bias_gradient(conv, k, args->inputs[0]);
         poet_update_tile(&update, gradient, 1);
@@ -88,7 +103,7 @@ static int update_bias(const poet_op_args *args, const poet_conv *conv, float *g
 }
 
 /* The workspace: a block that is not full yet, a tile of gradients, of present weights, the rows of the input. */
-static int run(const poet_op_args *args, int32_t tile_rows, bool streamed)
+static int run(const poet_op_args *args, int32_t tile_rows, bool streamed, poet_gradient_rule rule)
 {
     poet_conv conv;
     int status = poet_conv_read(args->params, &conv);
@@ -97,17 +112,30 @@ static int run(const poet_op_args *args, int32_t tile_rows, bool streamed)
     }
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
     float *behind = gradient + tile_rows * conv.taps;
-    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, behind + tile_rows * conv.taps)
-                      : update_weights(args, &conv, tile_rows, NULL, gradient, behind);
-    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient);
+    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, behind + tile_rows * conv.taps, rule)
+                      : update_weights(args, &conv, tile_rows, NULL, gradient, behind, rule);
+    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient, rule);
 }
 
 int poet_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false);
+    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false, poet_no_rule);
 }
 
 int poet_streamed_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true);
+    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true, poet_no_rule);
+}
+
+int poet_conv2d_general_update_run(const poet_op_args *args)
+{
+    const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)args->params;
+    return run(args, p->tile, false, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+}
+
+int poet_streamed_conv2d_general_update_run(const poet_op_args *args)
+{
+    const poet_streamed_conv2d_general_update_params *p =
+        (const poet_streamed_conv2d_general_update_params *)args->params;
+    return run(args, p->tile, true, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
 }

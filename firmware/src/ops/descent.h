@@ -25,6 +25,8 @@ typedef struct poet_gradient_rule {
     bool decays;
 } poet_gradient_rule;
 
+static const poet_gradient_rule poet_no_rule = {0};
+
 static inline poet_gradient_rule poet_gradient_rule_of(int32_t clip_f32, int32_t decay_f32)
 {
     return (poet_gradient_rule){poet_from_bits(clip_f32), poet_from_bits(decay_f32), clip_f32 != 0, decay_f32 != 0};
@@ -38,6 +40,17 @@ static inline float poet_ruled_gradient(const poet_gradient_rule *rule, float gr
         gradient = gradient < -rule->bound ? -rule->bound : gradient;
     }
     return rule->decays ? gradient + rule->decay * parameter : gradient;
+}
+
+/* sgd_general's parameters but its size, as they end those of other operators. */
+typedef struct poet_descent {
+    int32_t momentum_nano, decay_f32, clip_f32, nesterov;
+} poet_descent;
+
+static inline bool poet_is_descent(const poet_descent *p)
+{
+    return p->momentum_nano >= 0 && poet_is_amount(p->decay_f32) && poet_is_amount(p->clip_f32) &&
+           (p->nesterov == 0 || (p->nesterov == 1 && p->momentum_nano > 0));
 }
 
 #endif

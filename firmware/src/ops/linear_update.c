@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent on the kept weights and bias of a linear layer, some rows at a time. The present weights are a
  * value, or read from the card as well. The gradient of a row of weights is gw[n,k] = sum over m of gy[m,n] * x[m,k],
- * that of the bias gb[n] = sum over m of gy[m,n], each one running sum as in `matmul` and `sum_rows`. */
+ * that of the bias gb[n] = sum over m of gy[m,n], each one running sum as in `matmul` and `sum_rows`. In the general
+ * form a gradient is clipped, and decay * w added to it, first. */
 #include <stddef.h>
 
 #include "product.h"
@@ -43,6 +44,20 @@ int poet_streamed_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
+int poet_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)params;
+    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
+    return poet_update_suits(&descent) ? poet_linear_update_sizes(params, sizes) : POET_E_ARGUMENT;
+}
+
+int poet_streamed_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_streamed_linear_general_update_params *p = (const poet_streamed_linear_general_update_params *)params;
+    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
+    return poet_update_suits(&descent) ? poet_streamed_linear_update_sizes(params, sizes) : POET_E_ARGUMENT;
+}
+
 static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, float *sums)
 {
     for (int32_t j = 0; j < columns; j++) {
@@ -57,11 +72,11 @@ static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, 
 }
 
 /* As in conv2d_update.c. */
-static int update_weights(const poet_op_args *args, float *present, float *gradient)
+static int update_weights(const poet_op_args *args, float *present, float *gradient, poet_gradient_rule rule)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const float *gy = args->inputs[0];
-    poet_update update = poet_update_begin(args, 0, args->inputs[2]);
+    poet_update update = poet_update_begin(args, 0, args->inputs[2], rule);
     for (int32_t n = 0; n < p->n; n += p->tile) {
         const int32_t rows = p->n - n < p->tile ? p->n - n : p->tile;
         const poet_product product = {
@@ -84,11 +99,11 @@ static int update_weights(const poet_op_args *args, float *present, float *gradi
     return poet_update_end(&update);
 }
 
-static int update_bias(const poet_op_args *args, float *gradient)
+static int update_bias(const poet_op_args *args, float *gradient, poet_gradient_rule rule)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const int32_t columns_at_once = p->tile * p->k;
-    poet_update update = poet_update_begin(args, 1, args->inputs[3]);
+    poet_update update = poet_update_begin(args, 1, args->inputs[3], rule);
     for (int32_t n = 0; n < p->n; n += columns_at_once) {
         const int32_t columns = p->n - n < columns_at_once ? p->n - n : columns_at_once;
         sum_columns((const float *)args->inputs[0] + n, p->m, p->n, columns, gradient);
@@ -97,20 +112,33 @@ static int update_bias(const poet_op_args *args, float *gradient)
     return poet_update_end(&update);
 }
 
-static int run(const poet_op_args *args, bool streamed)
+static int run(const poet_op_args *args, bool streamed, poet_gradient_rule rule)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    const int status = update_weights(args, streamed ? gradient + p->tile * p->k : NULL, gradient);
-    return status != POET_OK || !p->bias ? status : update_bias(args, gradient);
+    const int status = update_weights(args, streamed ? gradient + p->tile * p->k : NULL, gradient, rule);
+    return status != POET_OK || !p->bias ? status : update_bias(args, gradient, rule);
 }
 
 int poet_linear_update_run(const poet_op_args *args)
 {
-    return run(args, false);
+    return run(args, false, poet_no_rule);
 }
 
 int poet_streamed_linear_update_run(const poet_op_args *args)
 {
-    return run(args, true);
+    return run(args, true, poet_no_rule);
+}
+
+int poet_linear_general_update_run(const poet_op_args *args)
+{
+    const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)args->params;
+    return run(args, false, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+}
+
+int poet_streamed_linear_general_update_run(const poet_op_args *args)
+{
+    const poet_streamed_linear_general_update_params *p =
+        (const poet_streamed_linear_general_update_params *)args->params;
+    return run(args, true, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
 }

@@ -9,8 +9,7 @@
 int poet_sgd_general_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_sgd_general_params *p = (const poet_sgd_general_params *)params;
-    if (p->momentum_nano < 0 || !poet_is_amount(p->decay_f32) || !poet_is_amount(p->clip_f32) || p->nesterov < 0 ||
-        p->nesterov > 1 || (p->nesterov == 1 && p->momentum_nano == 0)) {
+    if (!poet_is_descent(&(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov})) {
         return POET_E_ARGUMENT;
     }
     const bool has_velocity = p->momentum_nano > 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent without momentum on a kept tensor: its next version is w - learning rate * grad. */
+/* Gradient descent without momentum on a kept tensor: its next version is w - learning rate * grad. In the general form
+ * the gradient is clipped, and decay * w added to it, first. */
 #include <string.h>
 
 #include "shape.h"
@@ -16,16 +17,34 @@ int poet_sgd_update_sizes(const int32_t *params, poet_sizes *sizes)
     return status;
 }
 
-int poet_sgd_update_run(const poet_op_args *args)
+int poet_sgd_general_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_sgd_general_update_params *p = (const poet_sgd_general_update_params *)params;
+    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
+    return poet_update_suits(&descent) ? poet_sgd_update_sizes(params, sizes) : POET_E_ARGUMENT;
+}
+
+static int run(const poet_op_args *args, poet_gradient_rule rule)
 {
     const poet_sgd_update_params *p = (const poet_sgd_update_params *)args->params;
     const float *gradient = args->inputs[0];
     float *tile = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    poet_update update = poet_update_begin(args, 0, args->inputs[1]);
+    poet_update update = poet_update_begin(args, 0, args->inputs[1], rule);
     for (int32_t i = 0; i < p->size; i += p->tile) {
         const int32_t count = p->size - i < p->tile ? p->size - i : p->tile;
         memcpy(tile, gradient + i, sizeof *tile * (size_t)count);
         poet_update_tile(&update, tile, count);
     }
     return poet_update_end(&update);
+}
+
+int poet_sgd_update_run(const poet_op_args *args)
+{
+    return run(args, poet_no_rule);
+}
+
+int poet_sgd_general_update_run(const poet_op_args *args)
+{
+    const poet_sgd_general_update_params *p = (const poet_sgd_general_update_params *)args->params;
+    return run(args, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
 }

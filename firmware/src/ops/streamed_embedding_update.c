@@ -69,7 +69,7 @@ static int update_row(const poet_op_args *args, int32_t m, float *gradient, floa
     if (status != POET_OK) {
         return status;
     }
-    status = poet_update_descend(args->learning_rate, weights, gradient, p->d);
+    status = poet_update_descend(args->learning_rate, poet_no_rule, weights, gradient, p->d);
     if (status != POET_OK) {
         return status;
     }

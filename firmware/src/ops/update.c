@@ -5,9 +5,9 @@
 
 #include "poet/finite.h"
 
-poet_update poet_update_begin(const poet_op_args *args, uint32_t output, const float *weights)
+poet_update poet_update_begin(const poet_op_args *args, uint32_t output, const float *weights, poet_gradient_rule rule)
 {
-    return (poet_update){.args = args, .output = output, .weights = weights, .status = POET_OK};
+    return (poet_update){.args = args, .output = output, .weights = weights, .rule = rule, .status = POET_OK};
 }
 
 static void write(poet_update *update, const void *data, uint32_t bytes)
@@ -45,11 +45,11 @@ static void add(poet_update *update, const uint8_t *data, uint32_t bytes)
     memcpy(buffer, data + (bytes - update->waiting), update->waiting);
 }
 
-int poet_update_descend(float rate, const float *weights, float *gradient, int32_t count)
+int poet_update_descend(float rate, poet_gradient_rule rule, const float *weights, float *gradient, int32_t count)
 {
     uint32_t marks = 0;
     for (int32_t i = 0; i < count; i++) {
-        const float next = weights[i] - rate * gradient[i];
+        const float next = weights[i] - rate * poet_ruled_gradient(&rule, gradient[i], weights[i]);
         gradient[i] = next;
         marks |= poet_finite_mark(next);
     }
@@ -58,7 +58,7 @@ int poet_update_descend(float rate, const float *weights, float *gradient, int32
 
 void poet_update_tile(poet_update *update, float *gradient, int32_t count)
 {
-    const int status = poet_update_descend(update->args->learning_rate, update->weights, gradient, count);
+    const int status = poet_update_descend(update->args->learning_rate, update->rule, update->weights, gradient, count);
     update->status = update->status == POET_OK ? status : update->status;
     update->weights += count;
     add(update, (const uint8_t *)gradient, (uint32_t)count * (uint32_t)sizeof *gradient);

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from poet_profiles.graph import Operation
-from poet_profiles.operators import OPTIMIZERS, parse_params
+from poet_profiles.operators import OPTIMIZERS, descends, parse_params
 
 UNITS_IN_ONE = 1e9  # `momentum_nano` and its like
 SGD_OPERANDS = ("gradient", "parameter")
@@ -69,12 +69,13 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> O
         The id in the network of each tensor of the graph, which may be a part of that.
     """
     listed = list(operations)
-    updates = [operation for operation in listed if operation.op in OPTIMIZERS]
+    updates = [operation for operation in listed if descends(operation.op)]
     adam = [update for update in updates if update.op == ADAM]
     if adam:
         factors = [operation for operation in listed if operation.op == FACTORS]
         return _adam(factors[0], adam, names)
-    with_state = [update for update in updates if len(update.operands) > len(SGD_OPERANDS)]
+    in_ram = [update for update in updates if update.op in OPTIMIZERS]
+    with_state = [update for update in in_ram if len(update.operands) > len(SGD_OPERANDS)]
     state = {
         names.get(parameter, parameter): {"momentum_buffer": names.get(velocity, velocity)}
         for _, parameter, velocity in (update.operands[:3] for update in with_state)

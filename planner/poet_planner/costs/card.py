@@ -9,7 +9,17 @@ from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, STORE
-from poet_profiles.operators import ACCUMULATE, BLOCK, OPERATORS, Params, params_key, parse_params, rows_together
+from poet_profiles.operators import (
+    ACCUMULATE,
+    BLOCK,
+    DESCENT_PARAMS,
+    OPERATORS,
+    Params,
+    params_key,
+    parse_params,
+    plain_update,
+    rows_together,
+)
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"
@@ -45,12 +55,13 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
         return CardWork(read_bytes=(*_check(graph, source), *moved)) if op == FETCH else CardWork(written_bytes=moved)
     configuration = parse_params(params) if op in OPERATORS else {}
+    op = plain_update(op)
     if op.startswith(STREAMED):
         return _streamed(op.removeprefix(STREAMED), configuration, overlaps)
     if op not in UPDATES:
         return None
     outputs = OPERATORS[op].sizes(configuration).outputs
-    descents = (("sgd", params_key("sgd", {"size": size // 4})) for size in outputs)
+    descents = (_descent(size, configuration) for size in outputs)
     written = (*_tiles(outputs[0], configuration), *outputs[1:])
     others = (*_bias_gradient(op, configuration), *descents)
     return CardWork(others, written_bytes=written, parts=_parts(op, configuration, configuration.get("tile", 1)))
@@ -76,12 +87,12 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
         return CardWork(read_bytes=(4 * p["d"],) * p["m"])
     if whole == "embedding_update":
         count = min(p["m"], p["v"])
-        descents = (("sgd", params_key("sgd", {"size": p["d"]})),) * count
+        descents = (_descent(4 * p["d"], p),) * count
         return CardWork(descents, (4 * p["d"],) * 2 * count, (4 * p["d"],) * count)
     size = sizes.inputs[sizes.kept_input]
     reads = _tiles(size, p)
     if whole.endswith("_update"):
-        descents = tuple(("sgd", params_key("sgd", {"size": part // 4})) for part in sizes.outputs)
+        descents = tuple(_descent(part, p) for part in sizes.outputs)
         others = (*_bias_gradient(whole, p), *descents)
         written = (*reads, *sizes.outputs[1:])
         return CardWork(others, reads, written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
@@ -90,6 +101,13 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
         half = p["tile"] // 2
         return CardWork(read_bytes=_tiles(size, {**p, "tile": half}), parts=_parts(whole, p, half), arriving=1)
     return CardWork(read_bytes=reads, parts=_parts(whole, p, p["tile"]))
+
+
+def _descent(size: int, p: Params) -> tuple[str, str]:
+    """Of so many bytes, as the update's parameters say."""
+    own = {name: p[name] for name in DESCENT_PARAMS.split() if name in p}
+    op = "sgd_general" if own else "sgd"
+    return op, params_key(op, {"size": size // 4, **own})
 
 
 def _rows(p: Params) -> int:

@@ -25,13 +25,22 @@ from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAIN
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import OPERATORS, OPTIMIZERS, params_key, parse_params, rows_together
+from poet_profiles.operators import (
+    DESCENT_PARAMS,
+    GENERAL_UPDATE,
+    OPERATORS,
+    OPTIMIZERS,
+    UPDATE,
+    params_key,
+    parse_params,
+    rows_together,
+)
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
 from poet_planner.lowering.in_place import without_taking_over
-from poet_planner.lowering.optimizer_step import ORDERING_NODE
+from poet_planner.lowering.optimizer_step import ORDERING_NODE, is_descent
 from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
 from poet_planner.lowering.transposed_gradients import with_turned_gradients
 
@@ -57,10 +66,10 @@ def with_parameters_on_the_card(
     Raises
     ------
     UserError
-        If the step ends with anything but plain gradient descent: the optimiser's state would have to lie there, too.
+        If the step ends with an optimiser that has a state: that would have to lie there, too.
     """
-    if any(node.operation and node.operation.op in OPTIMIZERS - {"sgd"} for node in graph.nodes):
-        raise UserError("parameters on the card: the firmware has plain gradient descent alone there; leave others out")
+    if any(node.operation and node.operation.op in OPTIMIZERS and not is_descent(node) for node in graph.nodes):
+        raise UserError("parameters on the card: the firmware has no optimiser with a state there; leave it out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
     batch_and_parameters = _large(graph, above_bytes)
@@ -122,7 +131,7 @@ def _beyond(graph: Graph, in_flash: Iterable[Constant]) -> dict[str, Kept]:
 
 def _trained(graph: Graph) -> dict[str, str]:
     """By parameter, the gradient that it descends."""
-    descents = (node.operation.operands for node in graph.nodes if node.operation and _descends(node))
+    descents = (node.operation.operands for node in graph.nodes if node.operation and is_descent(node))
     return {parameter: gradient for gradient, parameter in descents}
 
 
@@ -142,7 +151,9 @@ class _Step:
 
     def __init__(self, graph: Graph, kept: Mapping[str, Kept], streaming: Streaming) -> None:
         self._streaming = streaming
-        descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and _descends(node)}
+        ends = [node.operation for node in graph.nodes if node.operation and is_descent(node)]
+        descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and is_descent(node)}
+        self._descent = _descent(ends[0]) if ends else {}
         self.kept = dict(kept)
         self.nodes: list[Node] = []
         self._dropped = {id for id, (_, parameter) in descents.items() if parameter in self.kept}
@@ -160,14 +171,18 @@ class _Step:
     def _tables(self, operations: list[Operation]) -> dict[str, int]:
         """Into how many rows streamed tensors are divided, by id: those of which a step touches the rows of its tokens.
 
-        Embeddings alone read them, and at most one of them trains each.
+        Embeddings alone read them, and at most one of them trains each, by plain descent: a decay changes every row.
         """
         above = self._streaming.above_bytes
-        touched = {
-            self._trains[operation.results[0]][0]
-            for operation in operations
-            if operation.op == "embedding_backward" and self._are_for_one_update_each(operation.results)
-        }
+        touched = (
+            set()
+            if self._descent
+            else {
+                self._trains[operation.results[0]][0]
+                for operation in operations
+                if operation.op == "embedding_backward" and self._are_for_one_update_each(operation.results)
+            }
+        )
         touched |= {id for id, kept in self.kept.items() if kept.kind == CONSTANT}
         read_whole = {id for one in operations for id in one.operands[one.op == "embedding" :]}
         return {
@@ -229,20 +244,24 @@ class _Step:
         if operation.op == "embedding_backward":
             return _Fused("streamed_embedding_update", params, streams=True) if parameter.rows > 1 else None
         size, tile_bytes = parameter.bytes, self._streaming.tile_bytes
+        params |= self._descent
         if operation.op == "conv2d_backward_weight":
-            op = "conv2d_update"
+            op = self._updating_op("conv2d")
             together = rows_together(op, params)
             params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes, together)}
         elif _is_gradient_of_linear(params):
-            op = "linear_update"
+            op = self._updating_op("linear")
             rows, columns = params["m"], params["n"]
-            params = {"m": params["k"], "k": columns, "n": rows, "bias": 0}
+            params |= {"m": params["k"], "k": columns, "n": rows, "bias": 0}
             params |= {"tile": tile_rows(rows, 4 * columns, tile_bytes)}
         else:
             return None
         if streamed_update(op, params, size, self._streaming):
             return _Fused(f"streamed_{op}", params, streams=True)
         return _Fused(op, params)
+
+    def _updating_op(self, stem: str) -> str:
+        return stem + (GENERAL_UPDATE if self._descent else UPDATE)
 
     def _updating(self, node: Node, fused: _Fused) -> Node:
         """The node of gradients, which their updates take in."""
@@ -275,7 +294,8 @@ class _Step:
         """Add a node that updates ``parameter`` by a gradient that another node has made."""
         weights, id = self._fetch(parameter, node), added(parameter, "update")
         size = self.kept[parameter].bytes // 4
-        params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes)}
+        op = self._updating_op("sgd")
+        params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes), **self._descent}
         self._written.append(id)
         self.nodes.append(
             Node(
@@ -284,10 +304,10 @@ class _Step:
                 energy_j=0.0,
                 values=(Value(id, 0),),
                 inputs=(gradient, weights),
-                workspace_bytes=OPERATORS["sgd_update"].sizes(params).workspace,
+                workspace_bytes=OPERATORS[op].sizes(params).workspace,
                 recomputable=False,
                 backward=True,
-                operation=Operation("sgd_update", params_key("sgd_update", params), (gradient, weights), (parameter,)),
+                operation=Operation(op, params_key(op, params), (gradient, weights), (parameter,)),
                 uses=Uses.BOTH,
             )
         )
@@ -359,8 +379,10 @@ def _beside(graph: Graph, parameter: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _descends(node: Node) -> bool:
-    return node.operation is not None and node.operation.op == "sgd"
+def _descent(operation: Operation) -> dict[str, int]:
+    """How it descends, as an update's parameters say it; nothing, where it is plain."""
+    params = parse_params(operation.params)
+    return {name: params[name] for name in DESCENT_PARAMS.split() if name in params}
 
 
 def _kept(resident: Resident, trained: bool) -> Kept:

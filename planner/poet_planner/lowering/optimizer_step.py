@@ -88,6 +88,12 @@ def changes(
     return [*factors, order, *moves, *descents, *counts]
 
 
+def is_descent(node: Node) -> bool:
+    """Whether it is the update of a parameter by its gradient and nothing else, its two operands."""
+    operation = node.operation
+    return operation is not None and operation.op in ("sgd", "sgd_general") and len(operation.operands) == 2
+
+
 def _given(traced: TracedGraph, lowered: Lowered) -> tuple[str, ...]:
     residents = {resident.id for resident in traced.residents}
     return tuple(operand.source for operand in lowered.operands if operand.source not in residents)

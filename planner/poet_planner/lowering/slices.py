@@ -33,14 +33,14 @@ from poet_profiles.operators import (
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
 from poet_planner.lowering.in_place import without_taking_over
+from poet_planner.lowering.optimizer_step import is_descent
 
 Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]
 
 _ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
-_DESCENT = "sgd"
 _ELEMENTWISE = {
-    *("add", "sub", "mul", "scale", "scale_by", _DESCENT),
+    *("add", "sub", "mul", "scale", "scale_by", "sgd"),
     *(op for name in _ACTIVATIONS for op in (name, f"{name}_backward")),
 }
 _DENSE = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
@@ -347,7 +347,7 @@ def _tensors(operation: Operation, cut: _Cut) -> list[tuple[str, _Form]]:
 
 def _weights(graph: Graph) -> set[str]:
     """Parameters and their gradients."""
-    descents = [node.operation for node in graph.nodes if node.operation and node.operation.op == _DESCENT]
+    descents = [node.operation for node in graph.nodes if node.operation and is_descent(node)]
     return {resident.id for resident in graph.residents if resident.kind == "parameter"} | {
         descent.operands[0] for descent in descents
     }
@@ -358,7 +358,7 @@ def _cut_of(operation: Operation | None, weights: set[str]) -> _Cut | None:
     if operation is None:
         return None
     op = operation.op
-    if op in _ELEMENTWISE:
+    if op in _ELEMENTWISE or (op == "sgd_general" and len(operation.operands) == 2):
         form = _Form(("0", "1"), rows=None)
         operands, results = ((form,) * len(ids) for ids in (operation.operands, operation.results))
         return _Cut(operands, results, {"0": ("size",), "1": ("size",)})

@@ -133,7 +133,12 @@ def lost_card(request: Request) -> str | None:
     """Which optimiser keeps a step in RAM that could else take the card; None if none does."""
     is_free = request.parameters == Parameters.AUTO and request.gradients == Gradients.AUTO and request.parts is None
     plain = replace(request, optimizer=PLAIN)
-    if request.optimizer.is_plain or request.training_step is None or not is_free or why_not_on_card(plain) is not None:
+    if (
+        not request.optimizer.has_state
+        or request.training_step is None
+        or not is_free
+        or why_not_on_card(plain) is not None
+    ):
         return None
     return f"the card has no {request.optimizer.words}: leave it out, so that parameters can lie there"
 

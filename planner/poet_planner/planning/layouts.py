@@ -90,7 +90,7 @@ def why_not_on_card(request: Request) -> str | None:
     if request.cut is not None:
         return "--parameters card: a step on features has them in RAM; plan with --features whole"
     if request.training_step is not None and board is not None and board.has_card:
-        if not request.optimizer.is_plain:
+        if request.optimizer.has_state:
             return f"{request.optimizer.words}: the firmware has none for parameters on the card; leave it out"
         if request.paging:
             return None

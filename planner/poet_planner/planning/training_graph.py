@@ -245,7 +245,7 @@ class TrainingStep:
                 raise UserError(f"{optimizer.words}: a graph for {board.name} ends before the optimiser; leave it out")
             graph = lower_for_linux(self._rehearsed, board.dma_overlap, resident_gradients)
         elif card_above_bytes is not None:
-            if not optimizer.is_plain:
+            if optimizer.has_state:
                 raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
             graph = self._with_gradients_as_values(board.dma_overlap, optimizer, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)

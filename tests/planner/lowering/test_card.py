@@ -181,6 +181,37 @@ def test_linear_layers_update_in_tiles_without_their_bias() -> None:
     assert "fc1.bias" in {resident.id for resident in graph.residents}
 
 
+def test_clip_and_decay_take_no_more_traffic() -> None:
+    """Nor more RAM; only what an update computes on a tile is another."""
+    ruled = Optimizer(weight_decay=0.01, clip_value=1.0)
+    in_ram = lower_for_firmware(traced(models.load("cnn_40k")), resident_gradients=False, optimizer=ruled)
+    for streaming in (FETCHED_WHOLE, Streaming(16384)):
+        _, plain = lowered("cnn_40k", streaming=streaming)
+        graph = with_parameters_on_the_card(in_ram, ABOVE, streaming=streaming)
+        check_graph(graph)
+        assert (graph.kept, graph.residents) == (plain.kept, plain.residents)
+        assert wear(graph, store_all_schedule(graph), None) == wear(plain, store_all_schedule(plain), None)
+        assert smallest_ram_bytes(graph) == smallest_ram_bytes(plain)
+        ops = [[node.operation.op for node in one.nodes if node.operation] for one in (graph, plain)]
+        assert [op.replace("_general", "") for op in ops[0]] == [op.replace("sgd_general", "sgd") for op in ops[1]]
+        assert sum("_general_update" in op for op in ops[0]) == sum("_update" in op for op in ops[1]) == 4
+
+
+def test_a_decay_changes_every_row_of_an_embedding(operators: Operators) -> None:
+    torch.manual_seed(0)
+    module, x, target = _Tables(), torch.tensor([[1, 2, 2, 5]]), torch.tensor([3])
+    step = trace(module, (x,), (target,), cross_entropy, "tables")
+    in_ram = lower_for_firmware(step, resident_gradients=False, optimizer=Optimizer(weight_decay=0.5))
+    graph = with_parameters_on_the_card(in_ram, 0, streaming=Streaming(0))
+    check_graph(graph)
+    assert all(tensor.rows == 1 for tensor in graph.kept)
+    given = {id: tensor.detach().clone().numpy() for id, tensor in module.state_dict().items()}
+    given |= constant_data(step) | {"input": x.numpy(), "target": target.numpy()}
+    expected, found = run_step(in_ram, given, operators), run_step(graph, given, operators)
+    assert [id for id in expected if not np.array_equal(expected[id], found[id], equal_nan=True)] == []
+    assert (found["once.weight"] != given["once.weight"]).all()
+
+
 def test_what_two_parameters_share_is_not_fused() -> None:
     """GPT's output layer is its token embedding: the gradient is a sum, and one update reads it."""
     _, graph = lowered("gpt_small")
@@ -193,7 +224,7 @@ def test_momentum_is_refused() -> None:
     graph = lower_for_firmware(
         traced(models.load("digits_cnn_small")), resident_gradients=False, optimizer=Optimizer(momentum=0.9)
     )
-    with pytest.raises(UserError, match="plain gradient descent alone"):
+    with pytest.raises(UserError, match="no optimiser with a state"):
         with_parameters_on_the_card(graph, ABOVE)
 
 

@@ -11,6 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.operators import parse_params
 
 from tests.support.firmware.host_operators import Operators
+from tests.support.firmware.operator_shapes import descent_of
 
 Tensors = dict[str, NDArray[Any]]
 LEARNING_RATE = 0.01
@@ -53,6 +54,7 @@ def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operat
         return []
     if not op.endswith("_update") or op == "batch_norm_update" or op.startswith("streamed_"):
         return operators.run(op, params, inputs, LEARNING_RATE)
+    op = op.replace("_general", "")
     if op == "sgd_update":
         gradients, old = inputs[:1], inputs[1:]
     elif op == "conv2d_update":
@@ -61,4 +63,4 @@ def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operat
         product = {"b": 1, "m": params["n"], "k": params["m"], "n": params["k"], "ta": 1, "tb": 0}
         gradients, old = operators.run("matmul", product, inputs[:2]), inputs[2:]
     descents = zip(gradients, old, strict=True)
-    return [operators.run("sgd", {"size": w.nbytes // 4}, [g, w], LEARNING_RATE)[0] for g, w in descents]
+    return [operators.run(*descent_of(params, w.nbytes // 4), [g, w], LEARNING_RATE)[0] for g, w in descents]

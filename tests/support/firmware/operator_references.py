@@ -210,23 +210,27 @@ def commit(p: Params, draw: Draw) -> Golden:
     return Golden((), ())
 
 
-def _updated(inputs: tuple[Tensor, ...], weights: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> Golden:
+def _updated(
+    p: Params, inputs: tuple[Tensor, ...], weights: tuple[Tensor, ...], gradients: tuple[Tensor, ...]
+) -> Golden:
     after = [torch.nn.Parameter(weight.detach().clone()) for weight in weights]
     for parameter, gradient in zip(after, gradients, strict=True):
         parameter.grad = gradient.clone()
-    torch.optim.SGD(after, lr=0.125).step()
+    if p.get("clip_f32"):
+        torch.nn.utils.clip_grad_value_(after, _float(p["clip_f32"]))
+    torch.optim.SGD(after, lr=0.125, weight_decay=_float(p.get("decay_f32", 0))).step()
     return _golden((*inputs, *weights), tuple(after), learning_rate=0.125)
 
 
 def sgd_update(p: Params, draw: Draw) -> Golden:
     weight, gradient = draw.normal(p["size"]), draw.normal(p["size"])
-    return _updated((gradient,), (weight,), (gradient,))
+    return _updated(p, (gradient,), (weight,), (gradient,))
 
 
 def conv2d_update(p: Params, draw: Draw) -> Golden:
     x, w, b, y, gy = _convolution(p, draw)
     weights = (w,) if b is None else (w, b)
-    return _updated((gy, x), weights, torch.autograd.grad(y, weights, gy))
+    return _updated(p, (gy, x), weights, torch.autograd.grad(y, weights, gy))
 
 
 def linear_update(p: Params, draw: Draw) -> Golden:
@@ -234,7 +238,7 @@ def linear_update(p: Params, draw: Draw) -> Golden:
     weights = tuple(weight.requires_grad_() for weight in ((w, b) if p["bias"] else (w,)))
     y = F.linear(x, *weights)
     gy = draw.normal(p["m"], p["n"])
-    return _updated((gy, x), weights, torch.autograd.grad(y, weights, gy))
+    return _updated(p, (gy, x), weights, torch.autograd.grad(y, weights, gy))
 
 
 def streamed_conv2d(p: Params, draw: Draw) -> Golden:
@@ -259,6 +263,26 @@ def streamed_linear_backward_input(p: Params, draw: Draw) -> Golden:
 
 
 def streamed_linear_update(p: Params, draw: Draw) -> Golden:
+    return linear_update(p, draw)
+
+
+def sgd_general_update(p: Params, draw: Draw) -> Golden:
+    return sgd_update(p, draw)
+
+
+def conv2d_general_update(p: Params, draw: Draw) -> Golden:
+    return conv2d_update(p, draw)
+
+
+def linear_general_update(p: Params, draw: Draw) -> Golden:
+    return linear_update(p, draw)
+
+
+def streamed_conv2d_general_update(p: Params, draw: Draw) -> Golden:
+    return conv2d_update(p, draw)
+
+
+def streamed_linear_general_update(p: Params, draw: Draw) -> Golden:
     return linear_update(p, draw)
 
 
@@ -310,7 +334,7 @@ def streamed_embedding(p: Params, draw: Draw) -> Golden:
 def streamed_embedding_update(p: Params, draw: Draw) -> Golden:
     w, tokens = draw.normal(p["v"], p["d"]).requires_grad_(), draw.labels(p["m"], p["v"])
     gy = draw.normal(p["m"], p["d"])
-    return _updated((gy, tokens), (w,), torch.autograd.grad(F.embedding(tokens, w), (w,), gy))
+    return _updated(p, (gy, tokens), (w,), torch.autograd.grad(F.embedding(tokens, w), (w,), gy))
 
 
 def _batch_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
@@ -787,6 +811,11 @@ REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
         streamed_linear_update,
         streamed_embedding,
         streamed_embedding_update,
+        sgd_general_update,
+        conv2d_general_update,
+        linear_general_update,
+        streamed_conv2d_general_update,
+        streamed_linear_general_update,
         conv2d_accumulate,
         conv2d_backward_input_accumulate,
         linear_accumulate,

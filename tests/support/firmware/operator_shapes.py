@@ -144,6 +144,18 @@ def _descents(draw: DrawFn) -> Params:
     return {"size": draw(st.integers(1, 70)), "momentum_nano": momentum, **others, "nesterov": nesterov}
 
 
+def descent_of(p: Params, size: int) -> tuple[str, Params]:
+    """The operator in RAM that descends as an update with such parameters does, and its own parameters."""
+    own = {name: p[name] for name in ("momentum_nano", "decay_f32", "clip_f32", "nesterov") if name in p}
+    return ("sgd_general" if own else "sgd"), {"size": size, **own}
+
+
+def _with_descents(shapes: SearchStrategy[Params]) -> SearchStrategy[Params]:
+    """Of updates, which keep no velocity."""
+    plain = st.just({"momentum_nano": 0, "nesterov": 0})
+    return st.tuples(shapes, plain, amounts("decay_f32", 0.1), amounts("clip_f32")).map(_joined)
+
+
 def tiles(params: Params, along: str) -> SearchStrategy[Params]:
     """With tiles of any length, the last one often shorter."""
     return st.integers(1, params[along]).map(lambda tile: {**params, "tile": tile})
@@ -342,4 +354,8 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
         _elements(), _zeros("zero_a", "zero_b"), ranges_s8(), _floats("scale_a_f32", "scale_b_f32", "inverse_y_f32")
     ),
     "map_s8": _elements(),
+}
+CONFIGURATIONS |= {
+    plain.replace("_update", "_general_update"): _with_descents(CONFIGURATIONS[plain])
+    for plain in ("sgd_update", "conv2d_update", "linear_update", "streamed_conv2d_update", "streamed_linear_update")
 }
