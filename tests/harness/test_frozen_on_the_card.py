@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from poet_harness.card.contents import card_contents, without_batches
+from poet_harness.card.contents import card_contents, for_inferences
 from poet_harness.card.image import prepared_image
 from poet_harness.card.sample_set import SampleSet
 from poet_harness.data.batches import read_training_data
@@ -127,12 +127,12 @@ def test_a_card_with_them_does_for_any_weights_and_data(folder: Path, tmp_path: 
     write_data(folder, b=B + 1, x=X[::-1] + 1)
     with prepared_image(image, plan, read_training_data(folder / "data.npz", plan, 2), 2) as path:
         assert path == image
-    with prepared_image(image, plan, without_batches(plan, {}), 0):
+    with prepared_image(image, plan, for_inferences(plan, {}), 0):
         pass
     write_constants({"w": W + 1}, folder, graph_hash(frozen_step()))
     with (
         pytest.raises(UserError, match="holds other frozen weights than plan and data"),
-        prepared_image(image, other := read_plan(folder), without_batches(other, {}), 0),
+        prepared_image(image, other := read_plan(folder), for_inferences(other, {}), 0),
     ):
         pass
 

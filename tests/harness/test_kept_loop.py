@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from poet_harness.cli import app as harness
+from poet_planner import models
 from poet_planner.cli import app as planner
 from poet_profiles.errors import UserError
 from safetensors.numpy import load_file
@@ -91,6 +93,30 @@ def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert found[name].tobytes() == array.tobytes(), name
+
+
+def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
+    """From the card that a training has left, and from one of its own with the weights of a file; neither changes."""
+    image, given = folder / "infer.img", ["--plan", str(folder / "plan")]
+    call(harness, "card", str(image), *given, "--data", str(folder / "data.npz"))
+    train(folder, "trained", "--steps", "2", "--card", str(image))
+    before, trained = image.read_bytes(), folder / "trained.safetensors"
+    rows = np.random.default_rng(5).standard_normal((6, 1, 8, 8)).astype(np.float32)
+    np.savez(folder / "set.npz", x=rows, y=np.arange(6))
+    found = []
+    for name, source in (("restored", ["--restore", "--card", str(image)]), ("given", ["--weights", str(trained)])):
+        save = ["--data", str(folder / "set.npz"), "--save", str(folder / f"{name}.npz")]
+        call(harness, "eval", *BOARD, *given, *save, *source)
+        found.append(np.load(folder / f"{name}.npz")["scores"])
+    assert found[0].tobytes() == found[1].tobytes()
+    assert image.read_bytes() == before
+    module = models.load(MODEL).module.eval()
+    module.load_state_dict({id: torch.from_numpy(array) for id, array in load_file(trained).items()})
+    with torch.no_grad():
+        np.testing.assert_allclose(found[0], module(torch.from_numpy(rows)), rtol=1e-4, atol=1e-5)
+    files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--card", str(image)]
+    with pytest.raises(UserError, match="those there would be lost; give --restore"):
+        call(harness, "eval", *BOARD, *given, *files)
 
 
 def test_a_plan_is_profiled_in_place_twice_on_the_same_card(folder: Path) -> None:

@@ -127,7 +127,7 @@ uint32_t poet_record_page_block(const poet_record *record);
 /* Bytes of all tensors that a record has checks of. */
 uint32_t poet_record_bytes(const poet_record *record);
 
-/* Whether each step of a model ends with a commit: something on the card is no constant. */
+/* Whether each step of a model ends with a commit: something on the card is no constant, and it is no inference. */
 bool poet_record_ends_steps(const poet_model *model);
 
 /* Whether the table of kept tensors is the layout that docs/SPEC.md describes. */

@@ -108,6 +108,9 @@ int poet_session_run_beside(poet_server *server, poet_runner *runner, poet_run *
     if (runner->model->kept_count > 0) {
         status = poet_session_record(server, false);
         run->record = &server->record;
+        if (status == POET_OK && poet_record_ends_steps(server->built->model)) {
+            status = poet_session_residents(server); /* those of the step whose tensors the card has */
+        }
     }
     if (status == POET_OK && poet_runner_needs_card(runner, run->trace)) {
         status = poet_session_pager(server);

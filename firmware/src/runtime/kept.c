@@ -21,8 +21,21 @@ bool poet_kept_is_unit(const poet_model *model, const poet_kept *kept)
     return kept->check < model->unit_count;
 }
 
+static bool infers(const poet_model *model)
+{
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_OUTPUT) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool poet_record_ends_steps(const poet_model *model)
 {
+    if (infers(model)) {
+        return false;
+    }
     for (uint32_t i = 0; i < model->kept_count; i++) {
         if (is_batch(&model->kept[i]) || poet_kept_is_unit(model, &model->kept[i])) {
             return true;

@@ -52,12 +52,12 @@ static int check(const poet_model *model, const poet_schedule *schedule, const p
     return fits ? POET_OK : POET_E_MEMORY;
 }
 
-/* Whether an inference keeps nothing on the card, or the constants that the training has there, in the same places. */
+/* Whether an inference keeps nothing on the card, or what the training has there, in the same places. */
 static bool keeps_alike(const poet_model *model, const poet_model *training)
 {
-    return model->kept_count == 0 || (model->kept == training->kept && model->kept_count == training->kept_count &&
-                                      model->unit_count == training->unit_count &&
-                                      model->home_blocks == training->home_blocks && !poet_record_ends_steps(model));
+    return model->kept_count == 0 ||
+           (model->kept == training->kept && model->kept_count == training->kept_count &&
+            model->unit_count == training->unit_count && model->home_blocks == training->home_blocks);
 }
 
 __attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference, const poet_model *training,

@@ -10,7 +10,7 @@ from pathlib import Path
 from poet_profiles.card.layout import NO_RECORD, RECORD_BLOCKS, CardLayout, check_of, checked_batch, padded
 from poet_profiles.card.record import Record, encode_record
 from poet_profiles.errors import UserError
-from poet_profiles.graph.kept import CONSTANT
+from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
 
 from ..data.batches import TrainingData, read_training_data
 from ..data.weights import StateTable
@@ -106,10 +106,14 @@ def laid_out(plan: Plan, layout: CardLayout, data: TrainingData) -> CardContents
     return CardContents(pieces, record, layout.page_block(len(batches)) + plan.page_blocks)
 
 
-def without_batches(plan: Plan, weights: Mapping[int, bytes]) -> TrainingData:
-    """What a card needs for inferences alone: the constants that lie there, and weights; zeros in place of the rest."""
+def for_inferences(plan: Plan, weights: Mapping[int, bytes]) -> TrainingData:
+    """What a card needs for inferences alone: constants and weights; zeros in place of the rest.
+
+    Where a plan keeps its batches there, one of zeros is, since a card without any begins no training.
+    """
     index_of = {tensor.id: index for index, tensor in enumerate(plan.tensors)}
-    zeros = {index_of[resident.id]: bytes(resident.bytes) for resident in plan.resident_unit}
+    zeros = {index_of[tensor.id]: bytes(tensor.bytes) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
+    batch = {index_of[kept.id]: bytes(kept.bytes) for kept in plan.kept if kept.kind in BATCH_KINDS}
     frozen = {index_of[kept.id]: plan.frozen[kept.id].tobytes() for kept in plan.kept if kept.kind == CONSTANT}
     given = {index: weights[index] for index in zeros.keys() & weights.keys()}
-    return TrainingData({}, {**zeros, **given, **frozen}, [], StateTable({}, {}, {}))
+    return TrainingData({}, {**zeros, **given, **frozen}, [batch] if batch else [], StateTable({}, {}, {}))

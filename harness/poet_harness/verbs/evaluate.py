@@ -70,7 +70,7 @@ def command(
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable, write_whole
 
-    from ..card.contents import without_batches
+    from ..card.contents import for_inferences
     from ..card.image import prepared_image
     from ..data.samples import read_samples
     from ..plan_folder.plan import read_plan
@@ -94,7 +94,12 @@ def command(
     if schedule.documents:
         raise UserError(f"{plan}: is for a Linux board; evaluate its model in PyTorch, with what run --trained wrote")
     if schedule.inference is None:
-        raise UserError(f"{plan}: has no inference; plan the model (not a graph) with --parameters resident")
+        raise UserError(f"{plan}: has no inference; poet-plan says why when it plans")
+    if schedule.commits_steps and weights is not None and (connection.card or not connection.takes_image(description)):
+        raise UserError(
+            f"--weights {weights}: the plan keeps its weights on the card, and those there would be lost; give "
+            "--restore for them, or prepare another card with these (poet-harness card --weights) and give --restore"
+        )
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
     sets = read_samples(data, schedule, normalising, least=1)
@@ -105,7 +110,7 @@ def command(
         if connection.takes_image(description):
             image = flashed_image(plan, description)
             if tensors is not None:
-                card = opening.enter_context(prepared_image(card, schedule, without_batches(schedule, tensors), 0))
+                card = opening.enter_context(prepared_image(card, schedule, for_inferences(schedule, tensors), 0))
         target = opening.enter_context(connection.open(description, image, card))
         where = target.device.link.name
         try:
@@ -160,7 +165,7 @@ def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     arrays, _ = with_weights(weights, state_table(folder, {}, plan), plan)
     return {
         index: arrays[name_of(tensor)].astype(plan.type_of(tensor)).tobytes()
-        for index, tensor in enumerate(plan.residents)
+        for index, tensor in enumerate(plan.tensors)
         if name_of(tensor) in arrays
     }
 
@@ -177,7 +182,7 @@ def _evaluated(
     from rich.console import Console
     from rich.progress import Progress
 
-    from ..card.contents import without_batches
+    from ..card.contents import for_inferences
     from ..card.in_board import CardInBoard
     from ..measuring.idle import measure_idle
     from ..measuring.measure import Effort
@@ -192,14 +197,15 @@ def _evaluated(
     idle_power_w = idle.energy_j / idle.time_s
     card = None if plan.card is None else CardInBoard(device, plan)
     if card is not None and tensors is not None:
-        card.restore_or_prepare(without_batches(plan, tensors))
+        card.restore_or_prepare(for_inferences(plan, tensors))
     if tensors is None:
         (card or device).restore()
         # A file's numbers were looked at; what a card has may have been committed by older firmware.
         if count := weights_not_finite(device, plan):
             raise UserError(f"{device.link.name}: the weights have {count} values that are no numbers; train anew")
     for index, content in (tensors or {}).items():
-        device.put(index, content)
+        if not plan.commits_steps:
+            device.put(index, content)
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("evaluating", total=samples.count)
         found = evaluate(

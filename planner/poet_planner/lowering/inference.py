@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph
+from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.losses import Loss
@@ -61,18 +61,22 @@ def lower_inference(
     traced : TracedGraph
         As `trace_forward` makes it.
     training : Graph
-        As lowered for the firmware, with all parameters in RAM.
+        As lowered for the firmware.
     training_data : mapping of str to array
         The data of its constants, by id.
     streaming : Streaming
-        Which of those on the card operators read tile by tile, as in the training.
+        Which of what is on the card operators read tile by tile, as in the training.
 
     Raises
     ------
     UserError
-        If the forward pass changes a buffer or draws random numbers, or a constant holds no number (NaN).
+        If the forward pass changes a buffer or draws random numbers, a constant holds no number (NaN), or parameters
+        are in parts.
     """
-    changed = {resident.id for resident in training.residents if resident.kind in TRAINED_KINDS}
+    lasting: tuple[Resident | Kept, ...] = (*training.residents, *training.kept)
+    if any(tensor.part for tensor in lasting):
+        raise UserError("large activations are in slices, and no inference reads the parts of parameters")
+    changed = {tensor.id for tensor in lasting if tensor.kind in TRAINED_KINDS}
     frozen = {id: data for id, data in traced.frozen.items() if id not in changed}
     traced = in_parts(replace(traced, frozen=frozen))
     _refuse_changes(traced)

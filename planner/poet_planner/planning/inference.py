@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
-from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.schedule import Schedule
 
 from poet_planner.planning.costed_step import CostedStep, without_paging
@@ -16,7 +15,6 @@ from poet_planner.schedule.beside import PlanBeside
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
-from poet_planner.schedule.lacks import WORDS
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 
@@ -72,8 +70,6 @@ def with_inference(step: CostedStep, extraction: Extraction, inference: Inferenc
 
 
 def _why_none(step: CostedStep) -> str | None:
-    if commits_each_step(step.graph):
-        return WORDS
     return why_no_headers(step.graph, step.constants)
 
 

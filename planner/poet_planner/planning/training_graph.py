@@ -289,9 +289,9 @@ class TrainingStep:
         return self._traced_and_named[1]
 
     def inference(self, graph: Graph, streaming: Streaming = FETCHED_WHOLE) -> LoweredInference:
-        """A forward pass of one sample in evaluation mode, beside a graph of this step with all parameters in RAM.
+        """A forward pass of one sample in evaluation mode, beside a graph of this step.
 
-        ``streaming`` says which constants on the card are read tile by tile.
+        ``streaming`` says what of the card is read tile by tile.
 
         Raises
         ------

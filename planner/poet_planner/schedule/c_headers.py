@@ -259,17 +259,20 @@ def model_tables(
     extraction: Extraction | None = None,
 ) -> str:
     """C text of a model, and of those beside it, as constant tables whose names begin with ``prefix``."""
+    layout = card_layout(graph) or lay_out((), (), 0)
     plans = plans_beside(inference, extraction)
     longest = [graph, *(plan.graph for plan in plans.values())][-1]
-    tables = [_lasting_tables(graph, longest, prefix), _model_tables(graph, schedule, words, prefix, prefix)]
-    for name, plan in plans.items():
-        tables.append(_model_tables(plan.graph, plan.schedule, words, f"{prefix}_{name}", prefix))
+    tables = [
+        _lasting_tables(graph, layout, longest, prefix),
+        _model_tables(graph, layout, schedule, words, prefix, prefix),
+    ]
+    for name, plan in plans.items():  # they read of the card what lies there for the training
+        tables.append(_model_tables(plan.graph, layout, plan.schedule, words, f"{prefix}_{name}", prefix))
     return "\n".join(tables)
 
 
-def _lasting_tables(graph: Graph, longer: Graph, prefix: str) -> str:
+def _lasting_tables(graph: Graph, layout: CardLayout, longer: Graph, prefix: str) -> str:
     """What stays where it is: of the longer of two graphs that begin alike."""
-    layout = card_layout(graph) or lay_out((), (), 0)
     residents = [_resident_row(resident) for resident in longer.residents]
     return "\n".join(
         (
@@ -280,7 +283,7 @@ def _lasting_tables(graph: Graph, longer: Graph, prefix: str) -> str:
     )
 
 
-def _model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str, lasting: str) -> str:
+def _model_tables(graph: Graph, layout: CardLayout, schedule: Schedule, words: bytes, prefix: str, lasting: str) -> str:
     """``lasting`` begins the names of the tables of what stays where it is."""
     words = words[: constant_bytes(graph)]
     values = _value_numbers(graph)
@@ -289,7 +292,6 @@ def _model_tables(graph: Graph, schedule: Schedule, words: bytes, prefix: str, l
     operands = _Table()
     nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
     pages = _pages(graph, schedule)
-    layout = card_layout(graph) or lay_out((), (), 0)
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
     _check_index("values, residents, constants and kept tensors", len(numbers))
     _check_index("parameters", len(params.entries))

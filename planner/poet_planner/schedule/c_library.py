@@ -113,8 +113,7 @@ def write_library(
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
     data = {symbol: content for symbol, content in data.items() if content}
     files: dict[str, str | bytes] = {
-        "library.json": json.dumps(_manifest(name, graph, schedule), indent=2) + "
-",
+        "library.json": json.dumps(_manifest(name, graph, schedule), indent=2) + "\n",
         "library.properties": library_properties(_manifest(name, graph, schedule), depends="poet"),
         f"src/{name}.h": _header(name, graph, schedule, classes, inference, extraction),
         f"src/{name}.c": _source(name, graph, schedule, data, classes, inference, extraction),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import commits_each_step
 
-ON_THE_CARD = ("momentum", "Adam", "epochs", "validation", "inference", "library")
+ON_THE_CARD = ("momentum", "Adam", "epochs", "library")
 WORDS = f"trained parameters lie on the card: no {', '.join(ON_THE_CARD)}"
 CURE = "more --ram, a smaller --batch or frozen layers leave room for them in RAM"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from poet_profiles.graph import Graph, Node, Uses, Value
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.graph.kept import TRAINED_KINDS, commits
+from poet_profiles.graph.kept import TRAINED_KINDS, commits, is_written
 from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 
 _RELATIVE_TOLERANCE = 1e-9
@@ -134,7 +134,7 @@ class _Replay:
                 self.faults.append(f"node {id} is never computed")
         for kept in self._graph.kept:
             written = self._times_written[kept.id]
-            if written != (kept.kind in TRAINED_KINDS):
+            if written != is_written(kept, self._graph):
                 self.faults.append(f"{kept.kind} {kept.id} on the card is written {written} times")
 
     def _compute(self, node: Node, step: Step, where: str) -> None:

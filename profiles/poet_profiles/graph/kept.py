@@ -13,6 +13,7 @@ COMMIT = "commit"
 TRAINED_KINDS = ("parameter", "state")
 CONSTANT = "constant"
 BATCH_KINDS = ("input", "target")
+OUTPUT = "output"
 
 
 def kept_constants(graph: Graph) -> list[Kept]:
@@ -21,8 +22,18 @@ def kept_constants(graph: Graph) -> list[Kept]:
 
 
 def commits_each_step(graph: Graph) -> bool:
-    """Whether a step ends with a commit: something on the card is no constant."""
-    return any(kept.kind != CONSTANT for kept in graph.kept)
+    """Whether a step ends with a commit: something on the card is no constant, and it is no inference."""
+    return any(kept.kind != CONSTANT for kept in graph.kept) and not infers(graph)
+
+
+def infers(graph: Graph) -> bool:
+    """Whether it is an inference, which has an output and changes nothing."""
+    return any(resident.kind == OUTPUT for resident in graph.residents)
+
+
+def is_written(kept: Kept, graph: Graph) -> bool:
+    """Whether each run makes the next version of a tensor on the card."""
+    return kept.kind in TRAINED_KINDS and not infers(graph)
 
 
 def commits(graph: Graph) -> list[Node]:
@@ -93,9 +104,10 @@ def _check_writers(graph: Graph) -> None:
                 writers[result].append(node)
     for kept in graph.kept:
         written = len(writers[kept.id])
-        if written != (kept.kind in TRAINED_KINDS):
-            expected = "one node must write" if kept.kind in TRAINED_KINDS else "no node may write"
-            raise FaultError(f"kept tensor {kept.id}: {expected} a {kept.kind}, but {written} do")
+        if written != is_written(kept, graph):
+            expected = "one node must write" if is_written(kept, graph) else "no node may write"
+            of = f"a {kept.kind} of an inference" if infers(graph) else f"a {kept.kind}"
+            raise FaultError(f"kept tensor {kept.id}: {expected} {of}, but {written} do")
         for node in writers[kept.id]:
             if node.recomputable:
                 raise FaultError(f'node {node.id} writes the next version of {kept.id}; say "recomputable": false')

@@ -12,7 +12,7 @@ from poet_planner.schedule.lacks import ON_THE_CARD
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import load_board
 
-LOST = "trained parameters lie on the card: no momentum, Adam, epochs, validation, inference, library"
+LOST = "trained parameters lie on the card: no momentum, Adam, epochs, library"
 
 
 @pytest.mark.parametrize("asked", [{"ram": 20_000}, {"parameters": "card"}], ids=["auto", "card"])
@@ -21,7 +21,7 @@ def test_a_plan_on_the_card_says_what_it_lacks(asked: dict[str, object]) -> None
     assert LOST in prepared.note and "--parameters resident" not in prepared.note
     made = verified(prepared, prepared.store_all)
     assert made.summary.document()["lacks"] == ON_THE_CARD
-    assert made.why_no_inference == LOST
+    assert made.inference is not None
     assert why_no_library(made.graph) == f"{LOST}; more --ram, a smaller --batch or frozen layers leave room for " + (
         "them in RAM"
     )
