@@ -2,7 +2,8 @@
 """Which values of a sample depend on that sample alone: found by looking, since what mixes samples has many names.
 
 The forward operators that read the batch and what is frozen are computed twice: on the batch, and on the batch rolled
-by one sample, with another first sample. Each row of a value has to move with its sample.
+by one sample, with another first sample. Each row of a value has to move with its sample. What is on int8 is computed
+as the firmware has it: PyTorch's sums in f32 may round a number up in one batch and down in another.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator
 from torch import Tensor
 
+from poet_planner.lowering.firmware import in_integers
+from poet_planner.lowering.integers import has_integers
 from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import samples_of
@@ -34,14 +37,16 @@ def independent_values(model: Model, traced: TracedGraph) -> frozenset[str]:
         If the step cannot be traced with two samples, where its batch is of one.
     """
     if samples_of(model) == 1:
-        model = _with_two(model)
-        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+        model, ranges = _with_two(model), traced.int8_ranges
+        traced = replace(trace(model.module, model.inputs, model.targets, model.loss, model.name), int8_ranges=ranges)
+    if has_integers(traced):
+        traced = in_integers(traced)
     samples = samples_of(model)
     generator = torch.Generator().manual_seed(0)
     here = _each(model.inputs, samples, lambda one: _told_apart(one, generator))
     rolled = _each(here, samples, lambda one: _with_another_first(torch.roll(one, 1, 0), generator))
     values, moved = (_values(traced, model, inputs) for inputs in (here, rolled))
-    return frozenset(id for id, value in values.items() if _moves(value, moved[id], samples))
+    return _not_hidden(traced, frozenset(id for id, value in values.items() if _moves(value, moved[id], samples)))
 
 
 def _with_two(model: Model) -> Model:
@@ -98,3 +103,18 @@ def _moves(value: Tensor, moved: Tensor, samples: int) -> bool:
         return False
     largest = float(value.abs().max()) if value.is_floating_point() else 0.0
     return torch.allclose(torch.roll(value, 1, 0)[1:], moved[1:], rtol=ROUNDING, atol=ROUNDING * largest)
+
+
+def _not_hidden(traced: TracedGraph, moving: frozenset[str]) -> frozenset[str]:
+    """A little of another sample is lost where numbers are rounded to int8: what is made of them has to move, too."""
+    read: set[str] = {one.id for one in traced.residents if one.kind is Kind.INPUT}
+    hidden: set[str] = set()
+    for operator in _fixed(traced):
+        made_of = {ref.source for ref in operator.refs} & read
+        if not made_of:
+            continue
+        read.update(operator.values)
+        rounds = any(traced.values[id].dtype == torch.int8 for id in operator.values)
+        if made_of & hidden or (rounds and not made_of & {*traced.values} <= moving):
+            hidden.update(operator.values)
+    return moving - hidden

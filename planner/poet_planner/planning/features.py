@@ -15,6 +15,7 @@ from poet_planner.features.fixed import fixed_nodes
 from poet_planner.planning.request import Parameters, Request
 
 NORM_UPDATE = "batch_norm_update"
+WORD_BYTES = 4  # of which features are: int8 of another size has none
 LEAST_SHARE = 0.1  # of a step's energy that has to be the same in every epoch, for keeping it to be worth its rules
 
 
@@ -47,8 +48,8 @@ def where_to_cut(request: Request) -> Division:
     if _energy_j(graph, fixed) < LEAST_SHARE * _energy_j(graph, {node.id for node in graph.nodes}):
         return Division()
     inputs = {one.id for one in graph.residents if one.kind == "input"}
-    alone = independent_values(step.model, step.traced) | inputs
-    cut = least_cut(graph, fixed, lambda id, _: 0.0 if id in alone else inf)
+    alone, word = independent_values(step.model, step.traced), WORD_BYTES * step.samples
+    cut = least_cut(graph, fixed, lambda id, size: 0.0 if id in inputs or (id in alone and size % word == 0) else inf)
     return Division(cut) if cut.once else Division(note=_mixing(graph, fixed - alone))
 
 

@@ -10,11 +10,16 @@ import torch
 from poet_planner import models
 from poet_planner.features.independent import independent_values
 from poet_planner.models import Model
+from poet_planner.planning.calibration import Calibration
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.tracing import trace
+from poet_profiles.boards import load_board
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.support.networks.heads import badge_head
+
+BOARD = load_board("nrf52840")
 
 
 def independent(model: Model) -> frozenset[str]:
@@ -64,6 +69,31 @@ def test_what_mixes_samples_is_found(layers: list[nn.Module], last: bool, zeros:
 def test_a_batch_of_one_is_looked_at_with_two() -> None:
     assert "0.1" in independent(with_frozen(nn.ReLU(), samples=1))
     assert "0.1" not in independent(with_frozen(Centred(), samples=1))
+
+
+class Trace(nn.Module):
+    """Of the other samples there is less than a number of int8 can say."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1e-3 * x.mean(0, keepdim=True)
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize(("layer", "alone"), [(nn.Sigmoid(), True), (Trace(), False)], ids=["alone", "mixed"])
+def test_rounding_to_int8_hides_no_other_sample(layer: nn.Module, alone: bool, samples: int) -> None:
+    torch.manual_seed(0)
+    body = nn.Sequential(layer, nn.Conv1d(1, 4, 1), nn.ReLU(), nn.Flatten()).requires_grad_(False)
+    module = nn.Sequential(body, nn.Linear(8, 3))
+    x, y = torch.randn(samples, 1, 2), torch.zeros(samples, dtype=torch.long)
+    model = Model("job", module, (x,), (y,), cross_entropy)
+    step = TrainingStep(model, calibration=Calibration())
+    found = independent_values(model, step.traced)
+    ops = {
+        result: one.operation.op for one in step.graph(BOARD).nodes if one.operation for result in one.operation.results
+    }
+    on_int8 = {id for id, op in ops.items() if op in ("conv2d_s8", "dequantize_s8")}
+    assert len(on_int8) == 2
+    assert on_int8 & found == (on_int8 if alone else set())
 
 
 @pytest.mark.parametrize(

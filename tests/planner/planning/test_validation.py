@@ -19,14 +19,13 @@ from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.report.int8 import Int8Validation
 from poet_planner.solve import OptimiseOptions
-from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
-from poet_profiles.operators import dtype_of
 from poet_runtime.executor import Execution, store_all_steps
 from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support.networks.quantised import of_chain
+from tests.support.profile_rows import profile_of
 
 OPTIONS = OptimiseOptions(time_limit_s=1)
 Arrays = dict[str, NDArray[np.generic]]
@@ -166,26 +165,11 @@ def test_outputs_that_are_no_scores_of_classes_have_an_error_alone(tmp_path: Pat
     assert asdict(found) == asdict(Int8Validation(2, found.score_error, None, None, None))
 
 
-def profiled(step: TrainingStep, path: Path) -> Path:
-    """A row for each operator of a step on the MKR1000, and of its inference."""
-    graph = step.graph(load_board("mkr1000"))
-    nodes = (*graph.nodes, *step.inference(graph).graph.nodes)
-    wanted = dict.fromkeys((one.operation.op, one.operation.params) for one in nodes if one.operation)
-    shipped = Path("profiles/mkr1000.csv").read_text().splitlines()
-    header = shipped[0].split(",")
-    row = dict.fromkeys(header, "") | {"board": "mkr1000", "time_s": "1e-3", "time_s_std": "0", "energy_j": "1e-5"}
-    row |= {"energy_j_std": "0", "idle_power_w": "0.01", "bytes": "64", "workspace_bytes": "0", "repeats": "5"}
-    row |= {"slice": "1", "source": "emulated", "voltage_v": "3.3", "firmware": "none"}
-    rows = ({**row, "op": op, "params": params, "dtype": dtype_of(op)} for op, params in wanted)
-    path.write_text("\n".join((shipped[0], *(",".join(one[name] for name in header) for one in rows))) + "\n")
-    return path
-
-
 def test_the_summary_says_what_is_on_int8_and_how_it_answers(
     trained: Model, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     step = TrainingStep(trained, calibration=Calibration(files[0]))
-    profile = [profiled(step, tmp_path / "int8.csv"), "mkr1000"]
+    profile = [profile_of(step, tmp_path / "int8.csv"), "mkr1000"]
     asked = {"profile": profile, "options": OPTIONS, "frozen": "int8", "calibrate": files[0]}
     made = plan(trained, **asked, validate=files[1])  # type: ignore[arg-type]
     made.write_files(tmp_path)
