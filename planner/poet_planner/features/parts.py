@@ -100,15 +100,20 @@ def makes_alike(inference: Graph, whole: Graph, cut: Cut, contents: Callable[[st
     """
     inputs = [one.id for one in whole.residents if one.kind == "input"]
     own = [one.id for one in inference.residents[len(whole.residents) :] if one.kind == "input"]
-    renamed = dict(zip(own, inputs, strict=False))
-    made = {node.operation.results: node for node in inference.nodes if node.operation}
+    names = dict(zip(own, inputs, strict=False))
+
+    def renamed(id: str) -> str:
+        base, *rest = id.split("..")  # what is made of an input has its name
+        return "..".join([names.get(base, base), *rest])
+
+    made = {tuple(map(renamed, node.operation.results)): node for node in inference.nodes if node.operation}
     for node in whole.nodes:
         if node.id not in cut.once or node.operation is None:
             continue
         same = made.get(node.operation.results)
         if same is None or same.operation is None or same.operation.op != node.operation.op:
             return False
-        read = [contents(renamed.get(id, id)) for id in same.operation.operands]
+        read = [contents(renamed(id)) for id in same.operation.operands]
         sizes = [value.bytes * _samples(whole) for value in same.values]
         if read != [contents(id) for id in node.operation.operands] or sizes != [one.bytes for one in node.values]:
             return False

@@ -15,7 +15,7 @@ from poet_planner.features.fixed import fixed_nodes
 from poet_planner.planning.request import Parameters, Request
 
 NORM_UPDATE = "batch_norm_update"
-WORD_BYTES = 4  # of which features are: int8 of another size has none
+WORD_BYTES = 4  # a sample's part of what is kept begins at a word
 LEAST_SHARE = 0.1  # of a step's energy that has to be the same in every epoch, for keeping it to be worth its rules
 
 
@@ -48,14 +48,19 @@ def where_to_cut(request: Request) -> Division:
     if _energy_j(graph, fixed) < LEAST_SHARE * _energy_j(graph, {node.id for node in graph.nodes}):
         return Division()
     inputs = {one.id for one in graph.residents if one.kind == "input"}
-    alone, word = independent_values(step.model, step.traced), WORD_BYTES * step.samples
-    cut = least_cut(graph, fixed, lambda id, size: 0.0 if id in inputs or (id in alone and size % word == 0) else inf)
+    alone = independent_values(step.model, step.traced) | inputs
+
+    def read_j(id: str, size: int) -> float:
+        return 0.0 if id in alone and size % (WORD_BYTES * step.samples) == 0 else inf
+
+    cut = least_cut(graph, fixed, read_j)
     return Division(cut) if cut.once else Division(note=_mixing(graph, fixed - alone))
 
 
 def _has_samples(graph: Graph) -> bool:
     """Whether all inputs and targets have the same number of samples, along their first axes."""
-    return len({one.shape[:1] for one in graph.residents if one.kind in BATCH_KINDS}) == 1
+    counts = {one.shape[:1] for one in graph.residents if one.kind in BATCH_KINDS}
+    return len(counts) == 1 and counts != {()}
 
 
 def _energy_j(graph: Graph, nodes: Iterable[str]) -> float:

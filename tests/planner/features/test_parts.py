@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from poet_planner.features.independent import independent_values
 from poet_planner.features.parts import features_of, head_of
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
-from poet_planner.planning.request import Request
-from poet_planner.planning.training_graph import TrainingStep
+from poet_planner.planning.request import Request, calibration
+from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.boards import load_board
@@ -113,6 +114,32 @@ def test_an_inference_from_features_gives_the_scores_of_the_sample(
         expected = run_step(of_sample.graph, given | alone, operators)["inference.output"]
         # A batch is computed by another algorithm than a sample.
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_features_may_be_bytes(operators: Operators) -> None:
+    """Frozen layers on int8: the last of them is kept, a quarter of what f32 takes."""
+    step = training_step("finetune_cnn_small", 4, calibration=calibration("int8", None))
+    whole = step.graph(BOARD)
+    costed = replace(whole, nodes=tuple(replace(node, energy_j=1e-6) for node in whole.nodes))
+    alone = independent_values(step.model, step.traced)
+    cut = least_cut(costed, fixed_nodes(whole), lambda id, _: 0.0 if id in alone else float("inf"))
+    assert cut.kept == ("backbone.bn",)
+    on_features = step.on_features(cut)
+    head = on_features.graph(BOARD)
+    feature = next(one for one in head.residents if one.kind == "feature")
+    assert feature.bytes == 4 * 64  # what the linear layer reads of a sample, in bytes
+    given = drawn(whole, step)
+    making = features_of(whole, cut, head)
+    expected, found = (
+        run_step(whole, given, operators),
+        run_step(head, given | made(making, given, operators), operators),
+    )
+    changed = [one.id for one in whole.residents if one.kind == "parameter"]
+    assert all(found[id].tobytes() == expected[id].tobytes() != given[id].tobytes() for id in changed)
+    of_features = on_features.inference_on_features(on_features.inference(head).graph, head)
+    assert of_features is not None
+    assert [node.operation.op for node in of_features.nodes if node.operation] == ["dequantize_s8", "linear"]
 
 
 def test_an_inference_that_makes_other_features_is_none() -> None:
