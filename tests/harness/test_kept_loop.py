@@ -119,6 +119,41 @@ def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
         call(harness, "eval", *BOARD, *given, *files)
 
 
+def test_epochs_go_on_from_the_card_with_the_bits_of_training_in_ram(folder: Path, builds: Path) -> None:
+    """Two commands with one card, shuffled, with validation; and one command with parameters in RAM."""
+    rows = np.random.default_rng(7).standard_normal((11, 1, 8, 8)).astype(np.float32)
+    labels = np.arange(11) % 10
+    np.savez(folder / "epochs.npz", x=rows[:7], y=labels[:7], x_val=rows[7:], y_val=labels[7:])
+    call(planner, "--model", MODEL, "--profile", "nrf52840", "--method", "store_all", "--out", str(folder / "ram"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
+        call(harness, "flash", *BOARD, "--plan", str(folder / "ram"))
+    data = ["--samples", str(folder / "epochs.npz"), "--data", str(folder / "data.npz"), "--lr", RATE]
+    data += ["--shuffle", "3", "--validate", "--best", "loss"]
+
+    def train_epochs(plan: str, name: str, epochs: int, *more: str) -> None:
+        kept = ["--folder", str(folder / name), "--trained", str(folder / f"{name}{epochs}.safetensors")]
+        given = ["--plan", str(folder / plan), "--epochs", str(epochs), "--out", str(folder / f"{name}{epochs}.csv")]
+        call(harness, "train", *BOARD, *given, *data, *kept, *more)
+
+    card = ["--card", str(folder / "epochs.img")]
+    train_epochs("ram", "in_ram", 2)
+    train_epochs("plan", "on_card", 1, *card)
+    with pytest.raises(UserError, match="name one that stays with --card FILE"):
+        train_epochs("plan", "on_card", 2, "--resume")
+    train_epochs("plan", "on_card", 2, "--resume", *card)
+    columns = ["epoch", "steps", "samples", "learning_rate", "loss", "right", "labels", "validated", "validation_loss"]
+    in_ram, on_card = (pd.read_csv(folder / name / "epochs.csv") for name in ("in_ram", "on_card"))
+    pd.testing.assert_frame_equal(on_card[columns], in_ram[columns], check_exact=True)
+    for name in ("{}2.safetensors", "{}/best.safetensors"):
+        expected, found = (load_file(folder / name.format(one)) for one in ("in_ram", "on_card"))
+        assert found.keys() == expected.keys()
+        assert all(found[id].tobytes() == array.tobytes() for id, array in expected.items())
+    other = ["--card", str(folder / "other.img")]
+    with pytest.raises(UserError, match=r"holds the weights after 0 steps, and the folder goes on after \d+"):
+        train_epochs("plan", "on_card", 3, "--resume", *other)
+
+
 def test_a_plan_is_profiled_in_place_twice_on_the_same_card(folder: Path) -> None:
     given = ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), "--steps", "2", "--lr", RATE]
     for name in ("place1", "place2"):

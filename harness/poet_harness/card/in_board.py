@@ -69,7 +69,7 @@ class CardInBoard:
         return self.restore()
 
     def _prepare(self, data: TrainingData) -> None:
-        batches = data.batches if self._plan.commits_steps else []
+        batches = data.batches if self._plan.keeps_batches else []
         parts = [data.weights, *batches]
         size = sum(len(content) for part in parts for content in part.values())
         if size > MOST_LINE_BYTES:
@@ -96,6 +96,8 @@ class CardInBoard:
         UserError
             If it has others.
         """
+        if not self._plan.keeps_batches:
+            return
         count = restored.batches or 0
         check_batch_count(f"{self._where}: the card", count, len(data.batches), steps)
         if restored.step >= steps:

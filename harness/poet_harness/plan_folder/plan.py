@@ -16,7 +16,7 @@ from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.file import read_graph
-from poet_profiles.graph.kept import CONSTANT, TRAINED_KINDS, kept_constants
+from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS, kept_constants
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.json_file import read_json
 from poet_profiles.operators import parse_params
@@ -155,6 +155,11 @@ class Plan:
     def commits_steps(self) -> bool:
         """Whether each step ends with a commit to the card: something there is no constant."""
         return any(tensor.kind != CONSTANT for tensor in self.kept)
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether its batches lie on the card, which is given them once."""
+        return any(tensor.kind in BATCH_KINDS for tensor in self.kept)
 
     def whole(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Tensors by their id in the network, each whole, of those in parts by their id in the graph."""

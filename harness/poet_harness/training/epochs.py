@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .trainer import ObservedStep, Trainer
 
 MOST_CHECKED = 256
+UNSEEN = SeenStep(math.nan, math.nan, math.nan)  # the card has a step that a reset kept from being told
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Course:
     Parameters
     ----------
     plan : Plan
-        One that has its batch in RAM.
+        One that has its batch in RAM. If it keeps parameters on the card, that is what a training goes on from.
     data : TrainingData
         What training begins with; its batches are not used.
     samples : Samples
@@ -108,15 +109,18 @@ class Course:
             **({"best": "loss"} if self.best_by_loss else {}),
         }
 
-    def trained_files(self, out: Path, data: TrainingData) -> dict[Path, bytes]:
-        """What ``--trained`` writes, of weights that were read from the board."""
+    def weights(self, data: TrainingData) -> Weights:
+        """Those that were read from the board."""
         tensors = {
             tensor.id: np.frombuffer(data.weights[index], self.plan.type_of(tensor)).reshape(tensor.shape)
             for index, tensor in enumerate(self.plan.residents)
             if tensor.kind in TRAINED_KINDS
         }
-        weights = Weights(data.step, self.plan.whole(tensors), fell_back=False)
-        return trained_files(out, self.plan, data.state, weights, self.rates(data.step - 1))
+        return Weights(data.step, self.plan.whole(tensors), fell_back=False)
+
+    def trained_files(self, out: Path, weights: Weights) -> dict[Path, bytes]:
+        """What ``--trained`` writes."""
+        return trained_files(out, self.plan, self.data.state, weights, self.rates(weights.step - 1))
 
     def _initial_check(self) -> str:
         check = 0
@@ -270,6 +274,9 @@ class Epochs:
             told(step)
 
         def asked(number: int) -> None:
+            epochs, place = divmod(number, self.steps_per_epoch)
+            if place == 0 and epochs and all(row.epoch != epochs for row in self.rows):
+                self._end_epoch(trainer, number - 1, source)  # a reset kept its last step from being told
             if number == self.steps_per_epoch * len(self.rows) and self.ended:
                 raise _EnoughError
 
@@ -289,7 +296,8 @@ class Epochs:
                 self._data,
                 course.rates,
                 commit_every,
-                done=done,
+                self._resume and course.plan.commits_steps,
+                done,
                 steps=course.steps,
                 feed=fed,
                 kept_samples=KeptSamples(of_step, sets) if sets else None,
@@ -320,7 +328,7 @@ class Epochs:
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
         course = self._course
         count = course.order.steps_per_epoch
-        seen = [self._seen[number] for number in range(last + 1 - count, last + 1)]
+        seen = [self._seen.get(number, UNSEEN) for number in range(last + 1 - count, last + 1)]
         energy_j = math.fsum(step.energy_j for step in seen)
         features_j = math.fsum(step.features_energy_j for step in seen)
         # Before the weights are kept: a reset meanwhile begins the epoch anew, or it would have no row.
@@ -341,7 +349,8 @@ class Epochs:
         data = trainer.keep_here()
         self.rows = [*(other for other in self.rows if other.epoch < row.epoch), row]
         if self._folder is not None and found is not None and is_best(self.rows, course.best_by_loss):
-            self._folder.keep_best(course.trained_files(self._folder.path / BEST_FILE, data))
+            weights = trainer.weights() if course.plan.commits_steps else course.weights(data)
+            self._folder.keep_best(course.trained_files(self._folder.path / BEST_FILE, weights))
         self._keep(data)
 
     def _validated(self, trainer: Trainer) -> Evaluation | None:
@@ -379,6 +388,6 @@ class Epochs:
         if self._folder is None:
             return
         begin = data.step // self._course.order.steps_per_epoch * self._course.order.steps_per_epoch
-        seen = tuple(self._seen[number] for number in range(begin, data.step))
+        seen = tuple(self._seen.get(number, UNSEEN) for number in range(begin, data.step))
         self._folder.keep(Progress(data, seen), self.rows)
         self._kept = data.step

@@ -97,6 +97,8 @@ class RunFolder:
     def __init__(self, path: Path, plan: Plan, settings: Mapping[str, Any]) -> None:
         self.path = path
         self._plan = plan
+        in_ram = {} if plan.commits_steps else dict(enumerate(plan.residents))  # else the card has the weights
+        self._tensors = {index: tensor for index, tensor in in_ram.items() if tensor.kind in TRAINED_KINDS}
         self._settings = {"format": FORMAT, **settings}
 
     def begin(self, data: TrainingData, resume: bool) -> tuple[Progress, list[EpochRow]]:
@@ -109,7 +111,7 @@ class RunFolder:
             holds none and it does; if what it holds is another one, or is damaged.
         """
         settings, checkpoint = (self.path / name for name in (SETTINGS_FILE, CHECKPOINT_FILE))
-        sizes = sum(tensor.bytes for tensor in self._plan.residents if tensor.kind in TRAINED_KINDS)
+        sizes = sum(tensor.bytes for tensor in self._tensors.values())
         if not resume:
             if checkpoint.exists():
                 raise UserError(f"{self.path}: holds a training already; go on with --resume, or name another folder")
@@ -171,8 +173,7 @@ class RunFolder:
         data = progress.data
         arrays: dict[str, Any] = {
             tensor.id: np.frombuffer(data.weights[index], self._plan.type_of(tensor)).reshape(tensor.shape)
-            for index, tensor in enumerate(self._plan.residents)
-            if tensor.kind in TRAINED_KINDS
+            for index, tensor in self._tensors.items()
         }
         seen = np.array([list(asdict(step).values()) for step in progress.seen], float).reshape(
             -1, len(fields(SeenStep))
@@ -199,12 +200,11 @@ class RunFolder:
             raise UserError(f"{path}: is of another training than {SETTINGS_FILE} beside it; name another folder")
         weights = dict(data.weights)
         try:
-            for index, tensor in enumerate(self._plan.residents):
-                if tensor.kind in TRAINED_KINDS:
-                    array = arrays[tensor.id]
-                    if (array.shape, array.dtype) != (tensor.shape, self._plan.type_of(tensor)):
-                        raise KeyError(tensor.id)
-                    weights[index] = array.tobytes()
+            for index, tensor in self._tensors.items():
+                array = arrays[tensor.id]
+                if (array.shape, array.dtype) != (tensor.shape, self._plan.type_of(tensor)):
+                    raise KeyError(tensor.id)
+                weights[index] = array.tobytes()
             features = arrays.get(FEATURES, np.zeros((len(arrays[LOSSES]), 2)))
             seen = zip(*(map(float, arrays[name]) for name in (LOSSES, ENERGIES, TIMES)), *features.T, strict=True)
             return Progress(

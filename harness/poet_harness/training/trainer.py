@@ -253,6 +253,11 @@ class Trainer:
             self.kept = begin
             if begin >= steps:
                 raise UserError(f"{begin} steps are committed already; ask for more of them with --steps")
+            if begin < data.step:
+                raise UserError(
+                    f"{self.device.link.name}: the card holds the weights after {begin} steps, and the folder goes on "
+                    f"after {data.step}; give the card of that training"
+                )
         if begin not in (data.step if self.kept is None else self.kept, self._being_kept):
             raise UserError(
                 f"{self.device.link.name}: the card gives back the weights after {begin} steps, this run committed "
@@ -274,7 +279,7 @@ class Trainer:
         if restored.step and not resume:
             raise UserError(
                 f"{self.device.link.name}: the card holds the weights after {restored.step} steps; go on from them "
-                "with poet-harness run --resume, or prepare it anew with poet-harness card"
+                "with --resume, or prepare it anew with poet-harness card"
             )
         self._card.check(restored, data, steps)
         return restored.step
@@ -309,7 +314,7 @@ class Trainer:
         """Have the first micro-batch of a step on the board; its features, too, where the step reads these."""
         extraction, samples = self._plan.extraction, self._kept_samples
         if extraction is None or samples is None:
-            if self._card is None:
+            if not self._plan.keeps_batches:
                 feed(number, 0)
             return NOTHING_MADE if extraction is None else make(self.device, extraction, self._drawn_by)
         numbers, made = samples.of_step(number).tolist(), NOTHING_MADE
@@ -473,6 +478,8 @@ class Trainer:
     def keep_here(self) -> TrainingData:
         """Read parameters and state, as they are now: from them a board that is reset goes on, if no card has others.
 
+        Of a plan that keeps some on the card nothing is read: the card has them, and a board goes on from there.
+
         Returns
         -------
         TrainingData
@@ -485,6 +492,9 @@ class Trainer:
         """
         if self.steps_done is None or self._data is None:
             raise UserError(LOST)
+        if self._card is not None:
+            self._data = replace(self._data, step=self.steps_done)
+            return self._data
         tensors = self._tensors(self.steps_done)
         read = {
             index: tensors[resident.id].tobytes()

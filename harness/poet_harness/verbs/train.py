@@ -92,15 +92,21 @@ def command(
     """Train over epochs of a data set of any size under a plan.
 
     --folder keeps weights and a row of figures after each epoch, and --resume goes on from there with the same bits as
-    if nothing had been in between. Otherwise as poet-harness run: the first step is traced, and what was observed is
-    written however the training ends.
+    if nothing had been in between. Weights that a plan keeps on the card stay there, and it goes on from those.
+    Otherwise as poet-harness run: the first step is traced, and what was observed is written however the training ends.
     """
+    from poet_profiles.errors import UserError
     from poet_profiles.json_output import print_json
 
     from .console import wide_console
     from .steps_report import document, print_steps
 
     asked = session(connection, given, files)
+    if options.folder and asked.plan.commits_steps and connection.takes_image(asked.board) and connection.card is None:
+        raise UserError(
+            "--folder: the plan keeps its weights on the card, and the card of an emulated board is gone with this "
+            "command; name one that stays with --card FILE"
+        )
     data = asked.read_data(0)
     training = training_over_epochs(options, asked.plan, data, given.learning_rate, resume)
     results = asked.results(data, training.steps, resume)
@@ -141,10 +147,10 @@ def training_over_epochs(
     from ..training.feeding import Order
     from ..training.rates import Rates
 
-    if plan.commits_steps:
+    if plan.keeps_batches:
         raise UserError(
-            "train: the plan keeps its batches on the card, which is prepared once (poet-harness card); plan with "
-            "--parameters resident, or use poet-harness run: its batches are used again and again"
+            "train: the plan keeps its batches on the card, which is prepared once (poet-harness card); use "
+            "poet-harness run, which uses them again and again, or plan with a smaller --batch or more --ram"
         )
     if options.to_card and plan.documents:
         raise UserError("--to-card: a Linux board has no card of poet's; leave it out, the samples go over the line")

@@ -48,9 +48,13 @@ COMMIT_NODE = poets_own("commit")
 
 
 def with_parameters_on_the_card(
-    graph: Graph, above_bytes: int, flash_bytes: int | None = None, streaming: Streaming = FETCHED_WHOLE
+    graph: Graph,
+    above_bytes: int,
+    flash_bytes: int | None = None,
+    streaming: Streaming = FETCHED_WHOLE,
+    batch_on_card: bool = True,
 ) -> Graph:
-    """The same step with parameters of more than ``above_bytes``, inputs and targets on the card.
+    """The same step with parameters of more than ``above_bytes`` on the card.
 
     Nothing is computed in place any more: `with_taking_over` comes after.
 
@@ -62,6 +66,8 @@ def with_parameters_on_the_card(
         Room for constants in flash: the largest that it has room for stay there.
     streaming : Streaming
         Which of them operators read tile by tile.
+    batch_on_card : bool
+        Whether inputs and targets lie there, too, and not in RAM.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def with_parameters_on_the_card(
         raise UserError("parameters on the card: the firmware has no optimiser with a state there; leave it out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
-    batch_and_parameters = _large(graph, above_bytes)
+    batch_and_parameters = _large(graph, above_bytes, batch_on_card)
     step = _Step(graph, {**batch_and_parameters, **_beyond(graph, in_flash)}, streaming)
     for node in graph.nodes:
         step.take(node)
@@ -110,15 +116,15 @@ def _on_card(graph: Graph, step: _Step, in_flash: Iterable[Constant]) -> Graph:
     )
 
 
-def _large(graph: Graph, above_bytes: int) -> dict[str, Kept]:
-    """Of the residents, the batch and larger parameters, as they are kept."""
+def _large(graph: Graph, above_bytes: int, batch_on_card: bool) -> dict[str, Kept]:
+    """Of the residents, larger parameters and perhaps the batch, as they are kept."""
     trained = _trained(graph)
     sizes = _sizes(graph.residents)
     beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
     return {
         resident.id: _kept(resident, resident.id in trained)
         for resident in graph.residents
-        if resident.kind in BATCH_KINDS
+        if (batch_on_card and resident.kind in BATCH_KINDS)
         or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
     }
 

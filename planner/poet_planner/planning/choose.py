@@ -32,11 +32,10 @@ from poet_planner.planning.layouts import (
 )
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report.quantities import bytes_text
-from poet_planner.schedule.lacks import CURE, WORDS
+from poet_planner.schedule.lacks import CURE, lost_words
 
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
-_LOST = f"{WORDS} ({CURE})"
 
 
 def choose_layout(request: Request, in_parts: bool = False) -> BudgetedStep:
@@ -60,7 +59,7 @@ def choose_layout(request: Request, in_parts: bool = False) -> BudgetedStep:
         if why_not := why_not_on_card(request):
             raise UserError(why_not)
         on_card = _cheapest_on_card(request)
-        return replace(on_card, note=_joined(WORDS, _slices_note(on_card.graph)))
+        return replace(on_card, note=_joined(lost_words(on_card.graph), _slices_note(on_card.graph)))
     return in_fewest_parts(request, on_its_own(request, usual_step(request))) if in_parts else _fitting(request)
 
 
@@ -109,7 +108,10 @@ def _cheapest_on_card(request: Request) -> BudgetedStep:
     fine = finely_sliced(request, best.step.layout, len(best.graph.nodes))
     best = _cheapest(best, _each(request, fine, known))
     tiled = _each(request, in_larger_tiles(best.step.layout), known)
-    return _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)])
+    best = _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)])
+    # Where it has room, the batch is in RAM: so a board can be given any, and train over epochs.
+    fed = in_layout(request, replace(best.step.layout, batch_on_card=False), known)
+    return fed if fed.filled <= COMFORT else best
 
 
 def _each(request: Request, layouts: Iterable[MemoryLayout], known: list[BudgetedStep]) -> list[BudgetedStep]:
@@ -163,10 +165,11 @@ def _fitting(request: Request) -> BudgetedStep:
     if not asked and request.parameters == Parameters.AUTO and why_not_on_card(request) is None:
         on_card = _cheapest_on_card(request).step
         if not in_flash:
-            return _instead(request, usual, on_card, _flash_note(on_card.graph), _LOST, _slices_note(on_card.graph))
+            notes = (_flash_note(on_card.graph), _lost(on_card.graph), _slices_note(on_card.graph))
+            return _instead(request, usual, on_card, *notes)
         if smallest_ram_bytes(on_card.graph) < in_ram:
             note = _card_note(on_card.graph, in_ram, budget_bytes)
-            return _instead(request, usual, on_card, note, _LOST, _slices_note(on_card.graph))
+            return _instead(request, usual, on_card, note, _lost(on_card.graph), _slices_note(on_card.graph))
     return min(frozen, key=lambda one: one.filled, default=usual)
 
 
@@ -198,10 +201,18 @@ def _joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
+def _lost(graph: Graph) -> str:
+    return f"{lost_words(graph)} ({CURE})"
+
+
+def _batch_words(graph: Graph) -> str:
+    return ", and the batch," if any(tensor.kind in BATCH_KINDS for tensor in graph.kept) else ""
+
+
 def _card_note(graph: Graph, in_ram_bytes: int, budget_bytes: int) -> str:
     kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
     return (
-        f"{bytes_text(kept)} of parameters, and the batch, lie on the card: with all of them in RAM a step needs "
+        f"{bytes_text(kept)} of parameters{_batch_words(graph)} lie on the card: with all of them in RAM a step needs "
         f"{bytes_text(in_ram_bytes)} at least, and the budget is {bytes_text(budget_bytes)} (--parameters excluded "
         "does not count them, as in the paper)"
     )
@@ -226,8 +237,8 @@ def _constants_note(graph: Graph) -> str:
 def _flash_note(graph: Graph) -> str:
     kept = sum(tensor.bytes for tensor in kept_constants(graph))
     return (
-        f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card, and with them the "
-        "batch and larger trained parameters"
+        f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card, and with them "
+        f"larger trained parameters{' and the batch' if _batch_words(graph) else ''}"
     )
 
 

@@ -151,6 +151,7 @@ def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
         layout.streaming,
         layout.early_updates,
         layout.constants_on_card,
+        layout.batch_on_card,
     )
     costed = None if costs is None else costs.apply(graph)
     if costed is not None:

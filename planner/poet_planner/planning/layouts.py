@@ -28,7 +28,7 @@ class MemoryLayout:
         Whether gradients have places of their own in RAM, or are values like others. With parameters on the card it
         says nothing.
     card_above_bytes : int or None
-        Size of the largest parameter that stays in RAM; larger ones, and the batch, lie on the card. None: all stay.
+        Size of the largest parameter that stays in RAM; larger ones lie on the card. None: all stay.
     streaming : Streaming
         Which of them are read tile by tile, and which activations are in slices.
     counts_parameters : bool
@@ -37,6 +37,8 @@ class MemoryLayout:
         Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
     constants_on_card : bool
         Whether constants for which flash has no room lie on the card, and nothing else.
+    batch_on_card : bool
+        Whether the batch lies on the card where parameters do.
     micro_batches : int
         In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     """
@@ -48,6 +50,7 @@ class MemoryLayout:
     early_updates: bool = False
     micro_batches: int = 1
     constants_on_card: bool = False
+    batch_on_card: bool = True
 
     @property
     def gradients(self) -> str:

@@ -198,6 +198,7 @@ class TrainingStep:
         streaming: Streaming = FETCHED_WHOLE,
         early_updates: bool = False,
         constants_on_card: bool = False,
+        batch_on_card: bool = True,
     ) -> Graph:
         """The step lowered for a board.
 
@@ -209,13 +210,15 @@ class TrainingStep:
         optimizer : Optimizer
             What ends a step on a microcontroller.
         card_above_bytes : int, optional
-            Whether larger parameters, and the batch, lie on a microcontroller's card.
+            Whether larger parameters lie on a microcontroller's card.
         streaming : Streaming
             Which of them are read tile by tile, and which activations are in slices.
         early_updates : bool
             Whether a parameter changes as soon as its gradient is done and nothing reads it any more.
         constants_on_card : bool
             Whether constants for which a microcontroller's flash has no room lie on its card, and nothing else.
+        batch_on_card : bool
+            Whether the batch lies there where parameters do.
 
         Raises
         ------
@@ -249,7 +252,8 @@ class TrainingStep:
                 raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
             graph = self._with_gradients_as_values(board.dma_overlap, optimizer, streaming.slices_above_bytes)
             flash_bytes = flash_for_constants(graph, board)
-            graph = with_taking_over(with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming))
+            on_card = with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming, batch_on_card)
+            graph = with_taking_over(on_card)
         elif constants_on_card:
             graph = self._lowered(board.dma_overlap, resident_gradients, optimizer)
             flash_bytes = flash_for_constants(graph, board) or 0

@@ -36,7 +36,7 @@ from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.extraction import FEATURE, Extraction, plans_beside
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
 from poet_planner.schedule.inference import Inference, ram_bytes
-from poet_planner.schedule.lacks import CURE, WORDS
+from poet_planner.schedule.lacks import CURE, lost_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def check_name(name: str) -> None:
 def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
     if commits_each_step(graph):
-        return f"{WORDS}; {CURE}"
+        return f"{lost_words(graph)}; {CURE}"
     features = [resident.id for resident in graph.residents if resident.kind == FEATURE]
     read = {id for node in graph.nodes for id in (node.operation.operands if node.operation else ())}
     if len(features) > 1 or (features and read & {one.id for one in graph.residents if one.kind == "input"}):

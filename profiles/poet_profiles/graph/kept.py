@@ -132,15 +132,10 @@ def _check_commit(graph: Graph) -> None:
 
 
 def _check_residents(graph: Graph) -> None:
-    """What outlives a step stands first, as one piece: so a commit writes it.
-
-    The batch is on the card, unless nothing but constants is there.
-    """
+    """What outlives a step stands first, as one piece: so a commit writes it."""
     end = 0
     other = ""
     for resident in graph.residents:
-        if resident.kind in BATCH_KINDS and commits_each_step(graph):
-            raise FaultError(f"resident {resident.id}: a graph with kept tensors keeps its {resident.kind} on the card")
         if resident.kind not in TRAINED_KINDS:
             other = resident.id
         elif other or resident.offset != end:

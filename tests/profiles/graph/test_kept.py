@@ -103,10 +103,6 @@ def second_writer(graph: Graph) -> Graph:
         (lambda g: on_nodes(g, commit=dict(recomputable=True)), 'node commit commits; say "recomputable": false'),
         (lambda g: on_nodes(g, commit=dict(inputs=("ready",))), "node descent must stand before commit"),
         (
-            lambda g: replace(g, residents=(*g.residents, Resident("t", "target", 4, 8)), resident_bytes=12),
-            "keeps its target on the card",
-        ),
-        (
             lambda g: replace(g, residents=(replace(g.residents[0], offset=4),), resident_bytes=12),
             "resident b stands after a gap",
         ),
