@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support.firmware.host_operators import Operators
-from tests.support.firmware.host_step import tensors_of_step
+from tests.support.firmware.host_step import run_step, tensors_of_step
 from tests.support.networks.quantised import EXTENT, Branches, chain
 
 BOARD = load_board("nrf52840")
@@ -226,6 +226,38 @@ def test_what_is_behind_something_trained_stays_in_f32() -> None:
     assert found[:3] == ["quantize_s8", "conv2d_s8", "dequantize_s8"]
     assert found.count("conv2d") == 1
     assert kinds(step.inference(step.graph(BOARD)).graph)[:3] == found[:3]
+
+
+class Mixed(nn.Module):
+    """A frozen layer on int8, and one behind a trained layer that stays in f32 and passes its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.trained, self.after = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 3, 3)
+        self.head = nn.Linear(48, 10)
+        for layer in (self.conv, self.after):
+            layer.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(functional.relu(self.after(self.trained(self.conv(x)))).flatten(1))  # type: ignore[no-any-return]
+
+
+def test_frozen_layers_on_int8_and_in_f32_run_together(operators: Operators) -> None:
+    """By the firmware's kernels, with the loss and the gradients that PyTorch has on the same bits."""
+    torch.manual_seed(0)
+    x = torch.rand(BATCH, 1, EXTENT, EXTENT)
+    model = Model("mixed", Mixed(), (x,), (torch.arange(BATCH) % 10,), functional.cross_entropy)
+    step = TrainingStep(model, calibration=Calibration())
+    graph, given = step.graph(BOARD), given_to(model)
+    assert [kind for kind in kinds(graph) if kind.startswith("conv2d")] == ["conv2d_s8", "conv2d", "conv2d_relu"]
+    arrays: dict[str, Any] = {one.id: stored(given[one.id]) for one in graph.residents if one.id in given}
+    found = run_step(graph, arrays | dict(step.constants(graph)), operators)
+    expected = execute(in_integers(step.traced), given)
+    assert float(found["loss"]) == pytest.approx(float(expected.loss), rel=1e-5)
+    assert expected.gradients.keys() == {"trained.weight", "trained.bias", "head.weight", "head.bias"}
+    for name, gradient in expected.gradients.items():
+        off = np.abs(found[f"{name}.grad"] - gradient.numpy()).max()
+        assert off <= 1e-5 * float(gradient.abs().max()), name
 
 
 class TwoWays(nn.Module):

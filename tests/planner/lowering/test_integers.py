@@ -15,6 +15,7 @@ from poet_planner.lowering import lower_for_firmware, with_slices
 from poet_planner.lowering.card import with_parameters_on_the_card
 from poet_planner.lowering.constants import constant_data, stored
 from poet_planner.lowering.firmware import in_parts
+from poet_planner.schedule.c_headers import operators_lacking
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
@@ -158,13 +159,18 @@ class OneLayer(nn.Module):
     """A quantised convolution, whose weights are as they are given."""
 
     def __init__(
-        self, weight: Tensor, zero: int = 0, dtype: torch.dtype = torch.int8, per_channel: bool = False
+        self,
+        weight: Tensor,
+        zero: int = 0,
+        dtype: torch.dtype = torch.int8,
+        per_channel: bool = False,
+        by_range: bool = False,
     ) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("scales", torch.full((len(weight),), 0.01))
         self.register_buffer("zeros", torch.full((len(weight),), zero))
-        self.dtype, self.per_channel = dtype, per_channel
+        self.dtype, self.per_channel, self.by_range = dtype, per_channel, by_range
 
     def forward(self, x: Tensor) -> Tensor:
         decomposed = torch.ops.quantized_decomposed
@@ -173,6 +179,10 @@ class OneLayer(nn.Module):
         if self.per_channel:
             q = decomposed.quantize_per_channel(x, *one_each, torch.int8)
             x = decomposed.dequantize_per_channel(q, *one_each, torch.int8)
+        if self.by_range:
+            seen = decomposed.choose_qparams.tensor(x, -128, 127, 1e-5, torch.int8)
+            q = decomposed.quantize_per_tensor.tensor(x, *seen, -128, 127, torch.int8)
+            x = decomposed.dequantize_per_tensor.tensor(q, *seen, -128, 127, torch.int8)
 
         def rounded(x: Tensor, zero: int) -> Tensor:
             q = decomposed.quantize_per_tensor(x, 0.02, zero, low, high, self.dtype)
@@ -198,15 +208,25 @@ def test_weights_as_the_firmware_has_them_are_fused() -> None:
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        (OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), zero=4), "weights have a zero point"),
-        (OneLayer(torch.full((2, 4, 1, 1), -128, dtype=torch.int8)), "two neighbouring weights are -128"),
-        (OneLayer(torch.full((1, 140_000, 1, 1), 127, dtype=torch.int8)), "sums of 140000 taps may leave 32 bits"),
+        (
+            OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), zero=4),
+            "weights have a zero point; the firmware has symmetric ones; choose per_channel_symmetric",
+        ),
+        (
+            OneLayer(torch.full((2, 4, 1, 1), -128, dtype=torch.int8)),
+            "two neighbouring weights are -128; quantise weights to -127…127",
+        ),
+        (
+            OneLayer(torch.full((1, 140_000, 1, 1), 127, dtype=torch.int8)),
+            "sums of 140000 taps may leave 32 bits; leave this layer in f32",
+        ),
     ],
     ids=["zero point", "-128", "sums"],
 )
 def test_weights_that_the_kernels_lack_are_refused(layer: OneLayer, words: str) -> None:
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError) as refused:
         one_layer(layer)
+    assert str(refused.value) == f"0.convolution (OneLayer): {words}"
 
 
 def test_what_is_trained_before_a_quantised_part_is_refused() -> None:
@@ -223,14 +243,14 @@ def test_what_is_trained_before_a_quantised_part_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "lacks"),
     [
-        ({"dtype": torch.uint8}, "activations quantised as uint8"),
-        ({"dtype": torch.int16}, "activations quantised as int16"),
-        ({"per_channel": True}, "activations quantised per channel"),
+        ({"dtype": torch.uint8}, "quantised as uint8"),
+        ({"dtype": torch.int16}, "quantised as int16"),
+        ({"per_channel": True}, "quantised per channel"),
+        ({"by_range": True}, "quantised by scales that are computed"),
     ],
-    ids=["uint8", "int16", "per channel"],
+    ids=["uint8", "int16", "per channel", "computed"],
 )
 def test_other_activations_are_refused_with_a_cure(given: dict[str, Any], lacks: str) -> None:
     graph = one_layer(OneLayer(torch.ones(2, 3, 1, 1, dtype=torch.int8), **given))
-    refused = [node.refused for node in graph.nodes if node.refused]
-    assert refused
-    assert all(one.lacks == lacks and "int8" in one.cure for one in refused)
+    cure = "choose a quantizer with int8 and one scale a tensor of activations"
+    assert operators_lacking(graph) == f"0 (OneLayer): the firmware has no activations {lacks}; {cure}"
