@@ -164,8 +164,8 @@ class Trainer:
         resume : bool
             Begin with the weights that an earlier run committed, at the batch after theirs.
         steps : int, optional
-            In all, an earlier run's included; as many as there are batches if not given. A plan that keeps its batches
-            on the card may have more: it begins with the first batch again.
+            In all, an earlier run's included; as many as there are batches if not given. Of more, the next one begins
+            with the first batch again.
         done : callable
             Called with each finished step, again for one that a reset makes necessary again.
         feed : callable, optional
@@ -188,7 +188,11 @@ class Trainer:
         self._rate = rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
         self._batches = data.batches if feed is None else []
         self._kept_samples = kept_samples
-        feed = feed or (lambda number, part: self._put(part_of_batch(data.batches[number], self._plan, part)))
+        if feed is None:
+
+            def feed(number: int, part: int) -> None:
+                self._put(part_of_batch(data.batches[number % len(data.batches)], self._plan, part))
+
         for _ in range(MOST_RESETS + 1):
             try:
                 self._steps(rate, commit_every, resume, done, trace_all, steps or len(data.batches), feed)
