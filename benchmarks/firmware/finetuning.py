@@ -141,8 +141,8 @@ def off_pytorch(folder: Path) -> float:
     )
 
 
-def off_prediction(folder: Path) -> tuple[float, bool]:
-    """How far energy and time of a step are off at most, and whether every peak is as predicted."""
+def off_prediction(folder: Path) -> float:
+    """How far energy and time of a step are off at most."""
     with (folder / "board.csv").open() as file:
         rows = list(csv.DictReader(file))
     steps = [row for row in rows if row["do"] == "step" and row["training_step"] != "0"]
@@ -151,8 +151,7 @@ def off_prediction(folder: Path) -> tuple[float, bool]:
         for row in steps
         for what in ("time_s", "energy_j")
     ]
-    peaks = all(row["observed_peak_bytes"] == row["predicted_peak_bytes"] for row in rows)
-    return max(abs(ratio - 1) for ratio in ratios), peaks
+    return max(abs(ratio - 1) for ratio in ratios)
 
 
 def flash_bytes(image: Path) -> int:
@@ -170,7 +169,7 @@ def main() -> int:
     options = parser.parse_args()
     table = Table(
         *("board, model", "frozen, in flash", "flash in all", "resident", "RAM in all", "energy", "time"),
-        *("off prediction", "peak RAM", "bits of the host", "off PyTorch"),
+        *("off prediction", "bits of the host", "off PyTorch"),
         title="fine-tuning (emulated)",
     )
     good = True
@@ -183,14 +182,14 @@ def main() -> int:
             image = folder / "plan" / f"{case.board}.elf"
             ram = end_of_firmware(image) - RAM_BEGIN + graph.resident_bytes + schedule.arena_bytes
             flash, bits, pytorch = flash_bytes(image), differing(folder), off_pytorch(folder)
-            prediction, peaks = off_prediction(folder)
-            good = good and not bits and peaks and ram <= board.ram_bytes and flash <= board.flash_bytes
+            prediction = off_prediction(folder)
+            good = good and not bits and ram <= board.ram_bytes and flash <= board.flash_bytes
             good = good and pytorch <= PYTORCH_TOLERANCE and prediction <= PREDICTION_TOLERANCE
             needs = (schedule.time_s, schedule.energy_j, schedule.peak_bytes)
             good = good and all(found <= most for found, most in zip(needs, case.most, strict=True))
             sizes = (f"{size:,}" for size in (constant_bytes(graph), flash, graph.resident_bytes, ram))
             costs = (f"{schedule.energy_j * 1e3:.3f} mJ", f"{schedule.time_s:.3f} s", f"{prediction:.2%}")
-            agreement = ("to the byte" if peaks else "DIFFERS", bits[0] if bits else "all", f"{pytorch:.1e}")
+            agreement = (bits[0] if bits else "all", f"{pytorch:.1e}")
             table.add_row(case.name, *sizes, *costs, *agreement)
     Console(width=200).print(table)
     return 0 if good else 1

@@ -12,15 +12,15 @@
 TELL_LINKER(poet_built_ram_bytes, 0);
 TELL_LINKER(poet_built_table_bytes, 0);
 
-const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, &poet_all_operators}, NULL, NULL};
+const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}, NULL, NULL, &poet_all_operators};
 
 #else
 
 #include "poet_model.h"
 #include "poet_schedule.h"
 
-#if !defined POET_BUILT_LIVE_COUNT || !defined POET_BUILT_BIT_COUNT
-#error "poet_schedule.h is of an older poet-plan: plan again"
+#if POET_BUILT_FORMAT != POET_PLAN_FORMAT
+#error "poet_schedule.h is of another version of poet-plan: plan again"
 #endif
 
 TELL_LINKER(poet_built_ram_bytes, POET_BUILT_RAM_BYTES);
@@ -32,7 +32,6 @@ TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 #define OPERATORS poet_f32_operators
 #endif
 
-static poet_block blocks[POET_BUILT_LIVE_COUNT];
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
 static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
 static uint32_t homes[2 * POET_BIT_WORDS(POET_BUILT_BIT_COUNT) + 1];
@@ -64,7 +63,7 @@ static const poet_extraction extraction = {{&poet_built_extraction_model, &poet_
 #endif
 
 const poet_built poet_built_in = {
-    &poet_built_model, &poet_built_schedule, {blocks, pages, checks, homes, &trace, &OPERATORS}, INFERENCE, EXTRACTION,
+    &poet_built_model, &poet_built_schedule, {pages, checks, homes, &trace}, INFERENCE, EXTRACTION, &OPERATORS,
 };
 
 #endif

@@ -111,9 +111,8 @@ def test_features_of_each_sample_lie_at_its_place(core: c.CDLL, at_once: int) ->
     put(device, 0, samples)
     device.window_edges()
     for first in range(0, SAMPLES, at_once):
-        answer = device.ok(f"extract {first} 0")
+        device.ok(f"extract {first} 0")
         assert device.window_edges() == [1, 0]
-        assert int(answer["arena"]) == 4 * at_once * SIZE
     assert get(device, 4) == np.maximum(samples, 0).tobytes()
     assert get(device, 0) == samples.tobytes()  # exchanged, and back
 
@@ -178,10 +177,10 @@ def test_the_trace_of_the_last_run_is_read(core: c.CDLL) -> None:
     device.ok("hello")
     device.ok("put 1 0 " + "00000000" * 4)
     device.ok("extract 0 1")
-    assert len(device.ok("times 0 3")["ticks"].split(",")) == 3
+    assert len(device.ok("times 0 2")["ticks"].split(",")) == 2
     device.ok("step 3f800000 1")
     assert len(device.ok("times 0 1")["ticks"].split(",")) == 1
-    assert device.ask("times 0 3").startswith("err -1")
+    assert device.ask("times 0 2").startswith("err -1")
     device.ok("extract 0 0")
     assert device.ask("times 0 1").startswith("err -9")
 

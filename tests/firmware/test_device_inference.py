@@ -95,8 +95,6 @@ def test_scores_of_what_was_put(core: c.CDLL, steps: list[tuple[int, int, object
     assert answer["scores"] == expected.tobytes()[:128].hex()
     seen = b"".join(bytes.fromhex(device.ok(f"get 5 {at} 128")["data"]) for at in range(0, BYTES, 128))
     assert seen == expected.tobytes()
-    assert int(answer["peak"]) == 4 * BYTES + 20 + 3 * BYTES
-    assert int(answer["arena"]) == 3 * BYTES
     assert (answer["page_ins"], answer["page_outs"]) == (("1", "1") if steps is PAGED else ("0", "0"))
     assert int(answer["ticks"]) >= 0
     kept = b"".join(bytes.fromhex(device.ok(f"get 3 {at} 128")["data"]) for at in range(0, BYTES, 128))

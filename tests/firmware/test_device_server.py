@@ -284,7 +284,8 @@ def test_requests_that_make_no_sense_to_a_model(trained: Device, request_: str) 
 
 @pytest.mark.parametrize("request_", ["step 00000000 0", "times 0 1", "get 0 0 4", "put 0 0 00", "commit 1", "restore"])
 def test_a_plan_that_does_not_fit_the_firmware_is_named(core: c.CDLL, request_: str) -> None:
-    net = Net([(ADD, [4], [0, 0], [1], 0)], [], [(0, 16, INPUT), (16, 16, GRADIENT)], [], 0)  # no workspace
+    nodes = [(ADD, [4], [0, 0], [1], 0)]  # no workspace
+    net = Net(nodes, [], [(0, 16, INPUT), (16, 16, GRADIENT)], [(COMPUTE, 0, [])], 0)
     device = boot(core, net)
     device.ok("hello")
     assert (
@@ -299,20 +300,15 @@ def test_step_and_times(trained: Device) -> None:
     answer = trained.ok("step 3d4ccccd 0")
     assert trained.window_edges() == [1, 0]
     assert struct.unpack(">f", bytes.fromhex(answer["loss"]))[0] == 3 - 1000
-    assert (answer["peak"], answer["arena"]) == (str(2 * BYTES + 20), str(BYTES))
     assert (answer["page_ins"], answer["page_outs"]) == ("1", "1")
-    for verb in ("times", "peaks"):
-        assert trained.ask(f"{verb} 0 5") == "err -9 the last step was not traced, or its trace was lost"
+    assert trained.ask("times 0 4") == "err -9 the last step was not traced, or its trace was lost"
     answer = trained.ok("step 3d4ccccd 1")
     assert trained.window_edges() == [1, 0] * 4
-    times = trained.ok("times 0 5")["ticks"].split(",")
-    assert len(times) == 5 and sum(map(int, times)) == int(answer["ticks"])
-    peaks = trained.ok("peaks 0 5")["bytes"].split(",")
-    assert max(map(int, peaks)) == int(answer["peak"])
-    for verb in ("times", "peaks"):
-        assert trained.ask(f"{verb} 1 5").startswith("err -1")
+    times = trained.ok("times 0 4")["ticks"].split(",")
+    assert len(times) == 4 and sum(map(int, times)) == int(answer["ticks"])
+    assert trained.ask("times 1 4").startswith("err -1")
     trained.ok("bench 7 1 4")  # uses the RAM in which the trace may be
-    assert trained.ask("times 0 5").startswith("err -9")
+    assert trained.ask("times 0 4").startswith("err -9")
 
 
 def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
@@ -320,7 +316,7 @@ def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
     card = Card(PAGE_AREA + 64)
     trained.insert(card)
     card.fail_writes = 0
-    assert trained.ask("step 00000000 0").startswith("err -5 schedule step 1: ")
+    assert trained.ask("step 00000000 0").startswith("err -5 call 1: ")
     card.fail_writes = None
     card.flips = 0
     card.content[:] = bytes(len(card.content))

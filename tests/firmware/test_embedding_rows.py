@@ -292,7 +292,7 @@ def test_a_lost_write_of_a_row_is_found_at_once(core: c.CDLL) -> None:
         device.ok("restore")
         device.ok(STEP)
         card.lost = card.writes + ROW_BLOCKS * lost
-        assert device.ask(STEP).startswith("err -7 schedule step 4"), lost
+        assert device.ask(STEP).startswith("err -7 call 3:"), lost
         card.lost = None
         assert device.ok(STEP)["committed"] == "2"
         assert weights(device) == bits(2)

@@ -166,7 +166,6 @@ def test_training_on_the_board_equals_unlimited_memory(
         assert tensors == unlimited
         assert scores_of(answers) == scores
         assert [step["loss"] for step in steps] == [step["loss"] for step in store_all_steps]
-        assert [int(step["peak"]) for step in steps] == [schedule.peak_bytes] * STEPS
 
         link.request("commit 1")
         emulated.reset()

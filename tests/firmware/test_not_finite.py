@@ -108,7 +108,7 @@ def test_a_gradient_that_overflows_ends_the_step_before_its_commit(core: c.CDLL,
     device.ok("restore")
     before = committed(card)
     answer = device.ask(f"step {f32_bits(LARGEST)} 0")
-    assert answer.startswith(f"err {E_NOT_FINITE} schedule step ")
+    assert answer.startswith(f"err {E_NOT_FINITE} call ")
     assert answer.endswith(": a weight is infinite or no number")
     assert committed(card) == before
     trains_on(device)
@@ -153,7 +153,7 @@ def test_an_infinite_loss_ends_the_step_before_its_commit(core: c.CDLL, first: b
     device.ok("commit 0")
     before = bytes(card.content)
     answer = device.ask(f"step {kept.RATE_BITS} 0")
-    assert answer.startswith(f"err {E_NOT_FINITE} schedule step ")
+    assert answer.startswith(f"err {E_NOT_FINITE} call ")
     assert answer.endswith(": the loss is infinite or no number")
     pages = (kept.CARD_BLOCKS - 8) * BLOCK
     home = slice(PAGE_AREA * BLOCK, (PAGE_AREA + 3) * BLOCK)  # of w, the one that does not count now

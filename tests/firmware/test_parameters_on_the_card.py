@@ -113,7 +113,6 @@ def test_loss_and_weights_are_those_of_training_in_ram(runs: dict[str, Run], nam
     assert [one["committed"] for one in steps] == ["1", "2", "3"]
     assert weights == weights_in_ram
     for one in steps:
-        assert (int(one["peak"]), int(one["arena"])) == (schedule.peak_bytes, schedule.arena_bytes)
         assert int(one["page_ins"]) == sum(entry.do is Action.PAGE_IN for entry in schedule.steps)
 
 

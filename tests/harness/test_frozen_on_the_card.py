@@ -75,15 +75,14 @@ class FrozenDevice(SimulatedDevice):
         b = struct.unpack("<2f", self.residents[0])
         self.residents[0][:] = struct.pack("<2f", *(value + f32_of_bits(rate) for value in b))
         loss = struct.pack(">f", sum(struct.unpack("<2f", self.residents[1]))).hex()
-        return f"ok ticks={sum(self.schedule_ticks)} peak=600 arena=592 page_ins=0 page_outs=1 loss={loss}"
+        return f"ok ticks={sum(self.schedule_ticks)} page_ins=0 page_outs=1 loss={loss}"
 
 
 def board(folder: Path, **changes: object) -> FrozenDevice:
     schedule = read_schedule(folder / "schedule.json")
     ticks = (16_000,) * len(schedule.steps)
     hashes = {"graph_hash": schedule.graph_hash, "schedule_hash": schedule_hash(schedule)}
-    peaks = (600,) * len(ticks)
-    return FrozenDevice(resident_bytes=(8, 8), schedule_ticks=ticks, schedule_peaks=peaks, **hashes, **changes)  # type: ignore[arg-type]
+    return FrozenDevice(resident_bytes=(8, 8), schedule_ticks=ticks, **hashes, **changes)  # type: ignore[arg-type]
 
 
 def train(device: FrozenDevice, folder: Path, **options: object) -> list[float]:

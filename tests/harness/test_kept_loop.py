@@ -60,7 +60,6 @@ def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str,
 
 def test_a_plan_on_the_card_trains_as_pytorch_does(folder: Path) -> None:
     table, saved, weights = train(folder, "whole", "--steps", str(STEPS))
-    assert (table["observed_peak_bytes"] == table["predicted_peak_bytes"]).all()
     assert set(table["source"]) == {"emulated"}
     traced = table[(table["training_step"] == 0) & (table["do"] == "compute")]
     assert {"fetch", "conv2d_update", "linear_update", "commit"} <= set(traced["op"])

@@ -144,7 +144,7 @@ def test_a_training_that_is_cut_ends_with_the_same_bits(folder: Path, trained: d
 
 
 def test_batches_of_a_file_with_commits(folder: Path) -> None:
-    """The same bits in one run and in two, on both boards; pages and peaks are those of the plan."""
+    """The same bits in one run and in two, on both boards; pages are those of the plan."""
     given = ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), "--lr", str(RATE)]
     found = []
     for board, card in (("native", "one.img"), ("nrf52840", "two.img")):
@@ -154,8 +154,6 @@ def test_batches_of_a_file_with_commits(folder: Path) -> None:
             result = CliRunner().invoke(app, ["run", *options, "--steps", str(steps), *files, *more])
             assert result.exit_code == 0, result.output
         found.append(weights(folder, board))
-        rows = pd.read_csv(folder / f"{board}2.csv")
-        assert (rows["observed_peak_bytes"] == rows["predicted_peak_bytes"]).all()
         losses = [np.load(folder / f"{board}{steps}.npz")["loss"] for steps in (1, 2)]
         found[-1]["loss"] = np.concatenate(losses).tobytes()
     assert found[0] == found[1]

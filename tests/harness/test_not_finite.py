@@ -37,7 +37,7 @@ class Board(SimulatedDevice):
             return answer[: answer.index("loss=")] + "loss=7fc00000"
         if self.steps == self.bad_loss:
             self.residents[0][:] = before
-            return "err -12 schedule step 3: the loss is infinite or no number"
+            return "err -12 call 3: the loss is infinite or no number"
         if self.steps == self.bad_weights:
             self.residents[0][:] = struct.pack("<2f", np.inf, 1)
         return answer
@@ -150,7 +150,7 @@ class Card(KeptDevice):
 
     def _step(self, rate: str, trace: str) -> str:
         if self.record is not None and self.record[0] == 1:
-            return "err -12 schedule step 6: a weight is infinite or no number"
+            return "err -12 call 6: a weight is infinite or no number"
         return super()._step(rate, trace)
 
 

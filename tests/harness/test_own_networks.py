@@ -97,7 +97,6 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
     scores = np.load(folder / "scores.npz")["scores"]
     assert np.abs(scores - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max())
     assert (result["samples"], result["correct"]) == (len(x), int((expected.argmax(-1) == y.numpy()).sum()))
-    assert result["peak_bytes"] == result["predicted_peak_bytes"]
     assert result["energy_j"] > 0
 
 

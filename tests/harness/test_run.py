@@ -35,7 +35,6 @@ from tests.support.harness.tiny_plan import (
     BATCHES,
     GRAPH,
     HASH,
-    PEAKS,
     SCHEDULE,
     SCHEDULE_HASH,
     STEPS,
@@ -112,7 +111,7 @@ def cable_loose(_: Window) -> Window:
     [
         (cable_loose, "cable loose"),
         (lambda window: replace(window, samples=1000, lost=2), "0.20% of the samples lost"),
-        (lambda window: replace(window, duration_s=0.998 * window.duration_s), "where the device counted 0.004001 s"),
+        (lambda window: replace(window, duration_s=0.998 * window.duration_s), "where the device counted 0.004000 s"),
     ],
 )
 def test_training_goes_on_when_the_meter_loses_a_step(
@@ -247,19 +246,18 @@ def test_the_verb_compares_every_action_and_saves_losses_and_gradients(plan_fold
     assert "emulated" in result.stdout
     table = pd.read_csv(out)
     traced = table[(table["training_step"] == 0) & (table["do"] != "step")]
-    assert list(traced["do"]) == [step["do"] for step in SCHEDULE["steps"]]
+    assert list(traced["do"]) == ["compute", "page_out", "page_in"]  # neither the free nor what only orders
     assert list(traced["observed_time_s"]) == pytest.approx([ticks / TICKS_HZ for ticks in TICKS])
-    assert list(traced["predicted_energy_j"]) == [1e-5, 4e-5, 0.0, 3e-5, 0.0]
-    assert list(traced["predicted_peak_bytes"]) == [532] * 5
-    assert list(traced["observed_peak_bytes"]) == list(PEAKS)
+    assert list(traced["predicted_energy_j"]) == [1e-5, 4e-5, 3e-5]
+    assert list(traced["predicted_peak_bytes"]) == [532] * 3
     rails, volt = load_board("nrf52840").rails_a, load_board("nrf52840").voltage_v
     above_idle_w = volt * (rails.cpu_active - rails.cpu_idle)
     assert list(table["idle_power_w"]) == pytest.approx([volt * (rails.cpu_idle + rails.storage_idle)] * len(table))
     assert traced["observed_energy_j"].iloc[0] == pytest.approx(above_idle_w * TICKS[0] / TICKS_HZ)
-    assert list(traced["observed_energy_j"].isna()) == [False, False, True, False, True]
+    assert not traced["observed_energy_j"].isna().any()
     whole = table[table["do"] == "step"]
     assert len(whole) == STEPS
-    assert set(whole["observed_peak_bytes"]) == {1000}
+    assert table["observed_peak_bytes"].isna().all()  # firmware allocates nothing
     untraced = whole[whole["training_step"] > 0]
     assert list(untraced["observed_energy_j"]) == pytest.approx([above_idle_w * sum(TICKS) / TICKS_HZ] * (STEPS - 1))
     arrays = np.load(saved)

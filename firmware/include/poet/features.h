@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 typedef struct poet_feature_store {
-    const poet_model *head;
+    poet_plan head;
     uint8_t *ram; /* of the residents */
     uint8_t *records;
     uint32_t record_bytes;
@@ -25,15 +25,14 @@ typedef struct poet_feature_store {
 } poet_feature_store;
 
 /* As poet_runner_check_inference, for both plans; and that batches can be cut into samples. */
-int poet_features_check(const poet_extraction *extraction, const poet_model *head, const poet_tables *tables,
-                        uint32_t ram_bytes);
+int poet_features_check(const poet_extraction *extraction, const poet_model *head, uint32_t ram_bytes);
 
 /* Exchanges the samples from `first` on, inputs and features, with those of the first places, where features are made.
  * Once before they are, and once after. */
 void poet_features_exchange(const poet_extraction *extraction, const poet_model *head, uint8_t *ram, uint32_t first);
 
 /* Takes the RAM from `taken` bytes on. The seed differs from start to start. */
-void poet_feature_store_init(poet_feature_store *store, const poet_extraction *extraction, const poet_model *head,
+void poet_feature_store_init(poet_feature_store *store, const poet_extraction *extraction, const poet_plan *head,
                              uint8_t *ram, uint32_t taken, uint32_t ram_bytes, uint32_t seed);
 
 /* Keeps what the step reads of the sample at a place of the batch; POET_E_ARGUMENT for another place or number. */

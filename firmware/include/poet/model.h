@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built model: what generated poet_model.h fills in, and poet_schedule.h refers to. Byte for byte in docs/SPEC.md.
  *
- * A *value* is an activation: it lives in the arena where and when the schedule says. A *resident* tensor (trained
- * parameter, gradient, batch input, loss) has one fixed place in RAM for good. A *constant* (frozen parameter, table)
- * lies in flash. A *kept* tensor lives on the card from step to step. Operands are numbered values first, then
- * residents, then constants, then kept tensors: reference value_count + resident_count + i is constant i.
+ * A *resident* tensor (trained parameter, gradient, batch input, loss) has one fixed place in RAM for good. A *kept*
+ * tensor lives on the card from step to step. Where activations lie, and when, the schedule says.
  */
 #ifndef POET_MODEL_H
 #define POET_MODEL_H
@@ -18,27 +16,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* What a node needs for itself: the CPU alone, the card's bus alone, or both (docs/SPEC.md, section 4). */
-typedef enum poet_uses { POET_USES_CPU = 0, POET_USES_BUS = 1, POET_USES_BOTH = 2 } poet_uses;
-
-typedef struct poet_node {
-    uint8_t op; /* POET_OP_* */
-    uint8_t input_count;
-    uint8_t output_count;
-    uint8_t uses;      /* poet_uses */
-    uint16_t params;   /* index of its first parameter in poet_model.params */
-    uint16_t operands; /* index of its first operand in poet_model.operands: inputs, then outputs */
-    uint32_t workspace_bytes;
-} poet_node;
-
-typedef struct poet_value {
-    uint32_t bytes;      /* a multiple of 4 */
-    uint32_t page_block; /* first block of its page, counted from the page area's start */
-    uint16_t page;       /* which of the schedule's pages it is; POET_NO_PAGE: never paged */
-} poet_value;
-
-#define POET_NO_PAGE 0xffffu
 
 typedef enum poet_resident_kind { /* a kept tensor is a parameter, a state, an input, a target or a constant */
                                   POET_RESIDENT_PARAMETER = 1,
@@ -59,11 +36,6 @@ typedef struct poet_resident {
     uint8_t kind; /* poet_resident_kind */
 } poet_resident;
 
-typedef struct poet_constant {
-    uint32_t offset; /* from the start of poet_model.constant_words, a multiple of 4 */
-    uint32_t bytes;
-} poet_constant;
-
 /* A tensor that a step reads from the card, and changes only there. Where a node writes its next version it is a
  * *unit*: it has two homes on the card, of which one counts. All others have one home (docs/SPEC.md, section 7).
  * A tensor may lie by rows: each row begins a block, and each row of a unit has two homes of its own. */
@@ -81,22 +53,12 @@ typedef struct poet_kept {
 typedef struct poet_model {
     uint64_t graph_hash;
     uint32_t resident_bytes;
-    uint16_t node_count;
-    uint16_t value_count;
     uint16_t resident_count;
-    uint16_t param_count; /* entries of `params` and `operands`, so that a damaged table is refused, not followed */
-    uint16_t operand_count;
     uint16_t micro_batches; /* runs of the schedule that make a training step: they share a batch, and add up its
                                gradients and its loss in the residents of these kinds. 1: it is done in one */
-    const poet_node *nodes;
-    const poet_value *values;
     const poet_resident *residents;
-    const int32_t *params;
-    const uint16_t *operands;
-    uint16_t constant_count;
     uint32_t constant_bytes; /* of `constant_words` */
     uint32_t constant_crc;   /* CRC-32 of `constant_words`: headers of two plans, or a damaged flash, are refused */
-    const poet_constant *constants;
     const uint32_t *constant_words;
     uint16_t kept_count;
     uint16_t unit_count; /* kept tensors that a step changes, and one more: all residents that outlive a step, if any */

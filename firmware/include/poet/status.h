@@ -13,9 +13,9 @@ typedef enum poet_status {
     POET_STOPPED = 2,        /* given up at the caller's wish; nothing has changed */
     POET_GATHERED = 3,       /* a micro-batch is in the sums; the last one of its batch changes the weights */
     POET_E_ARGUMENT = -1,    /* a caller's argument or an operator's parameters make no sense */
-    POET_E_MEMORY = -2,      /* a block lies outside the arena or overlaps a live one */
+    POET_E_MEMORY = -2,      /* the RAM is too small */
     POET_E_HASH = -3,        /* the schedule was made for another graph than the built model */
-    POET_E_ORDER = -4,       /* a schedule step needs a value that is not in RAM or not on the card */
+    POET_E_ORDER = -4,       /* not now: something else has to come before, or is under way */
     POET_E_IO = -5,          /* the storage device reported an error or did not answer */
     POET_E_FULL = -6,        /* the storage device has no room */
     POET_E_CORRUPT = -7,     /* a page, frame or table failed its check */

@@ -23,13 +23,13 @@ static int ready(const poet *p)
 
 static void open_plan(const poet *p, poet_runner *runner, const poet_plan *plan)
 {
-    poet_runner_open(runner, plan->model, plan->schedule, p->network->tables, p->runner.residents,
+    poet_runner_open(runner, plan->model, plan->schedule, p->network->tables, p->runner.ram,
                      p->network->ram_bytes);
 }
 
 static void exchange(const poet *p, uint32_t first)
 {
-    poet_features_exchange(maker_of(p)->extraction, p->network->train->model, p->runner.residents, first);
+    poet_features_exchange(maker_of(p)->extraction, p->network->train->model, p->runner.ram, first);
 }
 
 static int run(const poet *p, const poet_plan *plan)
@@ -45,7 +45,7 @@ __attribute__((cold)) int poet_feature_maker_check(const poet_network *network, 
     const poet_extraction *extraction = network->maker->extraction;
     return extraction->samples != network->batch
                ? POET_E_CORRUPT
-               : poet_features_check(extraction, network->train->model, network->tables, ram_bytes);
+               : poet_features_check(extraction, network->train->model, ram_bytes);
 }
 
 int poet_feature_maker_make(poet *p)
@@ -124,6 +124,6 @@ int poet_infer_features(poet *p, const void *features)
         return status == POET_OK ? POET_E_ABSENT : status;
     }
     const uint32_t own = poet_features_own(infer->model, p->network->train->model->resident_count);
-    memcpy(p->runner.residents + infer->model->residents[own].offset, features, infer->model->residents[own].bytes);
+    memcpy(p->runner.ram + infer->model->residents[own].offset, features, infer->model->residents[own].bytes);
     return run(p, infer);
 }

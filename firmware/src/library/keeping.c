@@ -6,7 +6,7 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
 {
     const poet_model *model = network->train->model;
     const poet_tables *tables = network->tables;
-    poet_record_init(keeping->record, model, p->runner.residents, tables->checks, tables->homes);
+    poet_record_init(keeping->record, model, p->runner.ram, tables->checks, tables->homes);
     const int status = poet_record_load(keeping->record, p->card);
     if (status == POET_E_ABSENT) {
         const int others = poet_record_check_others(p->card, model->graph_hash);

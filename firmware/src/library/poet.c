@@ -69,7 +69,7 @@ static bool needs_card(const poet *p, const poet_network *network)
     for (size_t i = 0; !needs && i < sizeof beside / sizeof *beside; i++) {
         poet_runner runner;
         if (beside[i] != NULL) {
-            open_beside(&runner, beside[i], network, p->runner.residents);
+            open_beside(&runner, beside[i], network, p->runner.ram);
             needs = poet_runner_needs_card(&runner, false);
         }
     }
@@ -107,7 +107,7 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
         status = check_network(network);
     }
     if (status == POET_OK && network->infer != NULL) {
-        status = poet_runner_check_inference(network->infer, network->train->model, network->tables, ram_bytes);
+        status = poet_runner_check_inference(network->infer, network->train->model, ram_bytes);
     }
     if (status == POET_OK && network->maker != NULL) {
         status = network->maker->check(network, ram_bytes);
@@ -137,9 +137,9 @@ int poet_restore(poet *p)
     if (p->network->keeping != NULL) {
         return p->network->keeping->restore(p);
     }
-    return p->card == NULL ? POET_E_ABSENT
-                           : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.residents,
-                                                     &p->steps, &bytes);
+    return p->card == NULL
+               ? POET_E_ABSENT
+               : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.ram, &p->steps, &bytes);
 }
 
 int poet_commit(poet *p)
@@ -153,7 +153,7 @@ int poet_commit(poet *p)
     }
     return p->card == NULL
                ? POET_E_ABSENT
-               : poet_checkpoint_commit(p->card, model_of(p), p->network->owner, p->runner.residents, p->steps, &bytes);
+               : poet_checkpoint_commit(p->card, model_of(p), p->network->owner, p->runner.ram, p->steps, &bytes);
 }
 
 /* A sample in the first tensor of this kind. */
@@ -165,7 +165,7 @@ static void *sample_of(poet *p, uint8_t kind, uint32_t sample)
     const poet_model *model = model_of(p);
     for (uint32_t i = 0; i < model->resident_count; i++) {
         if (model->residents[i].kind == kind) {
-            return p->runner.residents + model->residents[i].offset +
+            return p->runner.ram + model->residents[i].offset +
                    sample * (model->residents[i].bytes / p->network->batch);
         }
     }
@@ -248,7 +248,7 @@ int poet_infer(poet *p)
     }
     poet_runner runner;
     poet_run run = {.pager = p->run.pager, .record = p->run.record, .hooks = p->run.hooks};
-    open_beside(&runner, p->network->infer, p->network, p->runner.residents);
+    open_beside(&runner, p->network->infer, p->network, p->runner.ram);
     return poet_runner_step(&runner, &run);
 }
 
@@ -261,7 +261,7 @@ static void *of_inference(const poet *p, uint8_t kind)
     const poet_model *model = p->network->infer->model;
     for (uint32_t i = model_of(p)->resident_count; i < model->resident_count; i++) {
         if (model->residents[i].kind == kind) {
-            return p->runner.residents + model->residents[i].offset;
+            return p->runner.ram + model->residents[i].offset;
         }
     }
     return NULL;
@@ -308,5 +308,5 @@ void *poet_tensor(poet *p, uint16_t resident)
     }
     const bool beside = is_idle(p) && p->network->infer != NULL;
     const poet_model *model = beside ? p->network->infer->model : model_of(p);
-    return resident < model->resident_count ? p->runner.residents + model->residents[resident].offset : NULL;
+    return resident < model->resident_count ? p->runner.ram + model->residents[resident].offset : NULL;
 }

@@ -15,7 +15,7 @@ int poet_verb_bench(poet_server *server, const char *arguments, poet_text *answe
     if (!poet_argument_unsigned(&arguments, &code) || !poet_argument_unsigned(&arguments, &repeats) || repeats == 0) {
         return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: bench CODE repeats p0 p1 ...");
     }
-    const poet_operator_set *operators = server->built->tables.operators;
+    const poet_operator_set *operators = server->built->operators;
     const poet_operator *operator = code <= UINT8_MAX ? poet_operator_find(operators, (uint8_t)code) : NULL;
     if (operator == NULL) {
         return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no such operator in this build");

@@ -145,8 +145,6 @@ bool poet_arguments_end(const char *cursor)
 void poet_reply_run(poet_text *answer, const poet_run *run)
 {
     poet_reply_number(answer, "ticks", run->ticks);
-    poet_reply_number(answer, "peak", run->peak_bytes);
-    poet_reply_number(answer, "arena", run->arena_bytes);
     poet_reply_number(answer, "page_ins", run->page_ins);
     poet_reply_number(answer, "page_outs", run->page_outs);
 }

@@ -17,7 +17,7 @@ static uint32_t taken_bytes(const poet_server *server)
                                *(server->inference_status == POET_OK ? built->inference : extraction)};
     uint32_t most = 0;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        const uint32_t bytes = plans[i].model->resident_bytes + (plans[i].schedule->arena_bytes + 3u) / 4u * 4u;
+        const uint32_t bytes = (plans[i].schedule->ram_bytes + 3u) / 4u * 4u;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -38,18 +38,17 @@ void poet_server_init(poet_server *server, const poet_built *built)
                                                  server->ram, server->ram_bytes);
     }
     if (server->runner_status == POET_OK && built->inference != NULL) {
-        server->inference_status =
-            poet_runner_check_inference(built->inference, built->model, &built->tables, server->ram_bytes);
+        server->inference_status = poet_runner_check_inference(built->inference, built->model, server->ram_bytes);
     }
     if (server->runner_status == POET_OK && built->extraction != NULL) {
-        server->extraction_status =
-            poet_features_check(built->extraction, built->model, &built->tables, server->ram_bytes);
+        server->extraction_status = poet_features_check(built->extraction, built->model, server->ram_bytes);
     }
     if (server->extraction_status == POET_OK) {
+        const poet_plan head = {built->model, built->schedule};
         const poet_plan *plan = &built->extraction->plan;
         poet_runner_open(&server->extractor, plan->model, plan->schedule, &built->tables, server->ram,
                          server->ram_bytes);
-        poet_feature_store_init(&server->store, built->extraction, built->model, server->ram, taken_bytes(server),
+        poet_feature_store_init(&server->store, built->extraction, &head, server->ram, taken_bytes(server),
                                 server->ram_bytes, poet_board_boot_id());
     }
     if (server->runner_status == POET_OK) { /* a damaged table is not followed */

@@ -10,7 +10,7 @@
 #include "session.h"
 #include "verbs.h"
 
-#define MOST_STEPS 24u
+#define MOST_CALLS 24u
 
 static uint32_t loss_bits(const poet_server *server)
 {
@@ -32,8 +32,8 @@ static int fail_step(const poet_server *server, poet_text *answer, int status, c
     }
     const bool of_loss = status == POET_E_NOT_FINITE && !poet_is_finite(poet_runner_loss(&server->runner));
     answer->length = 0;
-    poet_text_string(answer, "schedule step ");
-    poet_text_decimal(answer, run->steps);
+    poet_text_string(answer, "call ");
+    poet_text_decimal(answer, run->calls);
     poet_text_string(answer, ": ");
     poet_text_string(answer, of_loss ? "the loss is infinite or no number" : poet_explain(status));
     return status;
@@ -109,24 +109,24 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     return POET_OK;
 }
 
-/* Answers with some rows of the last step's trace: what each schedule step took, or its peak. */
-static int put_trace(poet_server *server, const char *arguments, poet_text *answer, const char *key, bool peaks)
+/* Some rows of the last step's trace. */
+int poet_verb_times(poet_server *server, const char *arguments, poet_text *answer)
 {
     uint32_t first;
     uint32_t count;
     if (!poet_argument_unsigned(&arguments, &first) || !poet_argument_unsigned(&arguments, &count) ||
-        !poet_arguments_end(arguments) || count > MOST_STEPS) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: times|peaks FIRST count, count at most 24");
+        !poet_arguments_end(arguments) || count > MOST_CALLS) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: times FIRST count, count at most 24");
     }
     poet_runner *runner = server->extractor.traced ? &server->extractor : &server->runner;
-    const uint32_t steps = runner->schedule->step_count;
-    if (first > steps || count > steps - first) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "the schedule has fewer steps");
+    const uint32_t calls = runner->schedule->call_count;
+    if (first > calls || count > calls - first) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "the schedule has fewer calls");
     }
-    poet_reply_key(answer, key);
+    poet_reply_key(answer, "ticks");
     for (uint32_t i = 0; i < count; i++) {
-        poet_trace_row row;
-        const int status = poet_runner_read_trace(runner, &server->pager, first + i, &row);
+        uint32_t ticks;
+        const int status = poet_runner_read_trace(runner, &server->pager, first + i, &ticks);
         if (status == POET_E_ABSENT) {
             return poet_reply_fail(answer, status, "the last step was not traced, or its trace was lost");
         }
@@ -136,19 +136,9 @@ static int put_trace(poet_server *server, const char *arguments, poet_text *answ
         if (i > 0) {
             poet_text_char(answer, ',');
         }
-        poet_text_decimal(answer, peaks ? row.peak_bytes : row.ticks);
+        poet_text_decimal(answer, ticks);
     }
     return POET_OK;
-}
-
-int poet_verb_times(poet_server *server, const char *arguments, poet_text *answer)
-{
-    return put_trace(server, arguments, answer, "ticks", false);
-}
-
-int poet_verb_peaks(poet_server *server, const char *arguments, poet_text *answer)
-{
-    return put_trace(server, arguments, answer, "bytes", true);
 }
 
 static int commit_record(poet_server *server, uint32_t step_number, uint32_t *bytes)

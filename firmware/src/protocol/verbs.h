@@ -9,13 +9,13 @@
 
 typedef int poet_verb(poet_server *server, const char *arguments, poet_text *answer);
 
-poet_verb poet_verb_hello, poet_verb_stack, poet_verb_format, poet_verb_bootloader;              /* commands.c */
-poet_verb poet_verb_bench, poet_verb_page, poet_verb_idle;                                       /* benchmark_verbs.c */
-poet_verb poet_verb_infer;                                                                       /* inference_verbs.c */
-poet_verb poet_verb_extract, poet_verb_keep, poet_verb_kept;                                     /* feature_verbs.c */
-poet_verb poet_verb_put, poet_verb_scaled, poet_verb_get, poet_verb_batches;                     /* tensor_verbs.c */
-poet_verb poet_verb_set, poet_verb_block, poet_verb_samples;                                     /* sample_verbs.c */
-poet_verb poet_verb_step, poet_verb_times, poet_verb_peaks, poet_verb_commit, poet_verb_restore; /* training_verbs.c */
+poet_verb poet_verb_hello, poet_verb_stack, poet_verb_format, poet_verb_bootloader; /* commands.c */
+poet_verb poet_verb_bench, poet_verb_page, poet_verb_idle;                          /* benchmark_verbs.c */
+poet_verb poet_verb_infer;                                                          /* inference_verbs.c */
+poet_verb poet_verb_extract, poet_verb_keep, poet_verb_kept;                        /* feature_verbs.c */
+poet_verb poet_verb_put, poet_verb_scaled, poet_verb_get, poet_verb_batches;        /* tensor_verbs.c */
+poet_verb poet_verb_set, poet_verb_block, poet_verb_samples;                        /* sample_verbs.c */
+poet_verb poet_verb_step, poet_verb_times, poet_verb_commit, poet_verb_restore;     /* training_verbs.c */
 
 /* Says why a sample's features are not there: POET_E_ABSENT, POET_E_ARGUMENT. */
 int poet_feature_refusal(poet_text *answer, int status);

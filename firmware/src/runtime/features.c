@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "operands.h"
 #include "poet/crc32.h"
 
 static bool is_of_batch(const poet_resident *resident)
@@ -39,7 +38,7 @@ __attribute__((cold)) static bool has_own(const poet_extraction *extraction, con
 }
 
 __attribute__((cold)) int poet_features_check(const poet_extraction *extraction, const poet_model *head,
-                                              const poet_tables *tables, uint32_t ram_bytes)
+                                              uint32_t ram_bytes)
 {
     if (extraction->at_once == 0 || extraction->samples % extraction->at_once != 0) {
         return POET_E_CORRUPT;
@@ -49,9 +48,9 @@ __attribute__((cold)) int poet_features_check(const poet_extraction *extraction,
             return POET_E_CORRUPT;
         }
     }
-    int status = poet_runner_check_inference(&extraction->plan, head, tables, ram_bytes);
+    int status = poet_runner_check_inference(&extraction->plan, head, ram_bytes);
     if (status == POET_OK && extraction->infer != NULL) {
-        status = poet_runner_check_inference(extraction->infer, head, tables, ram_bytes);
+        status = poet_runner_check_inference(extraction->infer, head, ram_bytes);
         status = status == POET_OK && !has_own(extraction, head) ? POET_E_CORRUPT : status;
     }
     return status;
@@ -79,12 +78,13 @@ void poet_features_exchange(const poet_extraction *extraction, const poet_model 
 }
 
 /* Whether the step needs it of a sample: of what is only put for features to be made of it, nothing is kept. */
-__attribute__((cold)) static bool is_read(const poet_model *head, uint32_t resident)
+__attribute__((cold)) static bool is_read(const poet_plan *head, const poet_resident *resident)
 {
-    for (uint32_t i = 0; i < head->node_count; i++) {
-        const poet_node *node = &head->nodes[i];
-        for (uint32_t j = 0; node->op != 0 && j < node->input_count; j++) {
-            if (head->operands[node->operands + j] == head->value_count + resident) {
+    const poet_schedule *schedule = head->schedule;
+    for (uint32_t i = 0; i < schedule->call_count; i++) {
+        const uint32_t *words = schedule->words + schedule->calls[i].words;
+        for (uint32_t j = 0; j < schedule->calls[i].inputs; j++) {
+            if (words[j] == resident->offset) {
                 return true;
             }
         }
@@ -93,24 +93,27 @@ __attribute__((cold)) static bool is_read(const poet_model *head, uint32_t resid
 }
 
 /* The next resident from `place` on of which a record has a row; resident_count after the last. */
-static uint32_t next_kept(const poet_model *head, uint32_t place)
+static uint32_t next_kept(const poet_plan *head, uint32_t place)
 {
-    while (place < head->resident_count && !(is_of_batch(&head->residents[place]) && is_read(head, place))) {
+    const poet_model *model = head->model;
+    while (place < model->resident_count &&
+           !(is_of_batch(&model->residents[place]) && is_read(head, &model->residents[place]))) {
         place++;
     }
     return place;
 }
 
 __attribute__((cold)) void poet_feature_store_init(poet_feature_store *store, const poet_extraction *extraction,
-                                                   const poet_model *head, uint8_t *ram, uint32_t taken,
+                                                   const poet_plan *head, uint8_t *ram, uint32_t taken,
                                                    uint32_t ram_bytes, uint32_t seed)
 {
+    const poet_model *model = head->model;
     uint32_t bytes = sizeof(uint32_t);
-    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
-        bytes += head->residents[i].bytes / extraction->samples;
+    for (uint32_t i = next_kept(head, 0); i < model->resident_count; i = next_kept(head, i + 1u)) {
+        bytes += model->residents[i].bytes / extraction->samples;
     }
     const uint32_t room = taken < ram_bytes ? (ram_bytes - taken) / bytes : 0u;
-    *store = (poet_feature_store){head, ram, ram + taken, bytes, room, extraction->samples, seed};
+    *store = (poet_feature_store){*head, ram, ram + taken, bytes, room, extraction->samples, seed};
 }
 
 static uint32_t check_of(const poet_feature_store *store, const uint8_t *record, uint32_t number)
@@ -128,15 +131,15 @@ static uint8_t *record_of(const poet_feature_store *store, uint32_t place, uint3
 
 int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uint32_t number)
 {
-    const poet_model *head = store->head;
+    const poet_model *model = store->head.model;
     uint8_t *record = record_of(store, place, number);
     if (record == NULL) {
         return POET_E_ARGUMENT;
     }
     uint8_t *to = record + sizeof(uint32_t);
-    for (uint32_t i = next_kept(head, 0); i < head->resident_count; i = next_kept(head, i + 1u)) {
-        const uint32_t bytes = head->residents[i].bytes / store->samples;
-        memcpy(to, store->ram + head->residents[i].offset + place * bytes, bytes);
+    for (uint32_t i = next_kept(&store->head, 0); i < model->resident_count; i = next_kept(&store->head, i + 1u)) {
+        const uint32_t bytes = model->residents[i].bytes / store->samples;
+        memcpy(to, store->ram + model->residents[i].offset + place * bytes, bytes);
         to += bytes;
     }
     const uint32_t crc = check_of(store, record, number);
@@ -158,12 +161,14 @@ static int find(const poet_feature_store *store, uint32_t number, const uint8_t 
 
 int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number)
 {
-    const poet_model *head = store->head;
+    const poet_plan *head = &store->head;
+    const poet_resident *residents = head->model->residents;
+    const uint32_t count = head->model->resident_count;
     const uint8_t *from;
     const int status = place < store->samples ? find(store, number, &from) : POET_E_ARGUMENT;
-    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < head->resident_count; i = next_kept(head, i + 1u)) {
-        const uint32_t bytes = head->residents[i].bytes / store->samples;
-        memcpy(store->ram + head->residents[i].offset + place * bytes, from, bytes);
+    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < count; i = next_kept(head, i + 1u)) {
+        const uint32_t bytes = residents[i].bytes / store->samples;
+        memcpy(store->ram + residents[i].offset + place * bytes, from, bytes);
         from += bytes;
     }
     return status;
@@ -171,13 +176,15 @@ int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uin
 
 int poet_feature_store_give(const poet_feature_store *store, const poet_model *infer, uint32_t number)
 {
-    const poet_model *head = store->head;
-    uint32_t own = poet_features_own(infer, head->resident_count);
+    const poet_plan *head = &store->head;
+    const poet_resident *residents = head->model->residents;
+    const uint32_t count = head->model->resident_count;
+    uint32_t own = poet_features_own(infer, count);
     const uint8_t *from;
     const int status = find(store, number, &from);
-    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < head->resident_count; i = next_kept(head, i + 1u)) {
-        const uint32_t bytes = head->residents[i].bytes / store->samples;
-        if (head->residents[i].kind == POET_RESIDENT_FEATURE) {
+    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < count; i = next_kept(head, i + 1u)) {
+        const uint32_t bytes = residents[i].bytes / store->samples;
+        if (residents[i].kind == POET_RESIDENT_FEATURE) {
             memcpy(store->ram + infer->residents[own].offset, from, bytes);
             own = poet_features_own(infer, own + 1u);
         }

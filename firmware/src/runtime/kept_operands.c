@@ -6,8 +6,6 @@
 #include "poet/crc32.h"
 #include "poet/pager.h"
 
-#include "operands.h"
-
 /* The kept tensors of one node, while its operator runs. */
 typedef struct kept_operands {
     const poet_kept *const *inputs; /* NULL where an operand is in RAM */
@@ -124,33 +122,12 @@ static int wait(void *context)
     return operands->read.done < place->bytes || operands->read.crc == place->crc ? POET_OK : POET_E_CORRUPT;
 }
 
-static void find_kept(const poet_model *model, const uint16_t *operands, uint32_t count, const poet_kept **kept)
+/* The kept tensor of each operand, or NULL. */
+static void find_kept(const poet_model *model, const uint32_t *words, uint32_t count, const poet_kept **kept)
 {
     for (uint32_t i = 0; i < count; i++) {
-        kept[i] = is_kept(model, operands[i]) ? kept_of(model, operands[i]) : NULL;
+        kept[i] = (words[i] & POET_WORD_KEPT) != 0 ? &model->kept[words[i] >> POET_WORD_KEPT_SHIFT] : NULL;
     }
-}
-
-static int run(const poet_model *model, const poet_run *run, const poet_node *node, const poet_operator *operator,
-               const poet_op_args *args)
-{
-    const uint16_t *references = model->operands + node->operands;
-    const poet_kept *inputs[POET_MAX_INPUTS];
-    const poet_kept *outputs[POET_MAX_OUTPUTS];
-    find_kept(model, references, node->input_count, inputs);
-    find_kept(model, references + node->input_count, node->output_count, outputs);
-    kept_operands operands = {.inputs = inputs, .outputs = outputs, .record = run->record, .pager = run->pager};
-    const poet_sink sink = {&operands, write, write_row};
-    const poet_source source = {
-        .context = &operands,
-        .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
-        .read = read,
-        .wait = wait,
-    };
-    poet_op_args whole = *args;
-    whole.sink = &sink;
-    whole.source = &source;
-    return operator->run(&whole);
 }
 
 /* A unit that no node has written would count on as it was, and nobody would see it. */
@@ -165,16 +142,93 @@ static bool all_are_written(const poet_record *record)
     return true;
 }
 
-static int commit(poet_record *record)
+static int commit(const poet_runner *runner, poet_record *record)
 {
+    const int status = poet_runner_check_loss(runner);
+    if (status != POET_OK) {
+        return status;
+    }
     return all_are_written(record) ? poet_record_commit(record, record->step + 1u) : POET_E_ORDER;
 }
 
-const poet_kept_ways poet_kept_on_card = {
-    .run = run,
-    .find = poet_record_find,
-    .begin = poet_record_begin,
-    .end = poet_record_end,
-    .forget = poet_record_forget,
-    .commit = commit,
-};
+/* As a page-in, from where the card keeps the tensor. */
+static int fetch(const poet_run *run, const poet_kept *kept, void *data)
+{
+    poet_kept_place place;
+    int status = poet_pager_wait(run->pager); /* a batch's check is read from the card */
+    if (status == POET_OK) {
+        status = poet_record_find(run->record, kept, 0, &place);
+    }
+    if (status != POET_OK) {
+        return status;
+    }
+    return place.checked ? poet_pager_start_in(run->pager, place.block, data, place.bytes, place.crc)
+                         : poet_pager_start_unchecked_in(run->pager, place.block, data, place.bytes);
+}
+
+/* As a page-out, to where the tensor's next version belongs. */
+static int store(const poet_runner *runner, const poet_run *run, const poet_kept *kept, const void *data)
+{
+    uint32_t block;
+    uint32_t crc;
+    int status = poet_runner_check_loss(runner);
+    if (status == POET_OK) {
+        status = poet_record_begin(run->record, kept, 0, &block);
+    }
+    if (status == POET_OK) {
+        status = poet_pager_start_out(run->pager, block, data, kept->bytes, &crc);
+    }
+    if (status == POET_OK) {
+        poet_record_end(run->record, kept, crc);
+    }
+    return status;
+}
+
+/* An operator that reads or writes the card by itself. */
+static int compute(const poet_run *run, const poet_kept *const *inputs, const poet_kept *const *outputs,
+                   const poet_operator *operator, poet_op_args *args)
+{
+    kept_operands operands = {.inputs = inputs, .outputs = outputs, .record = run->record, .pager = run->pager};
+    const poet_sink sink = {&operands, write, write_row};
+    const poet_source source = {
+        .context = &operands,
+        .overlaps = run->pager != NULL && run->pager->device->start_read != NULL,
+        .read = read,
+        .wait = wait,
+    };
+    args->sink = &sink;
+    args->source = &source;
+    const int status = operator->run(args);
+    args->sink = NULL;
+    args->source = NULL;
+    return status;
+}
+
+static int run_call(const poet_runner *runner, const poet_run *run, const poet_call *call,
+                    const poet_operator *operator, poet_op_args *args)
+{
+    const uint32_t *words = runner->schedule->words + call->words;
+    const poet_kept *inputs[POET_MAX_INPUTS];
+    const poet_kept *outputs[POET_MAX_OUTPUTS];
+    find_kept(runner->model, words, call->inputs, inputs);
+    find_kept(runner->model, words + call->inputs, call->outputs, outputs);
+    switch (operator->code) {
+    case POET_OP_COMMIT:
+        return commit(runner, run->record);
+    case POET_OP_FETCH:
+        return fetch(run, inputs[0], args->outputs[0]);
+    case POET_OP_STORE:
+        return store(runner, run, outputs[0], args->inputs[0]);
+    default:
+        break;
+    }
+    for (uint32_t i = 0; i < call->outputs; i++) {
+        const int status = outputs[i] != NULL ? poet_runner_check_loss(runner) : POET_OK;
+        if (status != POET_OK) {
+            return status;
+        }
+    }
+    return compute(run, inputs, outputs, operator, args);
+}
+
+const poet_kept_ways poet_kept_on_card = {.run = run_call, .forget = poet_record_forget};

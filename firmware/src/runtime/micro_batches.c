@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "micro_batches.h"
 
-#include "operands.h"
-#include "poet/finite.h"
-#include "poet/operator.h"
+/* What adds up over the micro-batches. */
+static bool is_sum(const poet_resident *resident)
+{
+    return resident->kind == POET_RESIDENT_GRADIENT || resident->kind == POET_RESIDENT_LOSS;
+}
 
 /* -0 is what changes no number that is added to it, not even its sign. */
 static void begin_sums(const poet_runner *runner)
@@ -11,7 +13,7 @@ static void begin_sums(const poet_runner *runner)
     const poet_model *model = runner->model;
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *sum = &model->residents[i];
-        float *numbers = (float *)(void *)(runner->residents + sum->offset);
+        float *numbers = (float *)(void *)(runner->ram + sum->offset);
         for (uint32_t j = 0; is_sum(sum) && j < sum->bytes / sizeof *numbers; j++) {
             numbers[j] = -0.0f;
         }
@@ -21,13 +23,12 @@ static void begin_sums(const poet_runner *runner)
 /* Each micro-batch draws its own random numbers: `advance` itself waits for the last one. */
 static void move_generators(const poet_runner *runner, uint32_t micro_batches)
 {
-    const poet_model *model = runner->model;
-    for (uint32_t i = 0; i < model->node_count; i++) {
-        const poet_node *node = &model->nodes[i];
-        if (node->op == POET_OP_ADVANCE) {
-            const poet_advance_params *p = (const poet_advance_params *)(const void *)(model->params + node->params);
-            const poet_resident *generator = &model->residents[model->operands[node->operands] - model->value_count];
-            uint32_t *words = (uint32_t *)(void *)(runner->residents + generator->offset);
+    const poet_schedule *schedule = runner->schedule;
+    for (uint32_t i = 0; i < schedule->call_count; i++) {
+        const poet_call *call = &schedule->calls[i];
+        if (call->op < POET_PAGE_IN && schedule->operators[call->op].code == POET_OP_ADVANCE) {
+            const poet_advance_params *p = (const poet_advance_params *)(const void *)(schedule->params + call->params);
+            uint32_t *words = (uint32_t *)(void *)(runner->ram + schedule->words[call->words]);
             words[1] += micro_batches * (uint32_t)p->steps;
         }
     }
@@ -46,8 +47,8 @@ __attribute__((cold)) void poet_micro_batch_begin(const poet_runner *runner)
 __attribute__((cold)) int poet_micro_batch_end(poet_runner *runner, int status)
 {
     const bool gathers = poet_is_gathering(runner);
-    if (status == POET_OK && gathers && !poet_is_finite(poet_runner_loss(runner))) {
-        status = POET_E_NOT_FINITE;
+    if (status == POET_OK && gathers) {
+        status = poet_runner_check_loss(runner);
     }
     if (runner->gathered > 0 && (status != POET_OK || gathers)) {
         move_generators(runner, 0u - runner->gathered);

@@ -7,18 +7,12 @@
 
 #include <stdbool.h>
 
-#include "plan_check.h"
 #include "poet/runner.h"
 
 /* Whether a run adds to the sums and changes no weight: all but the last of a batch. */
 static inline bool poet_is_gathering(const poet_runner *runner)
 {
     return runner->gathered + 1u < runner->model->micro_batches;
-}
-
-static inline bool poet_waits_for_the_batch(const poet_runner *runner, const poet_node *node)
-{
-    return poet_is_gathering(runner) && poet_plan_changes_weights(runner->model, node);
 }
 
 void poet_micro_batch_begin(const poet_runner *runner);

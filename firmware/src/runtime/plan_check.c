@@ -1,35 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_check.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#include "operands.h"
 #include "poet/crc32.h"
-#include "poet/operator.h"
 #include "poet/record.h"
 
-static uint32_t produced_values(const poet_model *model, const poet_node *node)
+/* Whether an operand lies whole in RAM or, only read, in the constants. */
+static bool lies_inside(const poet_model *model, const poet_schedule *schedule, uint32_t word, uint32_t bytes,
+                        bool written)
 {
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        count += outputs[i] < model->value_count;
-    }
-    return count;
-}
-
-/* What the runner does itself, between a value and a kept tensor. */
-static bool is_transfer(const poet_node *node)
-{
-    return node->op == POET_OP_FETCH || node->op == POET_OP_STORE;
-}
-
-static poet_uses uses_of(const poet_node *node, const poet_sizes *sizes)
-{
-    if (is_transfer(node)) {
-        return POET_USES_BUS;
-    }
-    return sizes->kept != POET_KEPT_NONE || node->op == POET_OP_COMMIT ? POET_USES_BOTH : POET_USES_CPU;
+    const bool constant = (word & POET_WORD_CONSTANT) != 0;
+    const uint32_t end = constant ? model->constant_bytes : schedule->ram_bytes;
+    const uint32_t offset = word & ~(uint32_t)POET_WORD_CONSTANT;
+    return !(constant && written) && offset % 4u == 0 && bytes <= end && offset <= end - bytes;
 }
 
 /* Whether a kept tensor lies as an operator reads or writes it: as a whole, or by rows. Rows of a tensor that lies as a
@@ -42,100 +27,79 @@ static bool lies_suitably(const poet_kept *kept, const poet_sizes *sizes, bool i
     return kept->bytes / sizes->kept_rows % POET_BLOCK_BYTES == 0;
 }
 
-/* Whether an operand is of a kind that the operator takes there, and large enough. Flash is only read. */
-static bool is_sound(const poet_model *model, const poet_node *node, const poet_sizes *sizes, uint32_t place)
+static bool is_kept_soundly(const poet_model *model, const poet_sizes *sizes, uint32_t word, uint32_t bytes, bool input)
 {
-    const bool input = place < sizes->inputs;
-    const uint16_t reference = model->operands[node->operands + place];
-    const uint32_t needed = input ? sizes->input_bytes[place] : sizes->output_bytes[place - sizes->inputs];
-    if (input ? (sizes->kept & POET_KEPT_INPUT) != 0 && place == sizes->kept_input
-              : (sizes->kept & POET_KEPT_OUTPUTS) != 0) {
-        return is_kept(model, reference) && reference < constants_end(model) + model->kept_count &&
-               kept_of(model, reference)->bytes == needed && lies_suitably(kept_of(model, reference), sizes, input) &&
-               (input || kept_of(model, reference)->check < model->unit_count);
+    const uint32_t number = word >> POET_WORD_KEPT_SHIFT;
+    if (word % 4u != POET_WORD_KEPT || number >= model->kept_count) {
+        return false;
     }
-    const uint32_t end = is_transfer(node) ? model->value_count : input ? constants_end(model) : residents_end(model);
-    return reference < end && operand_bytes(model, reference) >= needed;
+    const poet_kept *kept = &model->kept[number];
+    return kept->bytes == bytes && lies_suitably(kept, sizes, input) && (input || kept->check < model->unit_count);
 }
 
-__attribute__((cold)) static int check_node(const poet_model *model, const poet_node *node,
-                                            const poet_operator_set *operators)
+static bool is_sound(const poet_model *model, const poet_schedule *schedule, const poet_sizes *sizes, uint32_t word,
+                     uint32_t place)
 {
-    if (node->op == 0) {
-        const bool empty = node->input_count == 0 && node->output_count == 0 && node->workspace_bytes == 0;
-        return empty && node->uses == POET_USES_CPU ? POET_OK : POET_E_CORRUPT;
-    }
-    const poet_operator *operator = poet_operator_find(operators, node->op);
-    if (operator == NULL) {
-        return POET_E_UNSUPPORTED;
-    }
-    const uint32_t operands = (uint32_t)node->input_count + node->output_count;
-    if (node->input_count > POET_MAX_INPUTS || node->output_count > POET_MAX_OUTPUTS ||
-        node->operands > model->operand_count || operands > (uint32_t)model->operand_count - node->operands ||
-        node->params > model->param_count || operator->param_count > model->param_count - node->params) {
+    const bool input = place < sizes->inputs;
+    const bool kept = input ? (sizes->kept & POET_KEPT_INPUT) != 0 && place == sizes->kept_input
+                            : place < sizes->inputs + sizes->outputs && (sizes->kept & POET_KEPT_OUTPUTS) != 0;
+    const uint32_t bytes = input                                    ? sizes->input_bytes[place]
+                           : place < sizes->inputs + sizes->outputs ? sizes->output_bytes[place - sizes->inputs]
+                                                                    : sizes->workspace_bytes;
+    return kept ? is_kept_soundly(model, sizes, word, bytes, input) : lies_inside(model, schedule, word, bytes, !input);
+}
+
+/* Whether a page lies in RAM, and on the card among the others. */
+static int check_page(const poet_model *model, const poet_schedule *schedule, const poet_call *call)
+{
+    const uint32_t *words = schedule->words + call->words;
+    if (call->inputs > 0 || call->outputs > 0 || (call->flags & (POET_WORKSPACE | POET_CHANGES)) != 0 ||
+        POET_PAGE_WORDS > schedule->word_count - call->words) {
         return POET_E_CORRUPT;
     }
+    const uint32_t bytes = words[POET_PAGE_BYTES];
+    const uint32_t blocks = bytes / POET_BLOCK_BYTES + (bytes % POET_BLOCK_BYTES > 0);
+    const bool inside = bytes > 0 && words[POET_PAGE_PLACE] % 4u == 0 &&
+                        lies_inside(model, schedule, words[POET_PAGE_PLACE], bytes, true);
+    const bool on_card = words[POET_PAGE_NUMBER] < schedule->page_count && blocks <= schedule->page_blocks &&
+                         words[POET_PAGE_BLOCK] <= schedule->page_blocks - blocks;
+    return inside && on_card ? POET_OK : POET_E_CORRUPT;
+}
 
+__attribute__((cold)) static int check_call(const poet_model *model, const poet_schedule *schedule,
+                                            const poet_call *call)
+{
+    const bool workspace = (call->flags & POET_WORKSPACE) != 0;
+    const uint32_t words = (uint32_t)call->inputs + call->outputs + workspace;
+    if (call->inputs > POET_MAX_INPUTS || call->outputs > POET_MAX_OUTPUTS || call->words > schedule->word_count ||
+        words > (uint32_t)schedule->word_count - call->words || call->params > schedule->param_count) {
+        return POET_E_CORRUPT;
+    }
+    if (call->op >= POET_PAGE_IN) {
+        return check_page(model, schedule, call);
+    }
+    if (call->op >= schedule->operator_count ||
+        schedule->operators[call->op].param_count > schedule->param_count - call->params) {
+        return POET_E_CORRUPT;
+    }
     poet_sizes sizes;
-    const int status = operator->sizes(model->params + node->params, &sizes);
+    const int status = schedule->operators[call->op].sizes(schedule->params + call->params, &sizes);
     if (status != POET_OK) {
         return status == POET_E_UNSUPPORTED ? status : POET_E_CORRUPT;
     }
-    if (sizes.inputs != node->input_count || sizes.outputs != node->output_count ||
-        sizes.workspace_bytes > node->workspace_bytes || node->uses != uses_of(node, &sizes) ||
-        (is_transfer(node) && node->workspace_bytes > 0)) {
+    if (sizes.inputs != call->inputs || sizes.outputs != call->outputs || (sizes.workspace_bytes > 0 && !workspace)) {
         return POET_E_CORRUPT;
     }
-    for (uint32_t i = 0; i < operands; i++) {
-        if (!is_sound(model, node, &sizes, i)) {
+    for (uint32_t i = 0; i < words; i++) {
+        if (!is_sound(model, schedule, &sizes, schedule->words[call->words + i], i)) {
             return POET_E_CORRUPT;
-        }
-    }
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; sizes.in_place && i < sizes.outputs; i++) {
-        if (outputs[i] != *(outputs - sizes.outputs + i) || !is_resident(model, outputs[i])) {
-            return POET_E_CORRUPT; /* only residents are changed where they lie, each its own input */
         }
     }
     return POET_OK;
 }
 
-/* Whether a node leaves the sums of the micro-batches alone, or adds to one. */
-static bool sums_up(const poet_model *model, const poet_node *node)
+__attribute__((cold)) static int check_model(const poet_model *model)
 {
-    const uint16_t *operands = model->operands + node->operands;
-    const uint16_t *outputs = operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        const bool sum = is_resident(model, outputs[i]) && is_sum(&model->residents[outputs[i] - model->value_count]);
-        if (sum && (node->op != POET_OP_ADD || (operands[0] != outputs[i] && operands[1] != outputs[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The next version of a kept tensor would be that of one micro-batch. */
-__attribute__((cold)) static int check_micro_batches(const poet_model *model)
-{
-    if (model->micro_batches <= 1u) {
-        return model->micro_batches == 1u ? POET_OK : POET_E_CORRUPT;
-    }
-    for (uint32_t i = 0; i < model->node_count; i++) {
-        if (!sums_up(model, &model->nodes[i])) {
-            return POET_E_CORRUPT;
-        }
-    }
-    return model->kept_count == 0 ? POET_OK : POET_E_CORRUPT;
-}
-
-__attribute__((cold)) static int check_model(const poet_model *model, uint32_t page_count,
-                                             const poet_operator_set *operators)
-{
-    for (uint32_t i = 0; i < model->value_count; i++) {
-        if (model->values[i].page != POET_NO_PAGE && model->values[i].page >= page_count) {
-            return POET_E_CORRUPT;
-        }
-    }
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (resident->offset % 4u != 0 || resident->bytes > model->resident_bytes ||
@@ -143,59 +107,24 @@ __attribute__((cold)) static int check_model(const poet_model *model, uint32_t p
             return POET_E_CORRUPT;
         }
     }
-    for (uint32_t i = 0; i < model->constant_count; i++) {
-        const poet_constant *table = &model->constants[i];
-        if (table->offset % 4u != 0 || table->bytes > model->constant_bytes ||
-            table->offset > model->constant_bytes - table->bytes) {
-            return POET_E_CORRUPT;
-        }
-    }
     if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc ||
         !poet_record_layout_is_sound(model)) {
         return POET_E_CORRUPT;
     }
-    for (uint32_t i = 0; i < model->node_count; i++) {
-        const int status = check_node(model, &model->nodes[i], operators);
-        if (status != POET_OK) {
-            return status;
-        }
-    }
-    return check_micro_batches(model);
+    /* The next version of a kept tensor would be that of one micro-batch. */
+    return model->micro_batches == 1u || (model->micro_batches > 1u && model->kept_count == 0) ? POET_OK
+                                                                                               : POET_E_CORRUPT;
 }
 
-__attribute__((cold)) static int check_step(const poet_model *model, const poet_schedule *schedule,
-                                            const poet_step *step)
+static bool uses_card(const poet_schedule *schedule, const poet_call *call)
 {
-    if (step->action == POET_COMPUTE) {
-        if (step->index >= model->node_count) {
-            return POET_E_CORRUPT;
-        }
-        const poet_node *node = &model->nodes[step->index];
-        const uint32_t places = produced_values(model, node) + (node->workspace_bytes > 0);
-        return step->place <= schedule->offset_count && places <= schedule->offset_count - step->place ? POET_OK
-                                                                                                       : POET_E_CORRUPT;
-    }
-    if (step->action != POET_PAGE_IN && step->action != POET_PAGE_OUT && step->action != POET_FREE) {
-        return POET_E_CORRUPT;
-    }
-    if (step->action == POET_FREE && step->index == POET_NO_VALUE) {
-        return POET_OK;
-    }
-    if (step->index >= model->value_count) {
-        return POET_E_CORRUPT;
-    }
-    return step->action == POET_FREE || model->values[step->index].page != POET_NO_PAGE ? POET_OK : POET_E_CORRUPT;
-}
-
-__attribute__((cold)) bool poet_plan_changes_weights(const poet_model *model, const poet_node *node)
-{
-    const uint16_t *outputs = model->operands + node->operands + node->input_count;
-    for (uint32_t i = 0; i < node->output_count; i++) {
-        if (outlives_the_step(model, outputs[i])) {
+    const uint32_t operands = (uint32_t)call->inputs + call->outputs;
+    for (uint32_t i = 0; i < operands; i++) {
+        if ((schedule->words[call->words + i] & POET_WORD_KEPT) != 0) {
             return true;
         }
     }
-    return false;
+    return call->op >= POET_PAGE_IN;
 }
 
 /* A transfer can fail; after the first change of a resident weight there is none, so that a failed step has changed
@@ -204,32 +133,39 @@ __attribute__((cold)) static int check_order(const poet_model *model, const poet
 {
     bool changed = false;
     bool committed = false;
-    for (uint32_t i = 0; i < schedule->step_count; i++) {
-        const poet_step *step = &schedule->steps[i];
-        if (step->action == POET_FREE) {
-            continue;
-        }
-        const poet_node *node = step->action == POET_COMPUTE ? &model->nodes[step->index] : NULL;
-        const bool commits = node != NULL && node->op == POET_OP_COMMIT;
-        const bool transfers = node == NULL || (node->uses != POET_USES_CPU && !commits);
-        if (committed || (changed && transfers)) {
+    for (uint32_t i = 0; i < schedule->call_count; i++) {
+        const poet_call *call = &schedule->calls[i];
+        if (committed || (changed && uses_card(schedule, call))) {
             return POET_E_ORDER;
         }
-        changed = changed || (node != NULL && poet_plan_changes_weights(model, node));
-        committed = commits;
+        changed = changed || (call->flags & POET_CHANGES) != 0;
+        committed = call->op < POET_PAGE_IN && schedule->operators[call->op].code == POET_OP_COMMIT;
     }
     return committed == poet_record_ends_steps(model) ? POET_OK : POET_E_ORDER;
 }
 
-__attribute__((cold)) int poet_plan_check(const poet_model *model, const poet_schedule *schedule,
-                                          const poet_operator_set *operators)
+static bool is_whole(const poet_schedule *schedule)
+{
+    uint32_t crc = poet_crc32(0, schedule->calls, schedule->call_count * (uint32_t)sizeof *schedule->calls);
+    crc = poet_crc32(crc, schedule->words, schedule->word_count * (uint32_t)sizeof *schedule->words);
+    crc = poet_crc32(crc, schedule->params, schedule->param_count * (uint32_t)sizeof *schedule->params);
+    return crc == schedule->crc;
+}
+
+__attribute__((cold)) int poet_plan_check(const poet_model *model, const poet_schedule *schedule, uint32_t ram_bytes)
 {
     if (schedule->graph_hash != model->graph_hash) {
         return POET_E_HASH;
     }
-    int status = check_model(model, schedule->page_count, operators);
-    for (uint32_t i = 0; status == POET_OK && i < schedule->step_count; i++) {
-        status = check_step(model, schedule, &schedule->steps[i]);
+    if (!is_whole(schedule) || model->resident_bytes > schedule->ram_bytes) {
+        return POET_E_CORRUPT;
     }
-    return status == POET_OK ? check_order(model, schedule) : status;
+    int status = check_model(model);
+    for (uint32_t i = 0; status == POET_OK && i < schedule->call_count; i++) {
+        status = check_call(model, schedule, &schedule->calls[i]);
+    }
+    if (status == POET_OK) {
+        status = check_order(model, schedule);
+    }
+    return status == POET_OK && schedule->ram_bytes > ram_bytes ? POET_E_MEMORY : status;
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS, kept_constants
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.json_file import read_json
-from poet_profiles.operators import parse_params
+from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.schedule import Action as Do
 from poet_profiles.schedule import Schedule
+from poet_profiles.schedule.calls import Call, calls_of
 from poet_profiles.schedule.file import document_of_schedule, read_schedule, schedule_hash
 from poet_profiles.schedule.ram import held_bytes
 from poet_profiles.state_names import read_names
@@ -57,7 +58,9 @@ ADVANCE = "advance"
 
 @dataclass(frozen=True)
 class Action:
-    """One step of the schedule with its predicted cost; ``op`` and ``params`` are empty for what computes nothing.
+    """One call of the firmware with its predicted cost, or on a Linux board one step of the schedule.
+
+    ``op`` and ``params`` are empty for what computes nothing.
 
     ``peak_bytes`` is the most RAM in use during it, residents included. A training step does it ``runs`` times, once a
     micro-batch, or once after the last: time and energy are those of all runs.
@@ -197,7 +200,7 @@ def read_plan(folder: Path) -> Plan:
         graph_hash=schedule.graph_hash,
         schedule_hash=schedule_hash(schedule),
         residents=graph.residents,
-        actions=tuple(_actions(graph, schedule)),
+        actions=_actions_of_calls(graph, schedule, schedule_path),
         energy_j=schedule.energy_j,
         time_s=schedule.time_s,
         peak_bytes=schedule.peak_bytes,
@@ -224,7 +227,7 @@ def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
         graph_hash=schedule.graph_hash,
         schedule_hash=schedule_hash(schedule),
         residents=residents,
-        actions=tuple(_actions(graph, schedule)),
+        actions=tuple(_actions_of_steps(graph, schedule)),
         energy_j=schedule.energy_j,
         time_s=schedule.time_s,
         peak_bytes=schedule.peak_bytes,
@@ -319,7 +322,31 @@ def check_headers(folder: Path, plan: Plan) -> None:
         raise UserError(f"{path}: the features in {folder} are missing; plan again with poet-plan --out {folder}")
 
 
-def _actions(graph: Graph, schedule: Schedule) -> Iterator[Action]:
+def _actions_of_calls(graph: Graph, schedule: Schedule, path: Path) -> tuple[Action, ...]:
+    """What the firmware does one after the other: a call may stand for several steps."""
+    steps = list(_actions_of_steps(graph, schedule))
+    try:
+        calls = calls_of(graph, schedule)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path}: has no place for {' '.join(str(error).split())}; plan again") from None
+    return tuple(_action_of(call, [steps[number] for number in call.steps]) for call in calls)
+
+
+def _action_of(call: Call, steps: Sequence[Action]) -> Action:
+    if len(steps) == 1:
+        return steps[0]
+    params = zip(OPERATORS[call.op].params, call.params, strict=True)
+    return replace(
+        steps[0],
+        name=", ".join(step.name for step in steps),
+        params=" ".join(f"{name}={number}" for name, number in params),
+        time_s=math.fsum(step.time_s for step in steps),
+        energy_j=math.fsum(step.energy_j for step in steps),
+        peak_bytes=max(step.peak_bytes for step in steps),
+    )
+
+
+def _actions_of_steps(graph: Graph, schedule: Schedule) -> Iterator[Action]:
     nodes = {node.id: node for node in graph.nodes}
     lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     parts = graph.micro_batches

@@ -109,15 +109,15 @@ class Placed:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One training step: peak and arena in bytes, the loss's bits, page transfers, and the host's clock around it.
+    """One training step: the loss's bits, page transfers, and the host's clock around it.
 
-    ``host_start_s`` is NaN where a lost acknowledgement leaves it unknown. ``committed`` is the number of steps that
-    count from now on, of a model that keeps tensors on the card; None of another.
+    ``peak_bytes`` is known of what allocates as it runs, a Linux board; None of firmware. ``host_start_s`` is NaN where
+    a lost acknowledgement leaves it unknown. ``committed`` is the number of steps that count from now on, of a model
+    that keeps tensors on the card; None of another.
     """
 
     work_s: float
-    peak_bytes: int
-    arena_bytes: int
+    peak_bytes: int | None
     page_ins: int
     page_outs: int
     loss_bits: int
@@ -128,10 +128,9 @@ class StepReport:
 
 @dataclass(frozen=True)
 class InferenceReport:
-    """One inference: peak in bytes, page transfers, the first bytes of the scores, and the host's clock."""
+    """One inference: page transfers, the first bytes of the scores, and the host's clock."""
 
     work_s: float
-    peak_bytes: int
     page_ins: int
     page_outs: int
     scores: bytes
@@ -320,7 +319,7 @@ class Device:
         self._ask(f"batches {count}")
 
     def step(self, learning_rate: float, trace: bool, expected_s: float = 0.0, part: int | None = None) -> StepReport:
-        """Run one training step; with ``trace``, one window around each compute and page step.
+        """Run one training step; with ``trace``, one window around each call.
 
         Parameters
         ----------
@@ -357,8 +356,7 @@ class Device:
         values = answer.values
         return StepReport(
             work_s=values.number("ticks") / self.hello.ticks_hz,
-            peak_bytes=values.number("peak"),
-            arena_bytes=values.number("arena"),
+            peak_bytes=values.number("peak") if "peak" in values else None,
             page_ins=values.number("page_ins"),
             page_outs=values.number("page_outs"),
             loss_bits=values.number("loss", 16, default=0),
@@ -373,7 +371,6 @@ class Device:
         values = answer.values
         return InferenceReport(
             work_s=values.number("ticks") / self.hello.ticks_hz,
-            peak_bytes=values.number("peak"),
             page_ins=values.number("page_ins"),
             page_outs=values.number("page_outs"),
             scores=values.data("scores"),
@@ -382,11 +379,11 @@ class Device:
         )
 
     def times(self, steps: int) -> list[float]:
-        """Seconds of each schedule step of the last training step; on an agent, of whatever was timed last."""
+        """Seconds of each call of the last training step; on an agent, of whatever was timed last."""
         return [count / self.hello.ticks_hz for count in self._of_each("times", "ticks", steps)]
 
     def peaks(self, steps: int) -> list[int]:
-        """Most bytes in RAM during each schedule step of the last training step, residents included."""
+        """Most bytes in RAM during each step of an agent's schedule, residents included."""
         return self._of_each("peaks", "bytes", steps)
 
     def commit(self, step: int) -> None:
@@ -407,7 +404,7 @@ class Device:
         return self._ask("format").values.number("blocks")
 
     def _of_each(self, verb: str, key: str, steps: int, expected_s: float = 0.0) -> list[int]:
-        """A number of each schedule step, asked for line by line."""
+        """A number of each call or step, asked for line by line."""
         numbers: list[int] = []
         while len(numbers) < steps:
             count = min(STEPS_PER_LINE, steps - len(numbers))

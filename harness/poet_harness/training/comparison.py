@@ -38,7 +38,7 @@ class ComparisonRow:
     predicted_energy_j: float
     observed_energy_j: float | None
     predicted_peak_bytes: int
-    observed_peak_bytes: int
+    observed_peak_bytes: int | None
     idle_power_w: float
     loss: float | None
     source: str
@@ -49,9 +49,12 @@ class ComparisonRow:
 
 
 COLUMNS = tuple(field.name for field in fields(ComparisonRow))
-_MAY_LACK = ("index", "observed_energy_j", "predicted_time_s", "predicted_energy_j", "idle_power_w", "loss")
+_MAY_LACK = (
+    *("index", "observed_energy_j", "observed_peak_bytes"),
+    *("predicted_time_s", "predicted_energy_j", "idle_power_w", "loss"),
+)
 _WORDS = ("do", "source", "board", "graph_hash", "schedule_hash")
-_NUMBERS = (*_MAY_LACK, "training_step", "observed_time_s", "predicted_peak_bytes", "observed_peak_bytes")
+_NUMBERS = (*_MAY_LACK, "training_step", "observed_time_s", "predicted_peak_bytes")
 
 
 def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:

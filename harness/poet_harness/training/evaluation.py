@@ -47,8 +47,6 @@ class Evaluation:
         Mean of one inference, by the board's timer.
     energy_j : float or None
         Mean of one inference above the idle power, over the first of them; None where the meter saw none.
-    peak_bytes : int
-        The most RAM in use, residents included.
     scores : array, shape (count, …)
     unmetered : tuple of str
         Why energies are not known, one reason each.
@@ -61,7 +59,6 @@ class Evaluation:
     count: int
     time_s: float
     energy_j: float | None
-    peak_bytes: int
     scores: Array
     unmetered: tuple[str, ...] = ()
     loss: float | None = None
@@ -145,7 +142,6 @@ def evaluate(
         count=samples.count,
         time_s=math.fsum(report.work_s for report in reports) / samples.count,
         energy_j=windows.mean_j,
-        peak_bytes=max(report.peak_bytes for report in reports),
         scores=scores,
         unmetered=tuple(windows.unmetered),
         loss=math.fsum(losses) / len(losses) if losses else None,

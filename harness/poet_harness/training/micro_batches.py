@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def added(parts: Sequence[ObservedStep]) -> ObservedStep:
-    """Times, energies and transfers in all, the highest peaks, and the loss that the board has added up."""
+    """Times, energies and transfers in all, and the loss that the board has added up."""
     actions = [_action(runs) for runs in zip(*(part.actions for part in parts), strict=True)]
     return replace(
         parts[-1],
@@ -34,8 +34,6 @@ def _report(reports: Sequence[StepReport]) -> StepReport:
     return replace(
         reports[-1],
         work_s=math.fsum(report.work_s for report in reports),
-        peak_bytes=max(report.peak_bytes for report in reports),
-        arena_bytes=max(report.arena_bytes for report in reports),
         page_ins=sum(report.page_ins for report in reports),
         page_outs=sum(report.page_outs for report in reports),
         host_start_s=reports[0].host_start_s,
@@ -47,5 +45,4 @@ def _action(runs: Sequence[ObservedAction]) -> ObservedAction:
         runs[-1],
         time_s=math.fsum(run.time_s for run in runs),
         energy_j=total([run.energy_j for run in runs]),
-        peak_bytes=max(run.peak_bytes for run in runs),
     )

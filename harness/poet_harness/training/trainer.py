@@ -47,12 +47,12 @@ class ObservedAction:
     """Time, energy and RAM of one action.
 
     ``energy_j`` is that above the idle power, None where the board marks no window or the meter failed; ``peak_bytes``
-    the most in the arena during it, and the residents.
+    the most in RAM during it, None of firmware, which allocates nothing.
     """
 
     time_s: float
     energy_j: float | None
-    peak_bytes: int
+    peak_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -419,7 +419,8 @@ class Trainer:
     def _traced(self, step: ObservedStep, part: int) -> ObservedStep:
         """Each action with its time, energy and RAM; what waits for the last micro-batch has no window before."""
         planned = self._plan.actions
-        times_s, peaks = self.device.times(len(planned)), self.device.peaks(len(planned))
+        times_s = self.device.times(len(planned))
+        peaks = self.device.peaks(len(planned)) if self._plan.documents else [None] * len(planned)
         is_last = part == self._plan.micro_batches - 1
         marked = [action.is_marked and (is_last or action.runs > 1) for action in planned]
         marks = []

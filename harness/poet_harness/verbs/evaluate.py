@@ -237,7 +237,6 @@ def _document(
         "accuracy": found.accuracy,
         "time_s": found.time_s,
         "energy_j": found.energy_j,
-        "peak_bytes": found.peak_bytes,
         "predicted_time_s": plan.inference.time_s,
         "predicted_energy_j": plan.inference.energy_j,
         "predicted_peak_bytes": plan.inference.peak_bytes,
@@ -260,7 +259,7 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     table.add_row("time, ms", f"{predicted.time_s * 1e3:.4f}", f"{found.time_s * 1e3:.4f}")
     seen = "" if found.energy_j is None else f"{found.energy_j * 1e3:.4f}"
     table.add_row("energy, mJ", f"{predicted.energy_j * 1e3:.4f}", seen)
-    table.add_row("peak RAM", f"{predicted.peak_bytes:,}", f"{found.peak_bytes:,}")
+    table.add_row("peak RAM", f"{predicted.peak_bytes:,}", "")
     return table
 
 

@@ -86,7 +86,7 @@ def command(
 
         print_json({"device": where, "image": image and str(image), **asdict(hello)})
         return
-    print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} schedule steps")
+    print(f"{where}: graph {schedule.graph_hash}, firmware {hello.firmware}, {len(schedule.actions)} calls a step")
 
 
 def flashed_image(plan: Path, board: Board) -> Path:

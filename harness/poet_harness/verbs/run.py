@@ -27,7 +27,7 @@ def command(
     steps: Annotated[int, typer.Option(min=1, help="Training steps, one batch each.")] = 1,
     resume: Annotated[bool, training_option("--resume", help="Go on from the weights kept on the card.")] = False,
 ) -> None:
-    """Run training steps under a plan, and compare energy, time and peak RAM with the prediction.
+    """Run training steps under a plan, and compare energy and time with the prediction.
 
     The first step is traced: every operator and every page transfer is timed and metered for itself. What was observed
     is written to --out and --save however the training ends. Ctrl-C, or SIGTERM, ends it after the step under way; a

@@ -94,16 +94,17 @@ def _steps_table(plan: Plan, steps: Sequence[ObservedStep], source: str) -> Tabl
             "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
             f"{step.report.work_s:.5f}",
             _relative(step.report.work_s, plan.time_s),
-            f"{step.report.peak_bytes:,}{_peak_remark(plan, step.report.peak_bytes)}",
+            _peak(plan, step.report.peak_bytes),
         )
     return table
 
 
-def _peak_remark(plan: Plan, peak_bytes: int) -> str:
-    """Firmware keeps a plan's peak to the byte; PyTorch's allocator has its own mind."""
-    if peak_bytes == plan.peak_bytes:
+def _peak(plan: Plan, peak_bytes: int | None) -> str:
+    """Firmware keeps to a plan's places, and allocates nothing; PyTorch's allocator has its own mind."""
+    if peak_bytes is None:
         return ""
-    return f" ({_relative(peak_bytes, plan.peak_bytes)})" if plan.documents else " (differs)"
+    remark = "" if peak_bytes == plan.peak_bytes else f" ({_relative(peak_bytes, plan.peak_bytes)})"
+    return f"{peak_bytes:,}{remark}"
 
 
 def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
@@ -135,19 +136,19 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
             ):
                 entry[place] += value
             highest = peaks.get(action.op, (0, 0))
-            peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes))
+            peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes or 0))
     for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
         table.add_row(
             *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
             *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
-            *(f"{peak:,}" for peak in peaks[op]),
+            *(f"{peak:,}" if peak else "" for peak in peaks[op]),
         )
     return table
 
 
 def _host_summary(steps: Sequence[ObservedStep]) -> str:
     losses = f"loss {steps[0].loss:.4f} to {steps[-1].loss:.4f}"
-    return f"{len(steps)} steps on this computer: {losses}, peak RAM {steps[0].report.peak_bytes:,} bytes"
+    return f"{len(steps)} steps on this computer: {losses}"
 
 
 def _relative(observed: float, predicted: float) -> str:

@@ -25,7 +25,7 @@ def ram_budget_bytes(request: Request, usual: CostedStep, chosen: CostedStep) ->
 
     A stated budget is reckoned on the usual layout: where another is chosen because the usual one does not fit, the
     budget stays that by which it does not. A board's is the smaller of what the usual and the chosen layout leave: one
-    with fewer values has shorter tables.
+    with fewer values that can be paged has shorter tables.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def plan_ram_bytes(board: Board, graph: Graph) -> int:
 
 @once_a_graph
 def _tables_bytes(graph: Graph) -> int:
-    return tables_at_most(graph, store_all_schedule(graph)).bytes
+    return tables_at_most(graph).bytes
 
 
 def refuse_too_large(request: Request) -> None:

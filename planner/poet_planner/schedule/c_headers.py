@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_layout, lay_out
 from poet_profiles.constants import CONSTANTS_FILE
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Constant, Graph, Node, Refusal, Resident, Uses
+from poet_profiles.graph import Graph, Refusal, Resident
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned, constant_bytes
-from poet_profiles.operators import OPERATORS, S8, parse_params
-from poet_profiles.schedule import Action, Schedule, Step
+from poet_profiles.operators import OPERATORS, S8
+from poet_profiles.schedule import Schedule
+from poet_profiles.schedule.calls import pages_of
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
+from poet_planner.schedule.c_calls import CallTables, Program, call_tables
 from poet_planner.schedule.extraction import Extraction, plans_beside
-from poet_planner.schedule.firmware_tables import paged_values, tables_for_all, tables_of
+from poet_planner.schedule.firmware_tables import tables_for_all
 from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
@@ -33,22 +34,13 @@ Constants = Mapping[str, "NDArray[Any]"]
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
 CONSTANTS_HEADER = "poet_constants.h"
-NO_PAGE = "0u, POET_NO_PAGE"
 NO_CHECK = "POET_NO_CHECK"
 
 MOST_REFUSALS = 3
-_LARGEST_INDEX = 65_535
-# sizeof of each structure and index on a 32-bit core.
-_STRUCT_BYTES = {"model": 96, "node": 12, "value": 12, "resident": 12, "constant": 8, "param": 4, "operand": 2}
-_STRUCT_BYTES |= {"kept": 20, "schedule": 48, "step": 8, "offset": 4}
-_SHARED = ("resident", "constant", "kept")
-_USES = {Uses.CPU: "POET_USES_CPU", Uses.BUS: "POET_USES_BUS", Uses.BOTH: "POET_USES_BOTH"}
-_ACTIONS = {
-    Action.COMPUTE: "POET_COMPUTE",
-    Action.PAGE_IN: "POET_PAGE_IN",
-    Action.PAGE_OUT: "POET_PAGE_OUT",
-    Action.FREE: "POET_FREE",
-}
+PLAN_FORMAT = 2
+# sizeof of each structure and number on a 32-bit core.
+_STRUCT_BYTES = {"model": 64, "resident": 12, "kept": 20}
+_STRUCT_BYTES |= {"schedule": 56, "call": 8, "word": 4, "param": 4, "operator": 16}
 
 
 def write_headers(
@@ -170,39 +162,30 @@ def table_bytes(
 ) -> int:
     """What the tables of model and schedule take of a 32-bit chip's flash, constants left out.
 
-    Plans beside them share the tables of residents and constants.
+    Plans beside them share all tables but those of calls and words.
     """
-    counts, bytes_beside = _counts(graph, schedule), 0
-    for plan in plans_beside(inference, extraction).values():
-        beside = _counts(plan.graph, plan.schedule)
-        counts |= {what: beside.pop(what) for what in _SHARED}
-        bytes_beside += _bytes_of(beside)
-    return _bytes_of(counts) + bytes_beside
+    plans = _plans("", graph, schedule, inference, extraction).values()
+    tables = call_tables(plans)
+    counts = {
+        **{"resident": max(len(one.residents) for one, _ in plans), "kept": len(graph.kept)},
+        **{"param": len(tables.params.entries), "operator": len(tables.operators)},
+    }
+    each = (
+        {"model": 1, "schedule": 1, "call": len(one.rows), "word": len(one.words.entries)} for one in tables.programs
+    )
+    return _bytes_of(counts) + sum(map(_bytes_of, each))
+
+
+def _plans(
+    prefix: str, graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None
+) -> dict[str, tuple[Graph, Schedule]]:
+    """A step and what is beside it, by the beginning of their tables' names."""
+    beside = plans_beside(inference, extraction)
+    return {prefix: (graph, schedule)} | {f"{prefix}_{name}": (one.graph, one.schedule) for name, one in beside.items()}
 
 
 def _bytes_of(counts: Mapping[str, int]) -> int:
     return sum(aligned(max(count, 1) * _STRUCT_BYTES[what]) for what, count in counts.items())
-
-
-def _counts(graph: Graph, schedule: Schedule) -> dict[str, int]:
-    """How many entries each table has."""
-    offsets = _Table()
-    _step_rows(graph, schedule, offsets)
-    return _model_counts(graph) | {"schedule": 1, "step": len(schedule.steps), "offset": len(offsets.entries)}
-
-
-@once_a_graph
-def _model_counts(graph: Graph) -> dict[str, int]:
-    """Those of the model alone."""
-    params, operands = _Table(), _Table()
-    numbers = _operand_numbers(graph)
-    for node in graph.nodes:
-        _node_row(node, numbers, params, operands)
-    return {
-        **{"model": 1, "node": len(graph.nodes), "value": len(_value_numbers(graph)), "resident": len(graph.residents)},
-        **{"constant": len(graph.constants), "kept": len(graph.kept)},
-        **{"param": len(params.entries), "operand": len(operands.entries)},
-    }
 
 
 def model_header(
@@ -212,7 +195,7 @@ def model_header(
     inference: Inference | None = None,
     extraction: Extraction | None = None,
 ) -> str:
-    """Text of `poet_model.h`. It depends on the schedule through its pages alone.
+    """Text of `poet_model.h`.
 
     Parameters
     ----------
@@ -237,7 +220,7 @@ def model_header(
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
             *(["#define POET_BUILT_S8"] if has_integers(graph, inference, extraction) else []),
             "",
-            model_tables(graph, schedule, words, "poet_built", inference, extraction),
+            model_tables(graph, words, "poet_built", inference, extraction),
             "#endif",
             "",
         )
@@ -252,7 +235,6 @@ def has_integers(graph: Graph, inference: Inference | None = None, extraction: E
 
 def model_tables(
     graph: Graph,
-    schedule: Schedule,
     words: bytes,
     prefix: str,
     inference: Inference | None = None,
@@ -263,69 +245,28 @@ def model_tables(
     plans = plans_beside(inference, extraction)
     longest = [graph, *(plan.graph for plan in plans.values())][-1]
     tables = [
-        _lasting_tables(graph, layout, longest, prefix),
-        _model_tables(graph, layout, schedule, words, prefix, prefix),
+        _array("poet_resident", f"{prefix}_residents", [_resident_row(one) for one in longest.residents], "{0}"),
+        _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
+        _model(graph, layout, words, prefix, prefix),
     ]
     for name, plan in plans.items():  # they read of the card what lies there for the training
-        tables.append(_model_tables(plan.graph, layout, plan.schedule, words, f"{prefix}_{name}", prefix))
+        tables.append(_model(plan.graph, layout, words, f"{prefix}_{name}", prefix))
     return "\n".join(tables)
 
 
-def _lasting_tables(graph: Graph, layout: CardLayout, longer: Graph, prefix: str) -> str:
-    """What stays where it is: of the longer of two graphs that begin alike."""
-    residents = [_resident_row(resident) for resident in longer.residents]
-    return "\n".join(
-        (
-            _array("poet_resident", f"{prefix}_residents", residents, "{0}"),
-            _array("poet_constant", f"{prefix}_constants", [_constant_row(one) for one in longer.constants], "{0}"),
-            _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
-        )
-    )
-
-
-def _model_tables(graph: Graph, layout: CardLayout, schedule: Schedule, words: bytes, prefix: str, lasting: str) -> str:
-    """``lasting`` begins the names of the tables of what stays where it is."""
+def _model(graph: Graph, layout: CardLayout, words: bytes, prefix: str, lasting: str) -> str:
+    """``lasting`` begins the names of the tables."""
     words = words[: constant_bytes(graph)]
-    values = _value_numbers(graph)
-    numbers = _operand_numbers(graph)
-    params = _Table()
-    operands = _Table()
-    nodes = [_node_row(node, numbers, params, operands) for node in graph.nodes]
-    pages = _pages(graph, schedule)
-    sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
-    _check_index("values, residents, constants and kept tensors", len(numbers))
-    _check_index("parameters", len(params.entries))
-    _check_index("operands", len(operands.entries))
-    _check_index("nodes", len(nodes))
     return "\n".join(
         (
-            _array("poet_node", f"{prefix}_nodes", nodes, "{0}"),
-            _array(
-                "poet_value",
-                f"{prefix}_values",
-                [f"{{{sizes[id]}u, {pages.get(id, NO_PAGE)}}}" + remark(id) for id in values],
-                "{0}",
-            ),
-            _array("int32_t", f"{prefix}_params", params.rows(), "0"),
-            _array("uint16_t", f"{prefix}_operands", operands.rows("u"), "0"),
             f"static const poet_model {prefix}_model = {{",
             f"    .graph_hash = UINT64_C(0x{graph_hash(graph)}),",
             f"    .resident_bytes = {graph.resident_bytes}u,",
-            f"    .node_count = {len(nodes)}u,",
-            f"    .value_count = {len(values)}u,",
             f"    .resident_count = {len(graph.residents)}u,",
-            f"    .param_count = {len(params.entries)}u,",
-            f"    .operand_count = {len(operands.entries)}u,",
             f"    .micro_batches = {graph.micro_batches}u,",
-            f"    .nodes = {prefix}_nodes,",
-            f"    .values = {prefix}_values,",
             f"    .residents = {lasting}_residents,",
-            f"    .params = {prefix}_params,",
-            f"    .operands = {prefix}_operands,",
-            f"    .constant_count = {len(graph.constants)}u,",
             f"    .constant_bytes = {len(words)}u,",
             f"    .constant_crc = 0x{crc32(words):08x}u,",
-            f"    .constants = {lasting}_constants,",
             f"    .constant_words = {f'{lasting}_constant_words' if words else '0'},",
             f"    .kept_count = {len(graph.kept)}u,",
             f"    .unit_count = {len(layout.units)}u,",
@@ -354,7 +295,7 @@ def schedule_header(
             "",
             '#include "poet/schedule.h"',
             "",
-            f"#define POET_BUILT_LIVE_COUNT {tables.live_count}",
+            f"#define POET_BUILT_FORMAT {PLAN_FORMAT}",
             f"#define POET_BUILT_PAGE_COUNT {tables.page_count}",
             f"#define POET_BUILT_TABLE_BYTES {tables.bytes}",
             f"#define POET_BUILT_RAM_BYTES {ram_bytes(graph, schedule, inference, extraction)}",
@@ -384,93 +325,55 @@ def schedule_tables(
     extraction: Extraction | None = None,
 ) -> str:
     """C text of a schedule, and of those beside it, as constant tables whose names begin with ``prefix``."""
-    tables = [_schedule_tables(graph, schedule, prefix)]
-    for name, plan in plans_beside(inference, extraction).items():
-        tables.append(_schedule_tables(plan.graph, plan.schedule, f"{prefix}_{name}"))
-    return "\n".join(tables)
+    plans = _plans(prefix, graph, schedule, inference, extraction)
+    tables = call_tables(plans.values())
+    operators = [f"POET_OPERATOR_ROW({op.upper()}, {op})" for op in tables.operators]
+    texts = [
+        _array("poet_operator", f"{prefix}_operators", operators, "{0}"),
+        _array("int32_t", f"{prefix}_params", tables.params.rows(), "0"),
+    ]
+    for (name, (own_graph, own)), program in zip(plans.items(), tables.programs, strict=True):
+        texts.append(_schedule(own_graph, own, tables, program, name, prefix))
+    return "\n".join(texts)
 
 
-def _schedule_tables(graph: Graph, schedule: Schedule, prefix: str) -> str:
-    offsets = _Table()
-    tables = tables_of(graph, schedule)
-    rows = _step_rows(graph, schedule, offsets)
+def _schedule(graph: Graph, schedule: Schedule, tables: CallTables, program: Program, prefix: str, shared: str) -> str:
+    """``shared`` begins the names of the tables of operators and parameters."""
+    pages = pages_of(graph, schedule)
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    targets = ([schedule.steps[number].target for number in call.steps] for call in program.calls)
+    calls = [
+        "{" + ", ".join(map(str, row)) + "}" + remark(f"{call.op}: {', '.join(names)}")
+        for row, call, names in zip(program.rows, program.calls, targets, strict=True)
+    ]
     return "\n".join(
         (
-            _array("poet_step", f"{prefix}_steps", rows, "{0}"),
-            _array("uint32_t", f"{prefix}_offsets", offsets.rows("u"), "0"),
+            _array("poet_call", f"{prefix}_calls", calls, "{0}"),
+            _array("uint32_t", f"{prefix}_words", program.words.rows("u"), "0"),
             f"static const poet_schedule {prefix}_schedule = {{",
             f"    .graph_hash = UINT64_C(0x{schedule.graph_hash}),",
             f"    .hash = UINT64_C(0x{schedule_hash(schedule)}),",
-            f"    .peak_bytes = {schedule.peak_bytes}u,",
-            f"    .arena_bytes = {schedule.arena_bytes}u,",
-            f"    .step_count = {len(rows)}u,",
-            f"    .offset_count = {len(offsets.entries)}u,",
-            f"    .live_count = {tables.live_count}u,",
-            f"    .page_count = {tables.page_count}u,",
-            f"    .steps = {prefix}_steps,",
-            f"    .offsets = {prefix}_offsets,",
+            f"    .operators = {shared}_operators,",
+            f"    .calls = {prefix}_calls,",
+            f"    .words = {prefix}_words,",
+            f"    .params = {shared}_params,",
+            f"    .crc = 0x{tables.crc(program):08x}u,",
+            f"    .ram_bytes = {graph.resident_bytes + schedule.arena_bytes}u,",
+            f"    .page_blocks = {sum(blocks_of(sizes[id]) for id in pages)}u,",
+            f"    .call_count = {len(calls)}u,",
+            f"    .word_count = {len(program.words.entries)}u,",
+            f"    .param_count = {len(tables.params.entries)}u,",
+            f"    .page_count = {len(pages)}u,",
+            f"    .operator_count = {len(tables.operators)}u,",
             "};",
             "",
         )
     )
 
 
-class _Table:
-    """Short integer lists one after another, equal ones stored once."""
-
-    def __init__(self) -> None:
-        self.entries: list[int] = []
-        self._places: dict[tuple[int, ...], int] = {}
-
-    def place(self, integers: Iterable[int]) -> int:
-        """Index of the list's first integer in the table."""
-        key = tuple(integers)
-        if key not in self._places:
-            self._places[key] = len(self.entries)
-            self.entries += key
-        return self._places[key]
-
-    def rows(self, suffix: str = "") -> list[str]:
-        """The integers as C, 16 a line."""
-        lines = (self.entries[start : start + 16] for start in range(0, len(self.entries), 16))
-        return [", ".join(f"{integer}{suffix}" for integer in line) for line in lines]
-
-
-def _value_numbers(graph: Graph) -> dict[str, int]:
-    """Place of each value in the value table; a value of 0 bytes has none (its tensor is a resident)."""
-    ids = (value.id for node in graph.nodes for value in node.values if value.bytes)
-    return {id: index for index, id in enumerate(ids)}
-
-
-def _operand_numbers(graph: Graph) -> dict[str, int]:
-    """Reference number of each tensor: values, residents, constants, kept tensors."""
-    values = _value_numbers(graph)
-    lasting = [*(resident.id for resident in graph.residents), *(constant.id for constant in graph.constants)]
-    lasting += [kept.id for kept in graph.kept]
-    return values | {id: len(values) + index for index, id in enumerate(lasting)}
-
-
-def _node_row(node: Node, numbers: dict[str, int], params: _Table, operands: _Table) -> str:
-    if node.operation is None:
-        return "{0}" + remark(node.id)
-    operation = node.operation
-    refs = [numbers[id] for id in (*operation.operands, *operation.results)]
-    keys = OPERATORS[operation.op].params
-    configuration = parse_params(operation.params)
-    return (
-        f"{{{OPERATORS[operation.op].code}u, {len(operation.operands)}u, {len(operation.results)}u, "
-        f"{_USES[node.uses]}, {params.place(configuration[key] for key in keys)}u, {operands.place(refs)}u, "
-        f"{node.workspace_bytes}u}}" + remark(f"{node.id}: {operation.op} {operation.params}")
-    )
-
-
 def _resident_row(resident: Resident) -> str:
     kind = f"POET_RESIDENT_{resident.kind.upper()}"
     return f"{{{resident.offset}u, {resident.bytes}u, {kind}}}" + remark(resident.id)
-
-
-def _constant_row(constant: Constant) -> str:
-    return f"{{{constant.offset}u, {constant.bytes}u}}" + remark(constant.id)
 
 
 def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
@@ -483,42 +386,6 @@ def _kept_rows(graph: Graph, layout: CardLayout) -> list[str]:
         f"{checks.get(kept.id, NO_CHECK)}, POET_RESIDENT_{kept.kind.upper()}}}" + remark(kept.id)
         for kept in graph.kept
     ]
-
-
-def _pages(graph: Graph, schedule: Schedule) -> dict[str, str]:
-    """First block and number of each value that the schedule pages, handed out consecutively in the graph's order."""
-    paged = paged_values(schedule)
-    pages: dict[str, str] = {}
-    free = 0
-    for node in graph.nodes:
-        for value in node.values:
-            if value.id in paged:
-                pages[value.id] = f"{free}u, {len(pages)}u"
-                free += blocks_of(value.bytes)
-    return pages
-
-
-def _step_rows(graph: Graph, schedule: Schedule, offsets: _Table) -> list[str]:
-    values = _value_numbers(graph)
-    nodes = {node.id: index for index, node in enumerate(graph.nodes)}
-    return [_step_row(step, graph.nodes[nodes[step.target]], nodes[step.target], offsets)
-            if step.do is Action.COMPUTE else _transfer_row(step, values) for step in schedule.steps]  # fmt: skip
-
-
-def _step_row(step: Step, node: Node, index: int, offsets: _Table) -> str:
-    places = [step.offsets[value.id] for value in node.values if value.bytes]
-    if node.workspace_bytes:
-        if step.workspace_offset is None:
-            raise ValueError(f"compute {node.id} has no workspace offset")
-        places.append(step.workspace_offset)
-    return f"{{{_ACTIONS[step.do]}, 0u, {index}u, {offsets.place(places)}u}}" + remark(node.id)
-
-
-def _transfer_row(step: Step, values: dict[str, int]) -> str:
-    """A value of 0 bytes may be freed, which the firmware passes over; the rows stay those of schedule.json."""
-    place = step.offsets[step.target] if step.do is Action.PAGE_IN else 0
-    value = f"{values[step.target]}u" if step.target in values else "POET_NO_VALUE"
-    return f"{{{_ACTIONS[step.do]}, 0u, {value}, {place}u}}" + remark(step.target)
 
 
 def _array(kind: str, name: str, rows: Sequence[str], empty: str) -> str:
@@ -547,8 +414,3 @@ def title(graph: Graph, schedule: Schedule) -> str:
         f" * RAM budget {schedule.ram_budget_bytes} B, peak {schedule.peak_bytes} B, "
         f"predicted {schedule.energy_j:.6g} J in {schedule.time_s:.6g} s a step. */"
     )
-
-
-def _check_index(what: str, count: int) -> None:
-    if count > _LARGEST_INDEX:
-        raise UserError(f"{count} {what} are more than the firmware's 16-bit tables hold; plan a smaller model")

@@ -25,6 +25,7 @@ from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_headers import (
+    PLAN_FORMAT,
     model_tables,
     remark,
     schedule_tables,
@@ -246,7 +247,6 @@ def _source(
     tables = tables_for_all(graph, schedule, inference, extraction)
     plans = plans_beside(inference, extraction)
     nodes = (*graph.nodes, *(node for plan in plans.values() for node in plan.graph.nodes))
-    operators = sorted({node.operation.op for node in nodes if node.operation})
     kernels = _kernels(node.operation for node in nodes if node.operation)
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
@@ -262,19 +262,17 @@ def _source(
             "",
             *(f"POET_KERNELS({kernel})" for kernel in kernels),
             *([""] if kernels else []),
-            model_tables(graph, schedule, words, name, inference, extraction),
-            schedule_tables(graph, schedule, name, inference, extraction),
-            f"static const poet_operator {name}_ops[] = {{",
-            *(f"    POET_OPERATOR_ROW({operator.upper()}, {operator})," for operator in operators),
-            "};",
-            f"static const poet_operator_set {name}_operators = {{{name}_ops, {len(operators)}u}};",
+            f"#if POET_PLAN_FORMAT != {PLAN_FORMAT}",
+            '#error "made by another version of poet: plan again"',
+            "#endif",
             "",
-            f"static poet_block {name}_blocks[{tables.live_count}];",
+            model_tables(graph, words, name, inference, extraction),
+            schedule_tables(graph, schedule, name, inference, extraction),
             f"static poet_page {name}_pages[{tables.page_count + 1}]; /* C has no empty arrays */",
             *_record_tables(name, tables),
             f"static const poet_tables {name}_tables = {{",
             *([f"    .checks = {name}_checks, .homes = {name}_homes,"] if graph.kept else []),
-            f"    .blocks = {name}_blocks, .pages = {name}_pages, .operators = &{name}_operators}};",
+            f"    .pages = {name}_pages}};",
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
             *([_plan(name, "inference")] if inference else []),

@@ -105,7 +105,7 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
             printf("%u %u ", WATCH_BATCH, WATCH_INPUT_BYTES);
             printf("%d %d %d ", watch_tensor_a_b, watch_tensor_a_b_2, watch_tensor_b_more);
             printf("%u %08x %.1f %.1f ", watch.initial_bytes, watch.initial_crc, (double)first[0], (double)first[1]);
-            printf("%u %u %d\n", m->constant_bytes, (unsigned)watch.tables->operators->count,
+            printf("%u %u %d\n", m->constant_bytes, (unsigned)watch.train->schedule->operator_count,
                    memcmp(m->constant_words, (const float[]){1, -2, 3, 4, 5, 6, 7, 8}, 32));
             return 0;
         }

@@ -145,7 +145,6 @@ def step(line: Line) -> float:
     """One training step; its loss."""
     answer = line.values(f"step {RATE_BITS} 0")
     assert answer["page_outs"] == answer["page_ins"] == "1"
-    assert int(answer["arena"]) == 3 * BYTES
     (loss,) = struct.unpack(">f", bytes.fromhex(answer["loss"]))
     return float(loss)
 

@@ -32,7 +32,10 @@ RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
 ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 70
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT, FEATURE = range(1, 10)
-NO_PAGE = 0xFFFF
+CALL_PAGE_IN, CALL_PAGE_OUT = 0xFE, 0xFF
+FLAG_WORKSPACE, FLAG_WAITS, FLAG_CHANGES = 1, 2, 4
+WORD_CONSTANT, WORD_KEPT, WORD_KEPT_SHIFT = 1, 2, 2
+NOWHERE = 2**32 - 2  # a kept tensor that there is not
 NO_CHECK = 0xFFFF
 USES_CPU, USES_BUS, USES_BOTH = range(3)
 USES = {FETCH: USES_BUS, STORE: USES_BUS, COMMIT: USES_BOTH, SGD_UPDATE: USES_BOTH}
@@ -72,36 +75,28 @@ BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
     start_read=READ, start_write=READ, wait=SYNC,
 )  # fmt: skip
-Block = structure("Block", offset=u32, bytes=u32, owner=u16)
-Arena = structure(
-    "Arena", memory=c.c_void_p, bytes=u32, live=P(Block), capacity=u32, live_count=u32, live_bytes=u32,
-    peak_bytes=u32, high_water=u32,
-)  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
     data=c.c_void_p, bytes=u32, crc=u32,
 )  # fmt: skip
-Node = structure("Node", op=u8, input_count=u8, output_count=u8, uses=u8, params=u16, operands=u16, workspace_bytes=u32)
-Value = structure("Value", bytes=u32, page_block=u32, page=u16)
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
-Constant = structure("Constant", offset=u32, bytes=u32)
 Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kind=u8)
 Model = structure(
-    "Model", graph_hash=u64, resident_bytes=u32, node_count=u16, value_count=u16, resident_count=u16,
-    param_count=u16, operand_count=u16, micro_batches=u16, nodes=P(Node), values=P(Value), residents=P(Resident),
-    params=P(i32), operands=P(u16), constant_count=u16, constant_bytes=u32, constant_crc=u32, constants=P(Constant),
-    constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16, bit_count=u32, home_blocks=u32,
-    batch_block=u32, batch_blocks=u32, kept=P(Kept),
+    "Model", graph_hash=u64, resident_bytes=u32, resident_count=u16, micro_batches=u16, residents=P(Resident),
+    constant_bytes=u32, constant_crc=u32, constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16,
+    bit_count=u32, home_blocks=u32, batch_block=u32, batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
-Step = structure("Step", action=u8, reserved=u8, index=u16, place=u32)
+Operator = structure(
+    "Operator", title=c.c_char_p, code=u8, param_count=u8, sizes=c.c_void_p, run=c.c_void_p,
+)  # fmt: skip
+Call = structure("Call", op=u8, inputs=u8, outputs=u8, flags=u8, params=u16, words=u16)
 Schedule = structure(
-    "Schedule", graph_hash=u64, hash=u64, peak_bytes=u32, arena_bytes=u32, step_count=u32, offset_count=u32,
-    live_count=u16, page_count=u16, steps=P(Step), offsets=P(u32),
+    "Schedule", graph_hash=u64, hash=u64, operators=P(Operator), calls=P(Call), words=P(u32), params=P(i32), crc=u32,
+    ram_bytes=u32, page_blocks=u32, call_count=u32, word_count=u16, param_count=u16, page_count=u16, operator_count=u8,
 )  # fmt: skip
-Page = structure("Page", crc=u32, written=c.c_bool)
-TRACE_ROWS = 63
-TraceRow = structure("TraceRow", ticks=u32, peak_bytes=u32)
-TracePart = structure("TracePart", rows=TraceRow * TRACE_ROWS, number=u32, crc=u32)
+Page = structure("Page", crc=u32)
+TRACE_ROWS = 126
+TracePart = structure("TracePart", ticks=u32 * TRACE_ROWS, number=u32, crc=u32)
 Check = structure("Check", crc=u32, next_crc=u32, written=c.c_bool)
 Record = structure(
     "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), second=P(u32), changed=P(u32),
@@ -112,16 +107,15 @@ Hooks = structure(
     "Hooks", ticks=c.c_void_p, ticks_hz=u32, window=c.c_void_p, between=BETWEEN, context=c.c_void_p,
 )  # fmt: skip
 Tables = structure(
-    "Tables", blocks=P(Block), pages=P(Page), checks=P(Check), homes=P(u32), trace=P(TracePart), operators=P(Operators),
+    "Tables", pages=P(Page), checks=P(Check), homes=P(u32), trace=P(TracePart),
 )  # fmt: skip
 Runner = structure(
-    "Runner", model=P(Model), schedule=P(Schedule), operators=P(Operators), residents=c.c_void_p, arena=Arena,
-    pages=P(Page), trace=P(TracePart), trace_in_ram=c.c_bool, traced=c.c_bool, trace_block=u32, moving=u32,
-    gathered=u32,
+    "Runner", model=P(Model), schedule=P(Schedule), ram=c.c_void_p, pages=P(Page), trace=P(TracePart),
+    trace_in_ram=c.c_bool, traced=c.c_bool, gathered=u32,
 )  # fmt: skip
 Run = structure(
     "Run", pager=P(Pager), record=P(Record), hooks=P(Hooks), learning_rate=c.c_float, trace=c.c_bool, ticks=u64,
-    peak_bytes=u32, arena_bytes=u32, page_ins=u32, page_outs=u32, steps=u32, before=u32, under_way=c.c_bool,
+    page_ins=u32, page_outs=u32, calls=u32, before=u32, under_way=c.c_bool,
 )  # fmt: skip
 Plan = structure("Plan", model=P(Model), schedule=P(Schedule))
 Extraction = structure("Extraction", plan=Plan, samples=u16, at_once=u16, infer=P(Plan))
@@ -142,10 +136,11 @@ Start = structure(
 )  # fmt: skip
 Sensors = structure("Sensors", has_clock=c.c_bool, has_temperature=c.c_bool, cpu_khz=u32, temperature_mc=i32)
 Built = structure(
-    "Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan), extraction=P(Extraction)
-)
+    "Built", model=P(Model), schedule=P(Schedule), tables=Tables, inference=P(Plan), extraction=P(Extraction),
+    operators=P(Operators),
+)  # fmt: skip
 FeatureStore = structure(
-    "FeatureStore", head=P(Model), ram=c.c_void_p, records=c.c_void_p, record_bytes=u32, room=u32, samples=u32,
+    "FeatureStore", head=Plan, ram=c.c_void_p, records=c.c_void_p, record_bytes=u32, room=u32, samples=u32,
     seed=u32,
 )  # fmt: skip
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
@@ -159,8 +154,11 @@ Server = structure(
 )  # fmt: skip
 
 
+# The operators of native/test_operators.c, in its order.
+CODES = [RELU, ADD, NLL_LOSS, SGD, ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE, STREAMED_LINEAR, STREAMED_EMBEDDING]
+CODES += [STREAMED_EMBEDDING_UPDATE]
 # The library's own, filled when it is loaded: a net is made before.
-OPERATORS, HOOKS = Operators(), Hooks()
+OPERATORS, TABLE, HOOKS = Operators(), (Operator * len(CODES))(), Hooks()
 
 
 class Card:
@@ -201,6 +199,7 @@ class Card:
         return left > 0
 
     def _read(self, _context: int, block: int, data: int, count: int) -> int:
+        assert self._pending is None, "the core read while a transfer was under way"
         self.log.append(("read", block, count))
         if self.before_read is not None:
             self.before_read(block)
@@ -215,6 +214,7 @@ class Card:
         return OK
 
     def _write(self, _context: int, block: int, data: int, count: int) -> int:
+        assert self._pending is None, "the core wrote while a transfer was under way"
         self.log.append(("write", block, count))
         padded = -(-count // BLOCK) * BLOCK
         assert block * BLOCK + padded <= len(self.content), "the core wrote past the card's end"
@@ -325,6 +325,74 @@ class Layout:
         )
 
 
+class Resolved:
+    """The calls of steps that name nodes and values, written after docs/SPEC.md alone."""
+
+    def __init__(
+        self,
+        nodes: Sequence[tuple[int, Sequence[int], Sequence[int], Sequence[int], int]],
+        values: Sequence[tuple[int, int | None]],
+        lasting: Sequence[int],
+        changing: set[int],
+        arena: int,
+    ) -> None:
+        self.nodes, self.values, self.changing, self.arena = nodes, values, changing, arena
+        self.calls: list[tuple[int, int, int, int, int, int]] = []
+        self.words: list[int] = []
+        self.params: list[int] = []
+        self._places = dict(enumerate(lasting, len(values)))
+        self.pages: list[int] = []
+        self._moving: int | None = None
+        self._reads = self._freed = False
+
+    def take(self, action: int, index: int, place: object) -> None:
+        if action == FREE:
+            self._freed = self._freed or (self._moving is not None and index == self._moving)
+        elif action == COMPUTE:
+            if self.nodes[index][0]:
+                self._compute(*self.nodes[index], list(place))  # type: ignore[call-overload]
+        else:
+            if action == PAGE_IN:
+                self._places[index] = self.arena + place  # type: ignore[operator]
+            count, block = self.values[index]
+            self.pages += [] if index in self.pages else [index]
+            words = [self._places[index], count, block or 0, self.pages.index(index)]
+            self._add(CALL_PAGE_IN if action == PAGE_IN else CALL_PAGE_OUT, [], words, (0, 0), 0)
+            self._moving, self._reads, self._freed = index, action == PAGE_IN, False
+
+    def _compute(
+        self, op: int, params: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], workspace: int,
+        offsets: list[int],
+    ) -> None:  # fmt: skip
+        words = [self._places.get(one, NOWHERE) for one in inputs]
+        before = dict(self._places)
+        for one in outputs:
+            if one < len(self.values):
+                self._places[one] = self.arena + offsets.pop(0)
+        words += [self._places.get(one, NOWHERE) for one in outputs]
+        words += [self.arena + offsets.pop(0)] if workspace else []
+        changes = not self.changing.isdisjoint(outputs)
+        arrives = self._reads and self._moving in inputs
+        overwrites = any(self._moving in inputs and self._places[one] == before[self._moving] for one in outputs[:1])
+        waits = self._moving is not None and (
+            self._freed or arrives or overwrites or changes or USES.get(op) == USES_BOTH
+        )
+        if op in (FETCH, STORE):
+            waits = False
+        flags = (workspace > 0) * FLAG_WORKSPACE | waits * FLAG_WAITS | changes * FLAG_CHANGES
+        number = CODES.index(op) if op in CODES else op
+        self._add(number, params, words, (len(inputs), len(outputs)), flags)
+        if op in (FETCH, STORE):
+            self._moving, self._reads, self._freed = (outputs if op == FETCH else inputs)[0], op == FETCH, False
+        elif waits:
+            self._moving, self._freed = None, False
+
+    def _add(self, op: int, params: Sequence[int], words: Sequence[int], counts: tuple[int, int], flags: int) -> None:
+        self.calls.append((op, *counts, flags, len(self.params), len(self.words)))
+        self.params += params
+        self.words += words
+
+
 class Net:
     """A model and a schedule in memory, with the tables that a runner needs."""
 
@@ -345,81 +413,57 @@ class Net:
 
         `values`: bytes, and the first block of the page or None. `kept`: bytes, kind, the unit or None, rows.
         """
-        params: list[int] = []
-        operands: list[int] = []
-        rows = []
-        for op, node_params, inputs, outputs, workspace in nodes:
-            uses = USES.get(op, USES_CPU)
-            rows.append((op, len(inputs), len(outputs), uses, len(params), len(operands), workspace))
-            params += node_params
-            operands += [*inputs, *outputs]
-        offsets: list[int] = []
-        step_rows = []
-        for action, index, place in steps:
-            if action == COMPUTE:
-                step_rows.append((action, 0, index, len(offsets)))
-                offsets += place  # type: ignore[arg-type]
-            else:
-                step_rows.append((action, 0, index, place))
         self.resident_bytes = sum(count for _, count, _ in residents)
         layout = Layout.of(kept, residents)
         self.layout = layout
         self.kept = (Kept * max(1, len(kept)))(*layout.rows)
-        paged = [block for _, block in values if block is not None]
-        value_rows = [
-            (count, 0, NO_PAGE) if block is None else (count, block, paged.index(block)) for count, block in values
-        ]
-        self._keep = (
-            (Node * max(1, len(rows)))(*rows),
-            (Value * max(1, len(values)))(*value_rows),
-            (Resident * max(1, len(residents)))(*residents),
-            (i32 * max(1, len(params)))(*params),
-            (u16 * max(1, len(operands)))(*operands),
-        )
-        self.constants = (Constant * max(1, len(constants)))(*constants)
+        self.residents = (Resident * max(1, len(residents)))(*residents)
         self.constant_words = (u32 * max(1, len(constant_words) // 4)).from_buffer_copy(constant_words or bytes(4))
         self.model = Model(
             graph_hash,
             self.resident_bytes,
-            len(rows),
-            len(values),
             len(residents),
-            len(params),
-            len(operands),
             micro_batches,
-            *self._keep,
-            len(constants),
+            self.residents,
             len(constant_words),
             binascii.crc32(constant_words),
-            self.constants,
             self.constant_words,
             *(len(kept), layout.units, layout.checks, layout.bits),
             *(layout.home_blocks, layout.batch_block, layout.batch_blocks),
             self.kept,
         )
-        self.steps = (Step * max(1, len(step_rows)))(*step_rows)
-        self.offsets = (u32 * max(1, len(offsets)))(*offsets)
-        live = len(values) + 1  # every value and one workspace
+        lasting = [offset for offset, _, _ in residents] + [offset | WORD_CONSTANT for offset, _ in constants]
+        lasting += [number << WORD_KEPT_SHIFT | WORD_KEPT for number in range(len(kept))]
+        changing = {len(values) + i for i, (_, _, kind) in enumerate(residents) if kind in (PARAMETER, STATE)}
+        resolved = Resolved(nodes, values, lasting, changing, self.resident_bytes)
+        for step in steps:
+            resolved.take(*step)
+        self.calls = (Call * max(1, len(resolved.calls)))(*resolved.calls)
+        self.words = (u32 * max(1, len(resolved.words)))(*resolved.words)
+        self.params = (i32 * max(1, len(resolved.params)))(*resolved.params)
+        paged = [values[index][1] + blocks_of(values[index][0]) for index in resolved.pages]
         self.schedule = Schedule(
-            graph_hash,
-            SCHEDULE_HASH,
-            0,
-            arena_bytes,
-            len(step_rows),
-            len(offsets),
-            live,
-            len(paged),
-            self.steps,
-            self.offsets,
+            *(graph_hash, SCHEDULE_HASH, TABLE, self.calls, self.words, self.params, 0),
+            *(self.resident_bytes + arena_bytes, max(paged, default=0)),
+            *(len(resolved.calls), len(resolved.words), len(resolved.params), len(paged), len(CODES)),
         )
-        self.blocks = fenced(Block, live)
+        self.seal()
         self.pages = fenced(Page, len(paged))
         self.checks = fenced(Check, layout.checks)
         self.homes = fenced(u32, 2 * -(-layout.bits // 32))
         self.trace = fenced(TracePart, 1)
-        self.tables = Tables(self.blocks, self.pages, self.checks, self.homes, self.trace, c.pointer(OPERATORS))
+        self.tables = Tables(self.pages, self.checks, self.homes, self.trace)
         self.plan = Plan(c.pointer(self.model), c.pointer(self.schedule))
-        self.built = Built(c.pointer(self.model), c.pointer(self.schedule), self.tables)
+        self.built = Built(
+            c.pointer(self.model), c.pointer(self.schedule), self.tables, None, None, c.pointer(OPERATORS)
+        )
+
+    def seal(self) -> None:
+        """Let the check be that of the tables as they are."""
+        schedule = self.schedule
+        tables = ((self.calls, schedule.call_count * 8), (self.words, schedule.word_count * 4))
+        data = b"".join(bytes(table)[:count] for table, count in (*tables, (self.params, schedule.param_count * 4)))
+        schedule.crc = binascii.crc32(data)
 
     def infer_by(self, inference: Net) -> None:
         """Let another net be the inference beside this one: its residents begin with this one's.
@@ -427,10 +471,9 @@ class Net:
         Both use the same tables, one after the other. Those of a build are as long as the longer needs; so are these.
         """
         self.model.residents = inference.model.residents
-        self.blocks = max(self.blocks, inference.blocks, key=len)
         self.pages = max(self.pages, inference.pages, key=len)
         for tables in (self.tables, self.built.tables):
-            tables.blocks, tables.pages = self.blocks, self.pages
+            tables.pages = self.pages
         self.built.inference = c.pointer(inference.plan)
         self.inference = inference
 
@@ -445,10 +488,9 @@ class Net:
         extraction.model.residents = self.model.residents
         self.built.extraction = c.pointer(self.extraction[1])
         for net in (extraction, *([infer] if infer else [])):
-            self.blocks = max(self.blocks, net.blocks, key=len)
             self.pages = max(self.pages, net.pages, key=len)
         for tables in (self.tables, self.built.tables):
-            tables.blocks, tables.pages = self.blocks, self.pages
+            tables.pages = self.pages
 
 
 @pytest.fixture(scope="session")
@@ -460,6 +502,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
         *("-shared", "-fPIC", "-g", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
     )
     loaded = c.CDLL(str(library))
+    c.memmove(TABLE, c.byref(type(TABLE).in_dll(loaded, "poet_operators")), c.sizeof(TABLE))
     for mine, name in ((OPERATORS, "poet_all_operators"), (HOOKS, "test_hooks")):
         c.memmove(c.byref(mine), c.byref(type(mine).in_dll(loaded, name)), c.sizeof(mine))
     return loaded

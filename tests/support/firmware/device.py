@@ -7,7 +7,7 @@ import binascii
 import ctypes as c
 from dataclasses import dataclass
 
-from tests.support.firmware.core import OPERATORS, BlockDevice, Built, Card, Net, Server, Tables
+from tests.support.firmware.core import OPERATORS, BlockDevice, Built, Card, Net, Server
 
 
 @dataclass
@@ -73,7 +73,7 @@ def boot(core: c.CDLL, net: Net | None = None, noise: bool = False) -> Device:
     c.memset(c.byref(BlockDevice.in_dll(core, "test_card")), 0, c.sizeof(BlockDevice))
     c.memset((c.c_char * 1).in_dll(core, "test_ram"), 0xA5 if noise else 0, 8 << 16)
     c.c_uint32.in_dll(core, "test_window_count").value = 0
-    built = net.built if net else Built(tables=Tables(operators=c.pointer(OPERATORS)))
+    built = net.built if net else Built(operators=c.pointer(OPERATORS))
     device = Device(core, Server(), (net, built))
     core.poet_server_init(c.byref(device.server), c.byref(built))
     return device

@@ -31,7 +31,14 @@ def write_kept_plan(plan: Path, graph: Graph | None = None) -> Path:
     graph = graph or kept_step()
     plan.mkdir()
     write_graph(graph, plan / "graph.json")
-    steps: list[dict[str, Any]] = [{"do": "compute", "node": node.id} for node in graph.nodes]
+    steps: list[dict[str, Any]] = [
+        {
+            **{"do": "compute", "node": node.id},
+            **({"offset": 8 * number} if node.values[0].bytes else {}),
+            **({"workspace_offset": 64} if node.workspace_bytes else {}),
+        }
+        for number, node in enumerate(graph.nodes)
+    ]
     steps.insert(3, {"do": "page_out", "node": "product"})
     schedule = {
         "format": "poet-schedule/1",
@@ -114,13 +121,13 @@ class KeptDevice(SimulatedDevice):
         assert self.record is not None
         number = self.record[0]
         if number == self.breaks_at:
-            return "err -5 schedule step 3: storage device does not answer or reports an error"
+            return "err -5 call 3: storage device does not answer or reports an error"
         x = struct.unpack_from("<2f", self.on_card[2], 8 * (number % (len(self.on_card[2]) // 8)))
         for tensor in (self.residents[0], self.on_card[1]):
             tensor[:] = struct.pack("<2f", *(value + f32_of_bits(rate) for value in struct.unpack("<2f", tensor)))
         self._commit(str(number + 1 + self.skips))
         return (
-            f"ok ticks={sum(self.schedule_ticks)} peak=600 arena=592 page_ins=0 page_outs=1 "
+            f"ok ticks={sum(self.schedule_ticks)} page_ins=0 page_outs=1 "
             f"loss={struct.pack('>f', sum(x)).hex()} committed={self.record[0]}"
         )
 
@@ -131,6 +138,5 @@ def kept_board(plan: Path, **changes: Any) -> KeptDevice:
     return KeptDevice(
         resident_bytes=(8,),
         schedule_ticks=(16_000,) * STEPS,
-        schedule_peaks=(600,) * STEPS,
         **{"graph_hash": schedule.graph_hash, "schedule_hash": schedule_hash(schedule), **changes},
     )

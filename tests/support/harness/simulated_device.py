@@ -78,7 +78,6 @@ class SimulatedDevice:
     ram_bytes: int = 245_760
     resident_bytes: tuple[int, ...] = ()
     schedule_ticks: tuple[int, ...] = ()
-    schedule_peaks: tuple[int, ...] = ()
     graph_hash: str = "0" * 16
     schedule_hash: str = "0" * 16
     card: bool = True
@@ -182,7 +181,7 @@ class SimulatedDevice:
         batch = struct.unpack(f"<{len(self.residents[-1]) // 4}f", self.residents[-1])
         self.residents[1][:] = struct.pack("<f", sum(batch))
         loss = struct.pack(">f", 1.0 / self.steps).hex()
-        return f"ok ticks={sum(self.schedule_ticks)} peak=1000 arena=600 page_ins=1 page_outs=1 loss={loss}"
+        return f"ok ticks={sum(self.schedule_ticks)} page_ins=1 page_outs=1 loss={loss}"
 
     def _commit(self, step: str) -> str:
         self.committed = (int(step), bytes(self.residents[0]))
@@ -198,10 +197,6 @@ class SimulatedDevice:
     def _times(self, first: str, count: str) -> str:
         chosen = self.schedule_ticks[int(first) : int(first) + int(count)]
         return "ok ticks=" + ",".join(str(ticks) for ticks in chosen)
-
-    def _peaks(self, first: str, count: str) -> str:
-        chosen = self.schedule_peaks[int(first) : int(first) + int(count)]
-        return "ok bytes=" + ",".join(str(peak) for peak in chosen)
 
     def _stack(self) -> str:
         return "ok bytes=512"
