@@ -90,7 +90,13 @@ def planned(network: Network, ram: int | str | None, seed: int, objective: str) 
     options = poet.OptimiseOptions(time_limit_s=WORK_S, seed=seed, capped=False)
     try:
         made = poet.plan(
-            network.model, profile=network.profile, ram=ram, objective=objective, options=options, **network.given
+            network.model,
+            profile=network.profile,
+            ram=ram,
+            objective=objective,
+            features="whole",
+            options=options,
+            **network.given,
         )
     except poet.NoScheduleError as error:
         return {"smallest_ram_bytes": error.possible_bytes}

@@ -91,7 +91,7 @@ def train(folder: Path, case: Case, seconds: int) -> None:
     training = ["--data", "data.npz", "--lr", RATE, "--steps", str(case.steps)]
     emulated = ["--board", board, "--emulate", *training]
     host = ["--board", "native", "--plan", "plan", *training]
-    planning = [*model, *case.frozen, "--time-limit", str(seconds)]
+    planning = [*model, *case.frozen, "--features", "whole", "--time-limit", str(seconds)]
     call(folder, "poet-plan", "data", *model, "--steps", str(case.steps), "--out", "data.npz")
     shipped = ["--profile", board]
     if case.on_int8:  # of which a shipped profile need not have rows

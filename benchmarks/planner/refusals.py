@@ -116,7 +116,7 @@ def _refusal(network: Network, model: Model, ram: str | int, seconds: float) -> 
     options = OptimiseOptions(time_limit_s=seconds)
     try:
         with network.profile() as profile:
-            plan(model, profile=profile, optimizer=network.optimizer, ram=ram, options=options)
+            plan(model, profile=profile, optimizer=network.optimizer, ram=ram, features="whole", options=options)
     except NoScheduleError as lack:
         return lack
     return None

@@ -29,7 +29,7 @@ from poet_planner.cli.option_groups import (
     request_of,
 )
 from poet_planner.cli.progress import progress
-from poet_planner.planning.request import WHOLE
+from poet_planner.planning.request import AUTO_PARTS
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
@@ -65,7 +65,7 @@ def plan(
     optimiser: OptimiserOptions,
     search: SearchOptions,
     output: OutputOptions,
-    features: KeptFeatures = WHOLE,
+    features: KeptFeatures = AUTO_PARTS,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
     ] = False,

@@ -41,6 +41,8 @@ def where_to_cut(request: Request) -> Division:
     in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and request.parts in (None, 1)
     if step is None or board is None or costs is None or board.kind != "microcontroller" or not in_ram:
         return Division()
+    if not step.traced.frozen:
+        return Division()
     graph = costs.apply(step.graph(board, optimizer=request.optimizer)).graph
     if not _has_samples(graph):
         return Division()

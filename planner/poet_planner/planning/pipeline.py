@@ -59,7 +59,7 @@ def plan(
     parameters: str = "auto",
     gradients: str = "auto",
     micro_batches: int | str = "auto",
-    features: int | str = "whole",
+    features: int | str = "auto",
     card_above: int | str | None = None,
     stream_above: int | str | None = None,
     optimizer: Optimizer = PLAIN,
