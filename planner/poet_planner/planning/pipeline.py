@@ -79,12 +79,10 @@ def plan(
     Parameters
     ----------
     network : Model, str, Graph or Path
-        What is trained: a model of your own (`poet_planner.Model`: a module, its loss and an example batch), which
-        stays as it is; the name of a built-in model, or ``module:callable``; or a graph that has its costs already, as
-        an object or as a file (poet-graph/1).
+        A model of your own (`poet_planner.Model`: a module, its loss and an example batch), which stays as it is; the
+        name of a built-in one, or ``module:callable``; or a graph with its costs, or its file (poet-graph/1).
     profile : str or Path, or a sequence of these, optional
-        What a model's operators cost: a CSV file, or the name of a shipped profile. Of several each adds what those
-        before it lack. A costed graph takes none.
+        What a model's operators cost: a CSV file or a shipped name. Of several each adds what those before it lack.
     board : str, optional
         Default is the profile's.
     batch : int, optional
@@ -95,67 +93,57 @@ def plan(
     deadline : float or str, optional
         Most time for a step: seconds; ``"800ms"``, or ``"1.5x"`` the store-all schedule's time. Default is none.
     parameters : str
-        ``"resident"``: parameters, gradients and optimiser state count in RAM. ``"card"``: larger parameters, and the
-        batch, lie on a microcontroller's card. ``"auto"``: in RAM, unless they would not fit there. ``"excluded"``:
-        they do not count, as in the POET paper.
+        ``"resident"``: they, gradients and state count in RAM. ``"card"``: larger ones, and the batch, lie on the card.
+        ``"auto"``: in RAM if they fit. ``"excluded"``: they do not count, as in the POET paper.
     gradients : str
-        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations; on a
-        Linux board they live until the step ends. ``"early"``: on a microcontroller, a parameter changes as soon as its
-        gradient is done. ``"auto"``: they are values on a Linux board, and have places on others, unless they would not
-        fit or a step is cheaper without.
+        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations, on a
+        Linux board until the step ends. ``"early"``: a parameter changes as soon as its gradient is done, on a
+        microcontroller. ``"auto"``: values on Linux; elsewhere places, unless these do not fit or cost more.
     micro_batches : int or str
-        In how many equal parts, one after the other, a batch goes through the network on a microcontroller; gradients
-        are added up. ``"auto"``: in one, unless that does not fit and parts are cheaper, or all that fits.
+        In how many equal parts a batch goes through a microcontroller; gradients are added up. ``"auto"``: in one,
+        unless that does not fit and parts are cheaper, or all that fits.
     features : int or str
-        ``"auto"``: what a frozen part makes of a sample is kept, so that an epoch computes it once, and the plan is of
-        the head's step, with one that makes features beside it, where these are the same in every epoch and take a
-        tenth of a step's energy at least. A number: likewise, and the features of so many samples have room in RAM.
-        ``"whole"``: one step does all.
+        ``"auto"``: where what a frozen part makes of a sample is the same in every epoch, and takes a tenth of a step's
+        energy at least, it is kept: the plan is of the head's step, with one beside it that makes features. A number:
+        likewise, with room in RAM for so many samples' features. ``"whole"``: one step does all.
     card_above : int or str, optional
-        The size up to which parameters stay in RAM where others lie on the card: bytes, or ``"2KB"``. Default is what
-        makes the step cheaper: 2 KB or 256 bytes.
+        Up to this size parameters stay in RAM where others lie on the card; default: 2 KB or 256 bytes.
     stream_above : int or str, optional
-        The size up to which parameters on the card are fetched whole; larger ones are read tile by tile. Default is
-        what makes the step cheapest: none are, or those above 64, 16 or 4 KB.
+        Up to this size parameters on the card are fetched whole, and not tile by tile; default: the cheapest.
     optimizer : Optimizer
         What ends a step on a microcontroller: `poet_planner.Optimizer(momentum=0.9)`; default is gradient descent.
     weights : str or Path, optional
-        Those that a model given by name is to have: frozen ones are part of the plan. Default are its own.
+        Those of a model given by name; default are its own.
     frozen : str, optional
-        ``"int8"``: on a microcontroller frozen layers are computed in whole numbers of 8 bits.
-    calibrate : str or Path, optional
-        An .npz with samples, for the ranges of these; default are the model's own.
-    validate : str or Path, optional
-        An .npz with samples, on which the answers of these are compared with those of f32, for the summary.
+        ``"int8"``: a microcontroller computes frozen layers in whole numbers of 8 bits.
+    calibrate, validate : str or Path, optional
+        An .npz with samples for their ranges (default: the model's own), and to compare their answers with f32's.
     paging : bool
         False: as on a board without storage.
     objective : str, optional
         ``"energy"``, or ``"time"``: the seconds of all computes and transfers together. Default is that of ``options``.
     method : str or Method
-        ``"optimal"``, or a baseline of `poet_planner.comparison.registry`: ``"store_all"``, ``"poet_ilp"``; or a record
-        of your own (`poet_planner.planning.method.Method`).
+        ``"optimal"``, a baseline (`poet_planner.comparison.registry`), or a `poet_planner.planning.method.Method`.
     options : OptimiseOptions, optional
-        Time limit, seed, solver, objective, progress. Default is seed 0, HiGHS, energy, and an amount of work that
-        takes one core some 7 s, whatever else the computer does.
+        Time limit, seed, solver, progress. Default is seed 0, HiGHS, and work that takes one core some 7 s.
 
     Returns
     -------
     Plan
-        Verified; `Plan.write` writes it into a folder, for the firmware and for people.
+        Verified; `Plan.write` writes its folder.
 
     Raises
     ------
     NoScheduleError
-        If no schedule keeps the limits, or none was found in time: it has the smallest RAM and the shortest time that
-        would do. A baseline may raise a plain `UserError` with the exit code ``NO_SCHEDULE``.
+        If no schedule keeps the limits, or none was found in time: it has what would do. A baseline may raise a plain
+        `UserError` with the exit code ``NO_SCHEDULE``.
     UserError
-        If something asked for does not exist or does not go together: one line that names it, by the option of
-        ``poet-plan``, and says the cure.
+        If something does not exist or go together: one line that names ``poet-plan``'s option, and the cure.
     KeyboardInterrupt
         If it comes before there is any schedule.
     """
     from poet_planner.planning.method import method_named, plans_without_pages
-    from poet_planner.solve import OptimiseOptions, Statistics
+    from poet_planner.solve import OptimiseOptions
 
     planner = method_named(method) if isinstance(method, str) else method
     request = Request(
@@ -178,14 +166,22 @@ def plan(
         paging=paging,
         early_updates=plans_without_pages(planner),
     )
-    request, prepared = prepare_divided(request, planner)
     options = options or OptimiseOptions(capped=False)
+    return _planned_and_verified(request, planner, options, objective, None if validate is None else Path(validate))
+
+
+def _planned_and_verified(
+    request: Request, method: Method, options: OptimiseOptions, objective: str | None, validate: Path | None
+) -> Plan:
+    from poet_planner.solve import Statistics
+
     if objective is not None:
         options = replace(options, objective=named(Objective, objective, "--objective"))
+    request, prepared = prepare_divided(request, method)
     if options.statistics is None:
         options = replace(options, statistics=Statistics())
-    made, schedule = planned(request, prepared, planner, options)
-    return verified(made, schedule, options.statistics, validate=None if validate is None else Path(validate))
+    made, schedule = planned(request, prepared, method, options)
+    return verified(made, schedule, options.statistics, validate=validate)
 
 
 def refuse_before_tracing(request: Request) -> None:
@@ -402,11 +398,10 @@ def verified(
         statistics=statistics,
         board=step.board,
         endurance_bytes=endurance_bytes,
-        more_ram=more_ram,
         inference=made,
-        int8=_int8(step, validate),
         extraction=extraction,
     )
+    summary = replace(summary, more_ram=more_ram, int8=_int8(step, validate))
     if prepared.whole is not None and prepared.whole.step.costed is not None:
         summary = with_whole(summary, prepared.plain_store_all, prepared.whole.step.costed)
     return Plan(

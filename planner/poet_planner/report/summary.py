@@ -297,9 +297,7 @@ def summarise(
     statistics: Statistics | None = None,
     board: Board | None = None,
     endurance_bytes: int | None = None,
-    more_ram: MoreRam | None = None,
     inference: Inference | None = None,
-    int8: Int8Report | None = None,
     extraction: Extraction | None = None,
 ) -> Summary:
     """Add up a verified plan.
@@ -318,12 +316,8 @@ def summarise(
         Whose card it writes to.
     endurance_bytes : int, optional
         What may be written to the card in all, instead of the board's.
-    more_ram : MoreRam, optional
-        What `poet_planner.planning.more_ram` found.
     inference : Inference, optional
         Beside the training step.
-    int8 : Int8Report, optional
-        What of it is on int8.
     extraction : Extraction, optional
         Likewise, of features.
     """
@@ -389,10 +383,8 @@ def summarise(
         firmware=costed.firmware if costed else (),
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
-        more_ram=more_ram,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
         inference=_inference_report(inference) if inference else None,
-        int8=int8,
         features=_features_report(extraction, room) if extraction else None,
         placement=placement_report(
             statistics.unplaced if statistics else None,
