@@ -111,20 +111,10 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
     """Predicted and observed cost by operator over all its runs in the traced step, and the highest of their peaks."""
     from rich.table import Table
 
-    table = Table(
-        *(
-            "operator",
-            "runs",
-            "predicted\nms",
-            "observed\nms",
-            "predicted\nmJ",
-            "observed\nmJ",
-            "difference",
-            "predicted\npeak RAM",
-            "observed\npeak RAM",
-        ),
-        title=f"Traced step ({source})",
-    )
+    costs = ("predicted\nms", "observed\nms", "predicted\nmJ", "observed\nmJ", "difference")
+    allocates = any(seen.peak_bytes for seen in step.actions)  # else all lies where the plan says
+    peak = ("predicted\npeak RAM", "observed\npeak RAM") if allocates else ("peak RAM",)
+    table = Table("operator", "runs", *costs, *peak, title=f"Traced step ({source})")
     table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
     peaks: dict[str, tuple[int, int]] = {}
@@ -141,7 +131,7 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
         table.add_row(
             *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
             *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
-            *(f"{peak:,}" if peak else "" for peak in peaks[op]),
+            *(f"{peak_bytes:,}" if peak_bytes else "" for peak_bytes in peaks[op][: len(peak)]),
         )
     return table
 
