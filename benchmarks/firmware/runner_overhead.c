@@ -36,15 +36,17 @@ static const poet_schedule *schedule(void)
 /* Takes the time of a check, and passes: the card gives nothing back. */
 static uint32_t passed_check(uint32_t crc, const void *data, uint32_t bytes)
 {
-    volatile uint32_t result = without_work ? 0 : poet_crc32(crc, data, bytes);
+    volatile uint32_t result = without_work ? 0 : poet_crc32_quick(crc, data, bytes);
     (void)result;
     return 0;
 }
 
 #define poet_crc32 passed_check
+#define poet_crc32_quick passed_check
 #include "../../firmware/src/runtime/runner.c"
 
 #include "../../firmware/src/runtime/pager.c"
+#undef poet_crc32_quick
 #undef poet_crc32
 
 static uint32_t count_ticks(void)
@@ -100,7 +102,7 @@ static int by_pieces(poet_runner *runner, poet_run *run)
 static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t nothing)
 {
     static const poet_block_device card = {.block_count = UINT32_MAX, .read = read_page, .write = write_page};
-    poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK};
+    poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK, .ways = &ways};
     poet_runner runner;
     without_work = nothing;
     const int status = poet_runner_init(&runner, &poet_built_model, schedule(), &tables, ram, sizeof ram);

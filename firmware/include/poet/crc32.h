@@ -15,6 +15,10 @@ extern "C" {
 
 uint32_t poet_crc32(uint32_t crc, const void *data, uint32_t bytes);
 
+/* The same, five times as fast, with a table of 4 KB: what moves tensors to and from a card calls it. Where a program
+ * has it, poet_crc32 takes it, too. */
+uint32_t poet_crc32_quick(uint32_t crc, const void *data, uint32_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -84,7 +84,6 @@ typedef struct poet_op_args {
 } poet_op_args;
 
 typedef struct poet_operator {
-    const char *name;
     uint8_t code;
     uint8_t param_count;
     int (*sizes)(const int32_t *params, poet_sizes *sizes);
@@ -109,7 +108,7 @@ enum {
 
 /* A row of a table of operators. */
 #define POET_OPERATOR_ROW(NAME, name) \
-    {#name, POET_OP_##NAME, sizeof(poet_##name##_params) / sizeof(int32_t), poet_##name##_sizes, poet_##name##_run}
+    {POET_OP_##NAME, sizeof(poet_##name##_params) / sizeof(int32_t), poet_##name##_sizes, poet_##name##_run}
 
 /* Operators that a program holds. One that names those alone which its networks need links no other. */
 typedef struct poet_operator_set {
@@ -119,7 +118,8 @@ typedef struct poet_operator_set {
 
 /* Kernels that a program links where one of its files names them so, as the network's own does: those of products, each
  * for some shapes (ops/kernels.h), and some convolutions' (winograd, depthwise, depthwise_padded, small_planes).
- * Without one a product takes longer, and so does depthwise_padded; the other convolutions are POET_E_UNSUPPORTED. */
+ * Without one a product takes longer, and so does depthwise_padded; the other convolutions are POET_E_UNSUPPORTED. What
+ * a plan needs of the runner is named in the same way: card, where it has something there, and micro_batches. */
 #define POET_KERNELS(name)                      \
     extern const uint8_t poet_##name##_kernels; \
     __attribute__((used)) static const uint8_t *const poet_##name##_named = &poet_##name##_kernels;

@@ -130,7 +130,7 @@ uint32_t poet_record_bytes(const poet_record *record);
 /* Whether each step of a model ends with a commit: something on the card is no constant, and it is no inference. */
 bool poet_record_ends_steps(const poet_model *model);
 
-/* Whether the table of kept tensors is the layout that docs/SPEC.md describes. */
+/* Whether the table of kept tensors, which is not empty, is the layout that docs/SPEC.md describes. */
 bool poet_record_layout_is_sound(const poet_model *model);
 
 #ifdef __cplusplus

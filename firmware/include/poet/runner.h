@@ -20,6 +20,7 @@
 #ifndef POET_RUNNER_H
 #define POET_RUNNER_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -108,7 +109,10 @@ int poet_runner_check_inference(const poet_plan *inference, const poet_model *tr
 int poet_runner_step(poet_runner *runner, poet_run *run);
 
 /* Whether a learning rate is a finite number, and not negative. */
-bool poet_runner_takes_rate(float rate);
+static inline bool poet_runner_takes_rate(float rate)
+{
+    return rate >= 0.0f && rate <= FLT_MAX;
+}
 
 /* Begins a run of which nothing is done yet: POET_MORE; POET_E_ABSENT without the card or record that it needs;
  * POET_E_ARGUMENT with another learning rate, which would spoil every weight. */

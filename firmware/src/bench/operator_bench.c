@@ -162,7 +162,7 @@ static int write_to_card(void *context, uint32_t output, const void *data, uint3
     uint32_t crc;
     const uint32_t block = card->block;
     card->block += blocks_of(bytes);
-    card->checksum = poet_crc32(card->checksum, data, bytes);
+    card->checksum = poet_crc32_quick(card->checksum, data, bytes);
     return poet_pager_out(card->pager, block, data, bytes, &crc);
 }
 
@@ -173,8 +173,8 @@ static int write_row_to_card(void *context, uint32_t output, uint32_t row, void 
     (void)output;
     uint32_t crc;
     const uint32_t block = card->block + row * blocks_of(card->row_bytes);
-    card->crc = poet_crc32(row, before, card->row_bytes);
-    card->checksum = poet_crc32(card->checksum, after, card->row_bytes);
+    card->crc = poet_crc32_quick(row, before, card->row_bytes);
+    card->checksum = poet_crc32_quick(card->checksum, after, card->row_bytes);
     const int status = poet_pager_out(card->pager, block, after, card->row_bytes, &crc);
     return status != POET_OK ? status : poet_pager_in(card->pager, block, before, card->row_bytes, crc);
 }
@@ -194,7 +194,7 @@ static int wait_for_card(void *context)
 {
     card_operands *card = context;
     const int status = poet_pager_wait(card->pager);
-    card->crc = poet_crc32(card->crc, card->arriving, card->arriving_bytes);
+    card->crc = poet_crc32_quick(card->crc, card->arriving, card->arriving_bytes);
     return status;
 }
 
@@ -289,7 +289,8 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     result->checksum = 0;
     for (uint32_t i = 0; i < sizes.outputs; i++) {
         result->output_bytes += sizes.output_bytes[i];
-        result->checksum = to_card ? card.checksum : poet_crc32(result->checksum, outputs[i], sizes.output_bytes[i]);
+        result->checksum =
+            to_card ? card.checksum : poet_crc32_quick(result->checksum, outputs[i], sizes.output_bytes[i]);
     }
     return status;
 }

@@ -5,21 +5,16 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "poet/checkpoint.h"
 #include "poet/crc32.h"
 #include "poet/feature_maker.h"
-#include "poet/keeping.h"
 #include "poet/record.h"
 #include "poet/saved.h"
+
+#include "card.h"
 
 static const poet_model *model_of(const poet *p)
 {
     return p->network->train->model;
-}
-
-static bool is_idle(const poet *p)
-{
-    return p->network != NULL && !p->run.under_way;
 }
 
 static int check_network(const poet_network *network)
@@ -54,41 +49,24 @@ static void set_residents(const poet_network *network, uint8_t *residents)
     }
 }
 
-/* The runner of a plan beside the training's lasts as long as its run. */
-static void open_beside(poet_runner *runner, const poet_plan *plan, const poet_network *network, void *ram)
+static bool has_card(const poet_plan *plan)
 {
-    poet_runner_open(runner, plan->model, plan->schedule, network->tables, ram, network->ram_bytes);
+    return plan != NULL && (plan->model->kept_count > 0 || plan->schedule->page_count > 0);
 }
 
-static bool needs_card(const poet *p, const poet_network *network)
+static bool needs_card(const poet_network *network)
 {
     const poet_extraction *extraction = network->maker == NULL ? NULL : network->maker->extraction;
-    const poet_plan *beside[] = {network->infer, extraction == NULL ? NULL : &extraction->plan,
-                                 extraction == NULL ? NULL : extraction->infer};
-    bool needs = poet_runner_needs_card(&p->runner, false);
-    for (size_t i = 0; !needs && i < sizeof beside / sizeof *beside; i++) {
-        poet_runner runner;
-        if (beside[i] != NULL) {
-            open_beside(&runner, beside[i], network, p->runner.ram);
-            needs = poet_runner_needs_card(&runner, false);
-        }
-    }
-    return needs;
+    return has_card(network->train) || has_card(network->infer) ||
+           (extraction != NULL && (has_card(&extraction->plan) || has_card(extraction->infer)));
 }
 
 static int open_card(poet *p, const poet_network *network, const poet_block_device *card)
 {
     if (card == NULL) {
-        return needs_card(p, network) ? POET_E_ABSENT : POET_OK;
+        return needs_card(network) ? POET_E_ABSENT : POET_OK;
     }
-    p->card = card;
-    p->run.pager = &p->pager;
-    const int status = poet_pager_open(&p->pager, card);
-    if (status != POET_OK) {
-        return status;
-    }
-    return network->keeping == NULL ? poet_record_check_others(card, 0)
-                                    : network->keeping->open(network->keeping, p, network);
+    return poet_open_card == NULL ? POET_E_UNSUPPORTED : poet_open_card(p, network, card);
 }
 
 __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes,
@@ -125,35 +103,6 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
     }
     p->network = network;
     return POET_OK;
-}
-
-int poet_restore(poet *p)
-{
-    uint32_t bytes;
-    if (!is_idle(p)) {
-        return POET_E_ORDER;
-    }
-    poet_runner_forget_sums(&p->runner);
-    if (p->network->keeping != NULL) {
-        return p->network->keeping->restore(p);
-    }
-    return p->card == NULL
-               ? POET_E_ABSENT
-               : poet_checkpoint_restore(p->card, model_of(p), p->network->owner, p->runner.ram, &p->steps, &bytes);
-}
-
-int poet_commit(poet *p)
-{
-    uint32_t bytes;
-    if (!is_idle(p)) {
-        return POET_E_ORDER;
-    }
-    if (p->network->keeping != NULL) {
-        return p->network->keeping->commit(p);
-    }
-    return p->card == NULL
-               ? POET_E_ABSENT
-               : poet_checkpoint_commit(p->card, model_of(p), p->network->owner, p->runner.ram, p->steps, &bytes);
 }
 
 /* A sample in the first tensor of this kind. */
@@ -201,7 +150,7 @@ static int go_on(poet *p, int status)
 
 int poet_train(poet *p, float rate)
 {
-    if (!is_idle(p)) {
+    if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
     const int status = p->network->maker == NULL ? POET_OK : p->network->maker->make(p);
@@ -211,7 +160,7 @@ int poet_train(poet *p, float rate)
 
 int poet_train_begin(poet *p, float rate)
 {
-    if (!is_idle(p)) {
+    if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
     p->run.learning_rate = rate;
@@ -240,22 +189,28 @@ int poet_stop(poet *p)
 
 int poet_infer(poet *p)
 {
-    if (!is_idle(p)) {
+    if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
     if (p->network->infer == NULL) {
         return POET_E_ABSENT;
     }
     poet_runner runner;
-    poet_run run = {.pager = p->run.pager, .record = p->run.record, .hooks = p->run.hooks};
-    open_beside(&runner, p->network->infer, p->network, p->runner.ram);
+    poet_run run; /* what is not set here, poet_runner_begin sets */
+    run.pager = p->run.pager;
+    run.record = p->run.record;
+    run.hooks = p->run.hooks;
+    run.learning_rate = 0.0f;
+    run.trace = false;
+    const poet_plan *plan = p->network->infer;
+    poet_runner_open(&runner, plan->model, plan->schedule, p->network->tables, p->runner.ram, p->network->ram_bytes);
     return poet_runner_step(&runner, &run);
 }
 
 /* The inference's own first tensor of this kind, which only counts while no training step uses its place. */
 static void *of_inference(const poet *p, uint8_t kind)
 {
-    if (!is_idle(p) || p->network->infer == NULL) {
+    if (!poet_is_idle(p) || p->network->infer == NULL) {
         return NULL;
     }
     const poet_model *model = p->network->infer->model;
@@ -306,7 +261,7 @@ void *poet_tensor(poet *p, uint16_t resident)
     if (p->network == NULL) {
         return NULL;
     }
-    const bool beside = is_idle(p) && p->network->infer != NULL;
+    const bool beside = poet_is_idle(p) && p->network->infer != NULL;
     const poet_model *model = beside ? p->network->infer->model : model_of(p);
     return resident < model->resident_count ? p->runner.ram + model->residents[resident].offset : NULL;
 }

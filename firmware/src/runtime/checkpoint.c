@@ -37,7 +37,7 @@ static uint32_t load32(const uint8_t *place)
 /* A commit without an owner has no check of it: its header is that of before there were owners. */
 static uint32_t owner_check(const uint8_t *bytes, uint32_t owner)
 {
-    return owner == 0 ? 0u : poet_crc32(0, bytes, 44);
+    return owner == 0 ? 0u : poet_crc32_quick(0, bytes, 44);
 }
 
 static void encode(const slot_header *header, uint8_t *bytes)
@@ -49,7 +49,7 @@ static void encode(const slot_header *header, uint8_t *bytes)
     store32(bytes + 24, header->step);
     store32(bytes + 28, header->bytes);
     store32(bytes + 32, header->crc);
-    store32(bytes + 36, poet_crc32(0, bytes, 36));
+    store32(bytes + 36, poet_crc32_quick(0, bytes, 36));
     store32(bytes + 40, header->owner);
     store32(bytes + 44, owner_check(bytes, header->owner));
 }
@@ -62,7 +62,7 @@ static bool decode(const uint8_t *bytes, slot_header *header)
     header->bytes = load32(bytes + 28);
     header->crc = load32(bytes + 32);
     header->owner = load32(bytes + 40);
-    return memcmp(bytes, magic, 12) == 0 && load32(bytes + 36) == poet_crc32(0, bytes, 36) &&
+    return memcmp(bytes, magic, 12) == 0 && load32(bytes + 36) == poet_crc32_quick(0, bytes, 36) &&
            load32(bytes + 44) == owner_check(bytes, header->owner);
 }
 

@@ -21,29 +21,6 @@ bool poet_kept_is_unit(const poet_model *model, const poet_kept *kept)
     return kept->check < model->unit_count;
 }
 
-static bool infers(const poet_model *model)
-{
-    for (uint32_t i = 0; i < model->resident_count; i++) {
-        if (model->residents[i].kind == POET_RESIDENT_OUTPUT) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool poet_record_ends_steps(const poet_model *model)
-{
-    if (infers(model)) {
-        return false;
-    }
-    for (uint32_t i = 0; i < model->kept_count; i++) {
-        if (is_batch(&model->kept[i]) || poet_kept_is_unit(model, &model->kept[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static uint32_t row_bytes(const poet_kept *kept)
 {
     return kept->bytes / kept->rows;
@@ -136,9 +113,6 @@ static bool lie_in_order(const poet_model *model, uint32_t first, uint32_t count
 
 __attribute__((cold)) bool poet_record_layout_is_sound(const poet_model *model)
 {
-    if (model->kept_count == 0) {
-        return model->unit_count == 0 && model->check_count == 0 && model->bit_count == 0;
-    }
     const uint32_t saved = poet_saved_bytes(model);
     const uint32_t of_residents = saved > 0 ? 1u : 0u;
     if (!residents_are_one(model) || model->unit_count < of_residents || model->check_count < model->unit_count) {
@@ -281,7 +255,7 @@ static int crc_of(const poet_block_device *device, uint32_t block, uint32_t byte
         if (status != POET_OK) {
             return status;
         }
-        *crc = poet_crc32(*crc, buffer, part);
+        *crc = poet_crc32_quick(*crc, buffer, part);
         left -= part;
     }
     return POET_OK;

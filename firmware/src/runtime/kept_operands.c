@@ -47,7 +47,7 @@ static int write(void *context, uint32_t output, const void *data, uint32_t byte
     if (status != POET_OK) {
         return status;
     }
-    operands->written.crc = poet_crc32(operands->written.crc, data, bytes);
+    operands->written.crc = poet_crc32_quick(operands->written.crc, data, bytes);
     operands->written.block += bytes / POET_BLOCK_BYTES;
     operands->written.done += bytes;
     if (operands->written.done == kept->bytes) {
@@ -63,7 +63,7 @@ static int write_row(void *context, uint32_t output, uint32_t row, void *before,
     const poet_kept *kept = operands->outputs[output];
     const poet_block_device *device = operands->record->device;
     const uint32_t bytes = kept->bytes / kept->rows;
-    const uint32_t crc_before = poet_crc32(row, before, bytes);
+    const uint32_t crc_before = poet_crc32_quick(row, before, bytes);
     uint32_t block;
     int status = poet_record_begin(operands->record, kept, row, &block);
     if (status == POET_OK) {
@@ -76,7 +76,7 @@ static int write_row(void *context, uint32_t output, uint32_t row, void *before,
         status = POET_E_CORRUPT;
     }
     if (status == POET_OK) {
-        poet_record_end_row(operands->record, kept, row, crc_before, poet_crc32(row, after, bytes));
+        poet_record_end_row(operands->record, kept, row, crc_before, poet_crc32_quick(row, after, bytes));
     }
     return status;
 }
@@ -117,7 +117,7 @@ static int wait(void *context)
     if (status != POET_OK || !operands->read.in_order || !place->checked) {
         return status;
     }
-    operands->read.crc = poet_crc32(operands->read.crc, operands->read.data, operands->read.bytes);
+    operands->read.crc = poet_crc32_quick(operands->read.crc, operands->read.data, operands->read.bytes);
     operands->read.done += operands->read.bytes;
     return operands->read.done < place->bytes || operands->read.crc == place->crc ? POET_OK : POET_E_CORRUPT;
 }

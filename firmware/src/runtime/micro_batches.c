@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "micro_batches.h"
 
+const uint8_t poet_micro_batches_kernels = 1;
+
 /* What adds up over the micro-batches. */
 static bool is_sum(const poet_resident *resident)
 {
@@ -55,9 +57,4 @@ __attribute__((cold)) int poet_micro_batch_end(poet_runner *runner, int status)
     }
     runner->gathered = status == POET_OK && gathers ? runner->gathered + 1u : 0u;
     return status == POET_OK && gathers ? POET_GATHERED : status;
-}
-
-__attribute__((cold)) void poet_runner_forget_sums(poet_runner *runner)
-{
-    runner->gathered = 0;
 }

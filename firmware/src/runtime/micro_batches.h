@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "poet/optional.h"
 #include "poet/runner.h"
 
 /* Whether a run adds to the sums and changes no weight: all but the last of a batch. */
@@ -15,9 +16,10 @@ static inline bool poet_is_gathering(const poet_runner *runner)
     return runner->gathered + 1u < runner->model->micro_batches;
 }
 
-void poet_micro_batch_begin(const poet_runner *runner);
+/* Of a model of several, which names them (POET_KERNELS(micro_batches)). */
+POET_OPTIONAL void poet_micro_batch_begin(const poet_runner *runner);
 
 /* What the end of a run is, of one that ended so: POET_GATHERED in place of POET_OK for all but the last of a batch. */
-int poet_micro_batch_end(poet_runner *runner, int status);
+POET_OPTIONAL int poet_micro_batch_end(poet_runner *runner, int status);
 
 #endif

@@ -27,10 +27,12 @@ int poet_pager_format(const poet_block_device *device)
     return status != POET_OK ? status : device->sync(device->context);
 }
 
+static const poet_pager_ways ways = {poet_pager_start_out, poet_pager_start_in, poet_pager_read, poet_pager_wait};
+
 __attribute__((cold)) int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
-    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK};
+    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK, .ways = &ways};
     const int status = device->read(device->context, 0, found, sizeof found);
     if (status != POET_OK) {
         return status;
@@ -66,7 +68,7 @@ static int read_checked(poet_pager *pager, bool arrived)
                 return status;
             }
         }
-        if (!pager->checked || poet_crc32(0, pager->data, pager->bytes) == pager->crc) {
+        if (!pager->checked || poet_crc32_quick(0, pager->data, pager->bytes) == pager->crc) {
             return POET_OK;
         }
     }
@@ -97,7 +99,7 @@ __attribute__((cold)) int poet_pager_start_out(poet_pager *pager, uint32_t block
     if (status != POET_OK) {
         return status;
     }
-    *crc = poet_crc32(0, data, bytes);
+    *crc = poet_crc32_quick(0, data, bytes);
     if (device->start_write == NULL) {
         return device->write(device->context, block, data, bytes);
     }

@@ -7,35 +7,8 @@
 #include "poet/crc32.h"
 #include "poet/record.h"
 
-/* Whether an operand lies whole in RAM or, only read, in the constants. */
-static bool lies_inside(const poet_model *model, const poet_schedule *schedule, uint32_t word, uint32_t bytes,
-                        bool written)
-{
-    const bool constant = (word & POET_WORD_CONSTANT) != 0;
-    const uint32_t end = constant ? model->constant_bytes : schedule->ram_bytes;
-    const uint32_t offset = word & ~(uint32_t)POET_WORD_CONSTANT;
-    return !(constant && written) && offset % 4u == 0 && bytes <= end && offset <= end - bytes;
-}
-
-/* Whether a kept tensor lies as an operator reads or writes it: as a whole, or by rows. Rows of a tensor that lies as a
- * whole can be read where each begins a block. */
-static bool lies_suitably(const poet_kept *kept, const poet_sizes *sizes, bool input)
-{
-    if (kept->rows > 1u || !input || sizes->kept_rows <= 1u) {
-        return kept->rows == (sizes->kept_rows > 0 ? sizes->kept_rows : 1u);
-    }
-    return kept->bytes / sizes->kept_rows % POET_BLOCK_BYTES == 0;
-}
-
-static bool is_kept_soundly(const poet_model *model, const poet_sizes *sizes, uint32_t word, uint32_t bytes, bool input)
-{
-    const uint32_t number = word >> POET_WORD_KEPT_SHIFT;
-    if (word % 4u != POET_WORD_KEPT || number >= model->kept_count) {
-        return false;
-    }
-    const poet_kept *kept = &model->kept[number];
-    return kept->bytes == bytes && lies_suitably(kept, sizes, input) && (input || kept->check < model->unit_count);
-}
+#include "card_check.h"
+#include "micro_batches.h"
 
 static bool is_sound(const poet_model *model, const poet_schedule *schedule, const poet_sizes *sizes, uint32_t word,
                      uint32_t place)
@@ -46,24 +19,8 @@ static bool is_sound(const poet_model *model, const poet_schedule *schedule, con
     const uint32_t bytes = input                                    ? sizes->input_bytes[place]
                            : place < sizes->inputs + sizes->outputs ? sizes->output_bytes[place - sizes->inputs]
                                                                     : sizes->workspace_bytes;
-    return kept ? is_kept_soundly(model, sizes, word, bytes, input) : lies_inside(model, schedule, word, bytes, !input);
-}
-
-/* Whether a page lies in RAM, and on the card among the others. */
-static int check_page(const poet_model *model, const poet_schedule *schedule, const poet_call *call)
-{
-    const uint32_t *words = schedule->words + call->words;
-    if (call->inputs > 0 || call->outputs > 0 || (call->flags & (POET_WORKSPACE | POET_CHANGES)) != 0 ||
-        POET_PAGE_WORDS > schedule->word_count - call->words) {
-        return POET_E_CORRUPT;
-    }
-    const uint32_t bytes = words[POET_PAGE_BYTES];
-    const uint32_t blocks = bytes / POET_BLOCK_BYTES + (bytes % POET_BLOCK_BYTES > 0);
-    const bool inside = bytes > 0 && words[POET_PAGE_PLACE] % 4u == 0 &&
-                        lies_inside(model, schedule, words[POET_PAGE_PLACE], bytes, true);
-    const bool on_card = words[POET_PAGE_NUMBER] < schedule->page_count && blocks <= schedule->page_blocks &&
-                         words[POET_PAGE_BLOCK] <= schedule->page_blocks - blocks;
-    return inside && on_card ? POET_OK : POET_E_CORRUPT;
+    return kept ? poet_card_checks.operand(model, sizes, word, bytes, input)
+                : poet_lies_inside(model, schedule, word, bytes, !input);
 }
 
 __attribute__((cold)) static int check_call(const poet_model *model, const poet_schedule *schedule,
@@ -76,7 +33,7 @@ __attribute__((cold)) static int check_call(const poet_model *model, const poet_
         return POET_E_CORRUPT;
     }
     if (call->op >= POET_PAGE_IN) {
-        return check_page(model, schedule, call);
+        return poet_card_checks.page(model, schedule, call);
     }
     if (call->op >= schedule->operator_count ||
         schedule->operators[call->op].param_count > schedule->param_count - call->params) {
@@ -98,6 +55,24 @@ __attribute__((cold)) static int check_call(const poet_model *model, const poet_
     return POET_OK;
 }
 
+static bool keeps_soundly(const poet_model *model)
+{
+    if (model->kept_count == 0) {
+        return model->unit_count == 0 && model->check_count == 0 && model->bit_count == 0;
+    }
+    return poet_card_checks.kept(model);
+}
+
+/* Whether the program has the parts of the runner that a plan needs. */
+static bool is_supported(const poet_model *model, const poet_schedule *schedule)
+{
+    bool card = model->kept_count > 0;
+    for (uint32_t i = 0; i < schedule->call_count; i++) {
+        card = card || schedule->calls[i].op >= POET_PAGE_IN;
+    }
+    return !(card && &poet_card_checks == NULL) && !(model->micro_batches > 1u && poet_micro_batch_begin == NULL);
+}
+
 __attribute__((cold)) static int check_model(const poet_model *model)
 {
     for (uint32_t i = 0; i < model->resident_count; i++) {
@@ -107,8 +82,7 @@ __attribute__((cold)) static int check_model(const poet_model *model)
             return POET_E_CORRUPT;
         }
     }
-    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc ||
-        !poet_record_layout_is_sound(model)) {
+    if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc || !keeps_soundly(model)) {
         return POET_E_CORRUPT;
     }
     /* The next version of a kept tensor would be that of one micro-batch. */
@@ -159,6 +133,9 @@ __attribute__((cold)) int poet_plan_check(const poet_model *model, const poet_sc
     }
     if (!is_whole(schedule) || model->resident_bytes > schedule->ram_bytes) {
         return POET_E_CORRUPT;
+    }
+    if (!is_supported(model, schedule)) {
+        return POET_E_UNSUPPORTED;
     }
     int status = check_model(model);
     for (uint32_t i = 0; status == POET_OK && i < schedule->call_count; i++) {

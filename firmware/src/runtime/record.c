@@ -49,7 +49,7 @@ static void put_byte(stream *out, uint8_t byte)
         flush(out);
     }
     out->buffer[out->used++] = byte;
-    out->crc = poet_crc32(out->crc, &byte, 1);
+    out->crc = poet_crc32_quick(out->crc, &byte, 1);
 }
 
 static void put32(stream *out, uint32_t word)
@@ -70,7 +70,7 @@ static uint8_t get_byte(stream *in)
     }
     const uint8_t byte = in->status == POET_OK ? in->buffer[in->used] : 0u;
     in->used++;
-    in->crc = poet_crc32(in->crc, &byte, 1);
+    in->crc = poet_crc32_quick(in->crc, &byte, 1);
     return byte;
 }
 
@@ -290,7 +290,7 @@ int poet_record_read_residents(poet_record *record)
     int status = poet_kept_check_place(record->device, &place);
     for (uint32_t reads = 0; status == POET_OK && reads < POET_SAVED_READS; reads++) {
         status = record->device->read(record->device->context, place.block, record->residents, place.bytes);
-        if (status == POET_OK && poet_crc32(0, record->residents, place.bytes) == place.crc) {
+        if (status == POET_OK && poet_crc32_quick(0, record->residents, place.bytes) == place.crc) {
             return POET_OK;
         }
     }
@@ -304,7 +304,7 @@ static int write_residents(poet_record *record)
         return POET_OK;
     }
     const poet_kept_place next = place_of_residents(record, !residents_are_second(record));
-    check->next_crc = poet_crc32(0, record->residents, next.bytes);
+    check->next_crc = poet_crc32_quick(0, record->residents, next.bytes);
     check->written = true;
     poet_kept_set_bits(record->changed, record->model->bit_count - 1u, 1, true);
     return record->device->write(record->device->context, next.block, record->residents, next.bytes);

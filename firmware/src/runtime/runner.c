@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/runner.h"
 
-#include <float.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "poet/crc32.h"
 #include "poet/finite.h"
 
 #include "kept_operands.h"
 #include "micro_batches.h"
 #include "plan_check.h"
+#include "trace.h"
 
 /* --- start --- */
 
@@ -20,14 +19,10 @@ static uint32_t trace_parts(const poet_schedule *schedule)
 }
 
 /* The trace, where one is asked for, lies in RAM that nothing else takes, if there is enough. */
-static void place_trace(poet_runner *runner, const poet_tables *tables, uint32_t ram_bytes)
+__attribute__((cold)) static void place_trace(poet_runner *runner, uint32_t ram_bytes)
 {
-    runner->trace = tables->trace;
-    runner->trace_in_ram = false;
-    runner->traced = false;
     const uint32_t taken = (runner->schedule->ram_bytes + 3u) / 4u * 4u;
-    if (tables->trace != NULL && taken <= ram_bytes &&
-        trace_parts(runner->schedule) <= (ram_bytes - taken) / sizeof *runner->trace) {
+    if (taken <= ram_bytes && trace_parts(runner->schedule) <= (ram_bytes - taken) / sizeof *runner->trace) {
         runner->trace = (poet_trace_part *)(void *)(runner->ram + taken);
         runner->trace_in_ram = true;
     }
@@ -82,73 +77,42 @@ __attribute__((cold)) int poet_runner_init(poet_runner *runner, const poet_model
     return status;
 }
 
-__attribute__((cold)) void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
-                                            const poet_tables *tables, void *ram, uint32_t ram_bytes)
+void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_schedule *schedule,
+                      const poet_tables *tables, void *ram, uint32_t ram_bytes)
 {
     runner->model = model;
     runner->schedule = schedule;
     runner->ram = ram;
     runner->pages = tables->pages;
-    place_trace(runner, tables, ram_bytes);
+    runner->trace = tables->trace;
+    runner->trace_in_ram = false;
+    runner->traced = false;
     runner->gathered = 0;
+    if (tables->trace != NULL) {
+        place_trace(runner, ram_bytes);
+    }
 }
 
-__attribute__((cold)) bool poet_runner_needs_card(const poet_runner *runner, bool trace)
+bool poet_runner_needs_card(const poet_runner *runner, bool trace)
 {
     return (trace && !runner->trace_in_ram) || runner->model->kept_count > 0 || runner->schedule->page_count > 0;
 }
 
+static int wait_for_bus(const poet_run *run)
+{
+    return run->pager == NULL ? POET_OK : run->pager->ways->wait(run->pager);
+}
+
 /* --- trace --- */
-
-/* Keeps what a call took. A part that is full, or the last one, goes to the card, where the trace is there: between two
- * windows, while the bus is idle. Its failure loses the trace and not the step, in which weights may have changed by
- * now. */
-static void keep_ticks(poet_runner *runner, const poet_run *run, uint32_t call, uint32_t ticks)
-{
-    const uint32_t place = call % POET_TRACE_ROWS;
-    const uint32_t number = call / POET_TRACE_ROWS;
-    poet_trace_part *part = &runner->trace[runner->trace_in_ram ? number : 0];
-    part->ticks[place] = ticks;
-    if (runner->trace_in_ram || !runner->traced ||
-        (place + 1u < POET_TRACE_ROWS && call + 1u < runner->schedule->call_count)) {
-        return;
-    }
-    part->number = number;
-    part->crc = poet_crc32(0, part, sizeof *part - sizeof part->crc);
-    uint32_t crc;
-    runner->traced = poet_pager_out(run->pager, run->pager->page_area + runner->schedule->page_blocks + number, part,
-                                    sizeof *part, &crc) == POET_OK;
-}
-
-static bool is_whole(const poet_trace_part *part, uint32_t number)
-{
-    return part->number == number && part->crc == poet_crc32(0, part, sizeof *part - sizeof part->crc);
-}
-
-int poet_runner_read_trace(poet_runner *runner, poet_pager *pager, uint32_t call, uint32_t *ticks)
-{
-    const uint32_t number = call / POET_TRACE_ROWS;
-    poet_trace_part *part = &runner->trace[runner->trace_in_ram ? number : 0];
-    if (!runner->traced) {
-        return POET_E_ABSENT;
-    }
-    if (call >= runner->schedule->call_count) {
-        return POET_E_ARGUMENT;
-    }
-    if (!runner->trace_in_ram && !is_whole(part, number)) {
-        const uint32_t block = pager->page_area + runner->schedule->page_blocks + number;
-        const int status = poet_pager_read(pager, block, part, sizeof *part);
-        if (status != POET_OK || !is_whole(part, number)) {
-            return status != POET_OK ? status : POET_E_CORRUPT;
-        }
-    }
-    *ticks = part->ticks[call % POET_TRACE_ROWS];
-    return POET_OK;
-}
 
 __attribute__((cold)) uint32_t poet_runner_card_blocks(const poet_schedule *schedule)
 {
     return schedule->page_blocks + trace_parts(schedule);
+}
+
+__attribute__((cold)) void poet_runner_forget_sums(poet_runner *runner)
+{
+    runner->gathered = 0;
 }
 
 __attribute__((cold)) void poet_runner_forget_trace(poet_runner *runner)
@@ -162,11 +126,6 @@ __attribute__((cold)) void poet_runner_forget_trace(poet_runner *runner)
 static bool waits_for_the_batch(const poet_runner *runner, const poet_call *call)
 {
     return (call->flags & POET_CHANGES) != 0 && poet_is_gathering(runner);
-}
-
-static int wait_for_bus(const poet_run *run)
-{
-    return run->pager == NULL ? POET_OK : poet_pager_wait(run->pager);
 }
 
 /* What a call needs before it. POET_MORE: it is passed over. */
@@ -188,10 +147,10 @@ __attribute__((cold)) static int move_page(const poet_runner *runner, poet_run *
     void *data = runner->ram + words[POET_PAGE_PLACE];
     if (call->op == POET_PAGE_OUT) {
         run->page_outs++;
-        return poet_pager_start_out(run->pager, block, data, words[POET_PAGE_BYTES], crc);
+        return run->pager->ways->start_out(run->pager, block, data, words[POET_PAGE_BYTES], crc);
     }
     run->page_ins++;
-    return poet_pager_start_in(run->pager, block, data, words[POET_PAGE_BYTES], *crc);
+    return run->pager->ways->start_in(run->pager, block, data, words[POET_PAGE_BYTES], *crc);
 }
 
 /* From the next call on: one, or all. */
@@ -221,7 +180,10 @@ static int make_calls(poet_runner *runner, poet_run *run, bool one)
         } else {
             const uint32_t *word = schedule->words + call->words;
             const uint32_t operands = (uint32_t)call->inputs + call->outputs;
-            for (uint32_t i = 0; i < operands; i++) {
+            for (uint32_t i = 0; constants == NULL && i < operands; i++) {
+                places[i] = ram + word[i];
+            }
+            for (uint32_t i = 0; constants != NULL && i < operands; i++) {
                 places[i] =
                     (word[i] & POET_WORD_CONSTANT) != 0 ? constants + (word[i] - POET_WORD_CONSTANT) : ram + word[i];
             }
@@ -270,7 +232,7 @@ static int end(poet_runner *runner, poet_run *run, int status)
     set_window(run, false);
     runner->traced = runner->traced && status == POET_OK;
     run->under_way = false;
-    return poet_micro_batch_end(runner, status);
+    return runner->model->micro_batches > 1u ? poet_micro_batch_end(runner, status) : status;
 }
 
 /* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
@@ -280,11 +242,6 @@ __attribute__((cold)) static void forget_loss(const poet_runner *runner)
     if (loss != NULL) {
         *loss = 0.0f;
     }
-}
-
-bool poet_runner_takes_rate(float rate)
-{
-    return rate >= 0.0f && rate <= FLT_MAX;
 }
 
 int poet_runner_begin(poet_runner *runner, poet_run *run)
@@ -310,7 +267,9 @@ int poet_runner_begin(poet_runner *runner, poet_run *run)
     run->under_way = true;
     set_window(run, !run->trace);
     run->before = ticks_now(run);
-    poet_micro_batch_begin(runner);
+    if (runner->model->micro_batches > 1u) {
+        poet_micro_batch_begin(runner);
+    }
     return runner->schedule->call_count > 0 ? POET_MORE : end(runner, run, POET_OK);
 }
 
@@ -356,8 +315,8 @@ int poet_runner_next(poet_runner *runner, poet_run *run)
     if (status != POET_OK) {
         return end(runner, run, status);
     }
-    if (run->trace) {
-        keep_ticks(runner, run, number, ticks);
+    if (run->trace && poet_keep_ticks != NULL) {
+        poet_keep_ticks(runner, run, number, ticks);
         run->before = ticks_now(run);
     }
     return run->calls == runner->schedule->call_count ? end(runner, run, POET_OK) : POET_MORE;

@@ -17,15 +17,6 @@ static bool outlives_a_step(const poet_resident *resident)
     return (resident->kind == POET_RESIDENT_PARAMETER || resident->kind == POET_RESIDENT_STATE) && resident->bytes > 0;
 }
 
-uint32_t poet_saved_bytes(const poet_model *model)
-{
-    uint32_t bytes = 0;
-    for (uint32_t i = 0; i < model->resident_count; i++) {
-        bytes += outlives_a_step(&model->residents[i]) ? model->residents[i].bytes : 0u;
-    }
-    return bytes;
-}
-
 __attribute__((cold)) uint32_t poet_saved_blocks(const poet_model *model)
 {
     uint32_t blocks = 0;
@@ -42,7 +33,7 @@ __attribute__((cold)) uint32_t poet_saved_crc(const poet_model *model, const uin
     for (uint32_t i = 0; i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (outlives_a_step(resident)) {
-            crc = poet_crc32(crc, residents + resident->offset, resident->bytes);
+            crc = poet_crc32_quick(crc, residents + resident->offset, resident->bytes);
         }
     }
     return crc;
@@ -93,7 +84,7 @@ __attribute__((cold)) static int check_once(const poet_block_device *device, con
             if (status != POET_OK) {
                 return status;
             }
-            *crc = poet_crc32(*crc, buffer, bytes);
+            *crc = poet_crc32_quick(*crc, buffer, bytes);
             left -= bytes;
         }
     }

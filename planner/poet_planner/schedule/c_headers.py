@@ -40,7 +40,7 @@ MOST_REFUSALS = 3
 PLAN_FORMAT = 2
 # sizeof of each structure and number on a 32-bit core.
 _STRUCT_BYTES = {"model": 64, "resident": 12, "kept": 20}
-_STRUCT_BYTES |= {"schedule": 56, "call": 8, "word": 4, "param": 4, "operator": 16}
+_STRUCT_BYTES |= {"schedule": 56, "call": 8, "word": 4, "param": 4, "operator": 12}
 
 
 def write_headers(

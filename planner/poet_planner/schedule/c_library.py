@@ -248,6 +248,8 @@ def _source(
     plans = plans_beside(inference, extraction)
     nodes = (*graph.nodes, *(node for plan in plans.values() for node in plan.graph.nodes))
     kernels = _kernels(node.operation for node in nodes if node.operation)
+    kernels += ["card"] if graph.kept or tables.page_count else []
+    kernels += ["micro_batches"] if graph.micro_batches > 1 else []
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
         (

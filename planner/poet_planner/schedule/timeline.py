@@ -15,6 +15,7 @@ from operator import itemgetter
 
 from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.schedule import Action, Schedule
+from poet_profiles.schedule.calls import calls_of
 from poet_profiles.schedule.ram import held_bytes
 
 from poet_planner.graph.batch import nodes_of_batch
@@ -117,20 +118,27 @@ def timeline(graph: Graph, schedule: Schedule) -> list[Moment]:
 
 
 def longest_pause_s(graph: Graph, schedule: Schedule) -> float:
-    """Longest time for which a step of the schedule keeps the CPU: one operator, or waiting for the card, or both.
+    """Longest time for which a call keeps the CPU: one operator, or waiting for the card, or both.
 
-    A program that runs the schedule step by step (docs/own_application.md) has the CPU back after each of them.
+    A program that runs the schedule call by call (docs/own_application.md) has the CPU back after each of them.
     """
     moments = timeline(replace(graph, micro_batches=1), schedule)
     nodes = {node.id: node for node in graph.nodes}
     longest_s = returned_s = 0.0
-    for moment in moments:
+    for moment in (moments[number] for number in _ends_of_calls(graph, schedule)):
         paged = moment.kind in (CostTerm.PAGE_IN, CostTerm.PAGE_OUT)
         transfers = paged or (moment.kind is not CostTerm.FREE and nodes[moment.node].uses is Uses.BUS)
         returns_s = moment.start_s if graph.dma and transfers else moment.end_s
         longest_s = max(longest_s, returns_s - returned_s)
         returned_s = returns_s
     return max([longest_s, *(moment.end_s - returned_s for moment in moments)])  # the last one waits for the bus
+
+
+def _ends_of_calls(graph: Graph, schedule: Schedule) -> Iterable[int]:
+    """Last steps of the firmware's calls; all steps of a graph that names no operators, which no firmware runs."""
+    if not any(node.operation for node in graph.nodes):
+        return range(len(schedule.steps))
+    return (call.steps[-1] for call in calls_of(graph, schedule))
 
 
 def ram_over_time(moments: list[Moment]) -> tuple[list[float], list[int]]:

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import CostTerm, energy_by_term, longest_pause_s, ram_over_time, timeline
 from poet_planner.schedule.verify import verify
+from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
 
@@ -179,3 +181,11 @@ def test_a_pause_by_hand(dma: bool, pause_s: float) -> None:
     graph = Graph("pauses", nodes, dma=dma)
     schedule = replace(store_all_schedule(graph), steps=steps)
     assert longest_pause_s(graph, schedule) == pause_s
+
+
+def test_updates_that_are_one_call_are_one_pause() -> None:
+    """All parameters lie side by side, and so do their gradients."""
+    graph = training_step("digits_cnn_small", 4).graph(load_board("nrf52840"))
+    updates = [node.id for node in graph.nodes if node.operation and node.operation.op == "sgd"]
+    graph = replace(graph, nodes=tuple(replace(node, time_s=float(node.id in updates)) for node in graph.nodes))
+    assert longest_pause_s(graph, store_all_schedule(graph)) == len(updates) > 1

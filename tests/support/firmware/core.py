@@ -77,7 +77,7 @@ BlockDevice = structure(
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
-    data=c.c_void_p, bytes=u32, crc=u32,
+    data=c.c_void_p, bytes=u32, crc=u32, ways=c.c_void_p,
 )  # fmt: skip
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
 Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kind=u8)
@@ -87,7 +87,7 @@ Model = structure(
     bit_count=u32, home_blocks=u32, batch_block=u32, batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
 Operator = structure(
-    "Operator", title=c.c_char_p, code=u8, param_count=u8, sizes=c.c_void_p, run=c.c_void_p,
+    "Operator", code=u8, param_count=u8, sizes=c.c_void_p, run=c.c_void_p,
 )  # fmt: skip
 Call = structure("Call", op=u8, inputs=u8, outputs=u8, flags=u8, params=u16, words=u16)
 Schedule = structure(

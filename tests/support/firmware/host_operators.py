@@ -57,7 +57,6 @@ class CArguments(ctypes.Structure):
 
 class COperator(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
         ("code", ctypes.c_uint8),
         ("param_count", ctypes.c_uint8),
         ("sizes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(CSizes))),
@@ -89,7 +88,8 @@ class Operators:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library
         every = COperatorSet.in_dll(library, "poet_all_operators")
-        self.table = {operator.name.decode(): operator for operator in every.operators[: every.count]}
+        names = {operator.code: name for name, operator in OPERATORS.items()}
+        self.table = {names[operator.code]: operator for operator in every.operators[: every.count]}
 
     def sizes(self, name: str, params: Mapping[str, int]) -> CSizes:
         """What `sizes` reports; raises StatusError where it refuses."""

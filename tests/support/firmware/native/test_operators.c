@@ -131,18 +131,17 @@ static int streamed_linear(const poet_op_args *args)
 }
 
 const poet_operator poet_operators[] = {
-    {"relu", POET_OP_RELU, 1, relu_sizes, relu},
-    {"add", POET_OP_ADD, 1, add_sizes, add},
-    {"nll_loss", POET_OP_NLL_LOSS, 2, nll_sizes, nll},
-    {"sgd", POET_OP_SGD, 1, sgd_sizes, sgd},
-    {"advance", POET_OP_ADVANCE, 1, poet_advance_sizes, poet_advance_run},
-    {"fetch", POET_OP_FETCH, 1, poet_fetch_sizes, poet_fetch_run},
-    {"store", POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
-    {"commit", POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
-    {"sgd_update", POET_OP_SGD_UPDATE, 2, poet_sgd_update_sizes, poet_sgd_update_run},
-    {"streamed_linear", POET_OP_STREAMED_LINEAR, 5, streamed_linear_sizes, streamed_linear},
-    {"streamed_embedding", POET_OP_STREAMED_EMBEDDING, 3, poet_streamed_embedding_sizes, poet_streamed_embedding_run},
-    {"streamed_embedding_update", POET_OP_STREAMED_EMBEDDING_UPDATE, 3, poet_streamed_embedding_update_sizes,
-     poet_streamed_embedding_update_run},
+    {POET_OP_RELU, 1, relu_sizes, relu},
+    {POET_OP_ADD, 1, add_sizes, add},
+    {POET_OP_NLL_LOSS, 2, nll_sizes, nll},
+    {POET_OP_SGD, 1, sgd_sizes, sgd},
+    {POET_OP_ADVANCE, 1, poet_advance_sizes, poet_advance_run},
+    {POET_OP_FETCH, 1, poet_fetch_sizes, poet_fetch_run},
+    {POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
+    {POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
+    {POET_OP_SGD_UPDATE, 2, poet_sgd_update_sizes, poet_sgd_update_run},
+    {POET_OP_STREAMED_LINEAR, 5, streamed_linear_sizes, streamed_linear},
+    {POET_OP_STREAMED_EMBEDDING, 3, poet_streamed_embedding_sizes, poet_streamed_embedding_run},
+    {POET_OP_STREAMED_EMBEDDING_UPDATE, 3, poet_streamed_embedding_update_sizes, poet_streamed_embedding_update_run},
 };
 const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program does with a card. One that neither commits nor restores, and whose plans have nothing there, links
+ * none of it. */
+#ifndef POET_LIBRARY_CARD_H
+#define POET_LIBRARY_CARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "poet/optional.h"
+#include "poet/poet.h"
+
+POET_OPTIONAL int poet_open_card(poet *p, const poet_network *network, const poet_block_device *card);
+
+/* Between two steps and two inferences. */
+static inline bool poet_is_idle(const poet *p)
+{
+    return p->network != NULL && !p->run.under_way;
+}
+
+#endif
