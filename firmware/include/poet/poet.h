@@ -76,8 +76,9 @@ typedef struct poet {
  * it one, and may overwrite what is on it), or not the network's frozen weights (poet-harness card puts them there).
  * POET_E_TAKEN: it holds tensors of another model. POET_E_CORRUPT, POET_E_HASH: the network is damaged.
  * POET_E_UNSUPPORTED: it keeps trained parameters on the card, which only poet's own firmware trains, or lacks an
- * operator. POET_E_ARITHMETIC: the compiler's flags, or how the caller's thread has set the floating-point unit, would
- * change the bits (docs/own_application.md). */
+ * operator; or there is a card, but the plan has nothing on it, and the program neither commits nor restores.
+ * POET_E_ARITHMETIC: the compiler's flags, or how the caller's thread has set the floating-point unit, would change the
+ * bits (docs/own_application.md). */
 int poet_begin(poet *p, const poet_network *network, void *ram, uint32_t ram_bytes, const poet_block_device *card,
                const poet_hooks *hooks);
 
