@@ -19,6 +19,7 @@ from poet_profiles.schedule.calls import calls_of
 from poet_profiles.schedule.ram import held_bytes
 
 from poet_planner.graph.batch import nodes_of_batch
+from poet_planner.schedule.c_headers import why_no_headers
 
 
 class CostTerm(StrEnum):
@@ -135,8 +136,8 @@ def longest_pause_s(graph: Graph, schedule: Schedule) -> float:
 
 
 def _ends_of_calls(graph: Graph, schedule: Schedule) -> Iterable[int]:
-    """Last steps of the firmware's calls; all steps of a graph that names no operators, which no firmware runs."""
-    if not any(node.operation for node in graph.nodes):
+    """Last steps of the firmware's calls; all steps of a graph that no firmware runs."""
+    if why_no_headers(graph):
         return range(len(schedule.steps))
     return (call.steps[-1] for call in calls_of(graph, schedule))
 

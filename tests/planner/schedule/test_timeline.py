@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poet_planner.planning.pipeline import prepare
+from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import CostTerm, energy_by_term, longest_pause_s, ram_over_time, timeline
@@ -181,6 +183,12 @@ def test_a_pause_by_hand(dma: bool, pause_s: float) -> None:
     graph = Graph("pauses", nodes, dma=dma)
     schedule = replace(store_all_schedule(graph), steps=steps)
     assert longest_pause_s(graph, schedule) == pause_s
+
+
+def test_without_parameters_in_ram_each_step_is_a_pause() -> None:
+    """As in the POET paper: no firmware runs such a graph, so it has no calls."""
+    graph = prepare(Request("digits_cnn_small", "m4", parameters="excluded")).graph
+    assert longest_pause_s(graph, store_all_schedule(graph)) == pytest.approx(max(node.time_s for node in graph.nodes))
 
 
 def test_updates_that_are_one_call_are_one_pause() -> None:
