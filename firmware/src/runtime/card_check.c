@@ -4,6 +4,8 @@
 #include "poet/block_device.h"
 #include "poet/record.h"
 
+const uint8_t poet_card_check_kernels = 1;
+
 /* Whether a kept tensor lies as an operator reads or writes it: as a whole, or by rows. Rows of a tensor that lies as a
  * whole can be read where each begins a block. */
 static bool lies_suitably(const poet_kept *kept, const poet_sizes *sizes, bool input)
