@@ -23,8 +23,7 @@ static int ready(const poet *p)
 
 static void open_plan(const poet *p, poet_runner *runner, const poet_plan *plan)
 {
-    poet_runner_open(runner, plan->model, plan->schedule, p->network->tables, p->runner.ram,
-                     p->network->ram_bytes);
+    poet_runner_open(runner, plan->model, plan->schedule, p->network->tables, p->runner.ram, p->network->ram_bytes);
 }
 
 static void exchange(const poet *p, uint32_t first)
@@ -43,9 +42,8 @@ static int run(const poet *p, const poet_plan *plan)
 __attribute__((cold)) int poet_feature_maker_check(const poet_network *network, uint32_t ram_bytes)
 {
     const poet_extraction *extraction = network->maker->extraction;
-    return extraction->samples != network->batch
-               ? POET_E_CORRUPT
-               : poet_features_check(extraction, network->train->model, ram_bytes);
+    return extraction->samples != network->batch ? POET_E_CORRUPT
+                                                 : poet_features_check(extraction, network->train->model, ram_bytes);
 }
 
 int poet_feature_maker_make(poet *p)
