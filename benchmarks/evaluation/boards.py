@@ -69,12 +69,12 @@ def emulated(board: str) -> Constants:
 
 def facts() -> dict[str, str]:
     """What the page says of it."""
-    devices = {device.profile: load_board(device.board) for device in DEVICES}
+    devices = {device.profile: load_board(device.board) for device in DEVICES if device.profile in PRINTED}
     printed = [
         [name, *PRINTED[name], board.title, _size(board.ram_bytes), "yes" if board.fpu else "no"]
         for name, board in devices.items()
     ]
-    costs = [[f"{name}, published", *_cells(published(name))] for name in devices]
+    costs = [[f"{device.profile}, published", *_cells(published(device.profile))] for device in DEVICES]
     costs += [[f"{name}, emulated", *_cells(emulated(name))] for name in EMULATED]
     m4, nrf = published("m4"), emulated("nrf52840")
     return {

@@ -2,7 +2,7 @@
 """The paper's graphs on its fourth board: `python -m benchmarks.planner.paper_tx2` writes them anew.
 
 POET's code has the TX2's storage constants, and no compute rate. The nodes' FLOPs are those of the same graph on the
-a72, whose times are FLOPs at 2 GFLOP/s. Rate and powers are those of the published profile `tx2` (docs/costs.md).
+a72. Rates and powers are those of the published profiles (docs/costs.md).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from poet_profiles.whole_file import write_whole
 from benchmarks.planner.instances import PAPER_GRAPHS
 
 MODELS = ("resnet18_cifar", "vgg16_cifar", "bert")
-A72_FLOPS_PER_S = 2e9
-[TX2] = (device for device in DEVICES if device.profile == "tx2")
+A72, TX2 = (next(device for device in DEVICES if device.profile == name) for name in ("a72", "tx2"))
 
 
 def on_tx2(node: dict[str, Any]) -> dict[str, Any]:
     """A node of a graph file for the a72, with the TX2's costs."""
-    compute_s = round(node["time_s"] * A72_FLOPS_PER_S) / TX2.flops_per_s
+    compute_s = round(node["time_s"] * A72.flops_per_s) / TX2.flops_per_s
     costs = {"time_s": compute_s, "energy_j": compute_s * TX2.power_w}
     if "page_in_time_s" in node:
         in_s = TX2.page_in_latency_s + node["bytes"] / TX2.page_in_bytes_per_s
