@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 LEAST = "least"
 OURS = "optimal"
 # POET's own, or poet's: not what it is compared with.
-OWN = ("optimal", "paging_only", "rematerialization_only", "poet_ilp")
+OWN = ("optimal", "optimal_alone", "paging_only", "rematerialization_only", "poet_ilp")
 
 
 @dataclass(frozen=True)

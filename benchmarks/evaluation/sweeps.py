@@ -95,7 +95,7 @@ SWEEPS = (
         "figure-5",
         ("resnet18_cifar",),
         ("a72",),
-        "capuchin,msps,msps_no_release,dtr,dtr_no_release",
+        "capuchin,capuchin_energy,capuchin_page_first,msps,msps_no_release,dtr,dtr_no_release",
         rams=(
             *("90%", "75%", "60%", "50%", "40%", "30%", "25%", "22.5%", "20%", "18%", "17%", "16%", "15%", "14.5%"),
             *("13.5%", "smallest"),

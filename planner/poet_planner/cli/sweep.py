@@ -119,7 +119,7 @@ def plan_missing(
     """
     from poet_planner.comparison.cluster import workers
     from poet_planner.comparison.sharing import settled
-    from poet_planner.comparison.sweep import missing, sweep, tasks_of
+    from poet_planner.comparison.sweep import missing, sweep
     from poet_planner.comparison.sweep_table import append_points, in_order, read_points, write_points
 
     known: list[Point] = []
@@ -127,10 +127,10 @@ def plan_missing(
         known = read_points(path)
         # Without a torn last line, after which nothing could be added.
         write_points(known, path)
-    tasks = tasks_of(missing(settings, methods, options, known))
+    asked = missing(settings, methods, options, known)
     try:
         with workers(scheduler):
-            for points in _shown(sweep(tasks, options, jobs), len(tasks)):
+            for points in _shown(sweep(asked, options, jobs), len(asked)):
                 with undisturbed():
                     append_points(points, path)
     except Stopped as stopped:
@@ -141,17 +141,17 @@ def plan_missing(
     return read_points(path)
 
 
-def _shown(made: Iterator[list[Point]], tasks: int) -> Iterator[list[Point]]:
-    """A bar on a terminal, and in a log a line for each task."""
+def _shown(made: Iterator[list[Point]], problems: int) -> Iterator[list[Point]]:
+    """A bar on a terminal, and in a log a line for each problem."""
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
-        yield from track(made, "planning", tasks, console=console)
+        yield from track(made, "planning", problems, console=console)
         return
     for number, points in enumerate(made, 1):
-        console.print(f"{number} of {tasks}: {_problem(points)}")
+        console.print(f"{number} of {problems}: {_problem(points)}")
         yield points
 
 

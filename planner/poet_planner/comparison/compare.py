@@ -21,7 +21,7 @@ from poet_profiles.schedule import Action, Schedule, Status
 
 from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods.ablations import PAGING, REMATERIALIZATION
-from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.registry import BY_NAME_ALONE, METHODS
 from poet_planner.comparison.sharing import SAME_ENERGY
 from poet_planner.comparison.sweep_table import (
     COLUMNS,
@@ -136,7 +136,7 @@ def with_parts(setting: Setting, request: Request, whole: CostedStep) -> Setting
 
 
 def chosen(names: str) -> list[Method]:
-    """The methods of a list of names, ``all`` of them, in the order of the registry; the optimiser always.
+    """The methods of a list of names, or ``all`` that one compares, in the order of the registry; the optimiser always.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def chosen(names: str) -> list[Method]:
     if names.strip() == "all":
         return list(METHODS)
     wanted = {method_named(name.strip()).name for name in names.split(",") if name.strip()}
-    return [method for method in METHODS if method is OPTIMAL or method.name in wanted]
+    return [method for method in (*METHODS, *BY_NAME_ALONE) if method is OPTIMAL or method.name in wanted]
 
 
 def compare(setting: Setting, methods: Sequence[Method], options: OptimiseOptions) -> Iterator[Point]:
@@ -158,7 +158,6 @@ def answers(
     setting: Setting,
     methods: Sequence[Method],
     options: OptimiseOptions,
-    known: Mapping[str, MethodResult] | None = None,
 ) -> Iterator[MethodResult]:
     """What each method makes, as it comes.
 
@@ -171,21 +170,16 @@ def answers(
     ----------
     options : OptimiseOptions
         The time limit is that of each method.
-    known : mapping of str to MethodResult, optional
-        Of methods that need not be asked, by name.
     """
     warm_up()
-    known = known or {}
     made: dict[str, MethodResult] = {}
     for method in sorted(methods, key=_turn):
         best = made.get(OPTIMAL.name)
-        if method.name in known:
-            made[method.name] = known[method.name]
-        elif best and method in (PAGING, REMATERIALIZATION) and _is_proven_with(method, setting.subject.graph, best):
+        if best and method in (PAGING, REMATERIALIZATION) and _is_proven_with(method, setting.subject.graph, best):
             note = "the optimiser's plan, which is proven and does with this"
             made[method.name] = replace(best, method=method, seconds=0.0, note=note)
         else:
-            starts = (*options.starts, *_schedules(known), *_schedules(made))
+            starts = (*options.starts, *_schedules(made))
             made[method.name] = _answer(setting, method, replace(options, starts=starts))
         if method is not OPTIMAL:
             yield made[method.name]

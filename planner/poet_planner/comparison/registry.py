@@ -31,8 +31,7 @@ METHODS = (
     checkmate.MILP,
     checkmate.ROUNDED,
     *dtr.METHODS,
-    capuchin.METHOD,
-    capuchin.HIDDEN_ONLY,
+    *capuchin.METHODS,
     rotor.METHOD,
     *pofo.METHODS,
     page_activations.METHOD,
@@ -42,7 +41,8 @@ METHODS = (
     poet_ilp.METHOD,
 )
 
-BY_NAME_ALONE = (poet_ilp.PAPER,)  # what no comparison has of itself
+# What a comparison of all methods leaves out: each is another one of them, made in another way.
+BY_NAME_ALONE = (ablations.ALONE, poet_ilp.PAPER)
 
 
 def competitor_named(name: str) -> Method:

@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many problems by many methods: models, boards, RAM budgets and deadlines (docs/baselines.md).
-
-Problems whose costs are proportional differ for methods that page alone, so the others plan for one of them.
-"""
+"""Many problems by many methods: models, boards, RAM budgets and deadlines (docs/baselines.md)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
-import numpy as np
-from poet_profiles.graph import Graph, Uses
-
 from poet_planner.comparison.code_version import code_version
-from poet_planner.comparison.compare import MethodResult, Setting, Subject, answers, place_of, point_of
+from poet_planner.comparison.compare import Setting, Subject, answers, place_of, point_of
 from poet_planner.comparison.sweep_table import FAILED, Point
 from poet_planner.planning.method import Method
 from poet_planner.solve import OptimiseOptions
-from poet_planner.solve.starts import cheapest_start
-
-# Published costs have nine digits.
-SAME_SHARE = 1e-6
 
 
 def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str]) -> list[Setting]:
@@ -78,83 +67,17 @@ def missing(
     return [one for one in asked if one.methods]
 
 
-def tasks_of(asked: Iterable[Asked]) -> list[list[Asked]]:
-    """What is planned together: problems that are the same to a method that does not page."""
-    tasks: dict[tuple[str, int], list[list[Asked]]] = {}
-    for one in asked:
-        alike = tasks.setdefault((one.setting.subject.graph_hash, one.setting.ram_bytes), [])
-        task = next((task for task in alike if _same_without_paging(task[0].setting, one.setting)), None)
-        if task is None:
-            alike.append([one])
-        else:
-            task.append(one)
-    return [task for alike in tasks.values() for task in alike]
-
-
-def sweep(tasks: Iterable[Sequence[Asked]], options: OptimiseOptions, jobs: int) -> Iterator[list[Point]]:
-    """The points of each task, in the order in which tasks finish.
+def sweep(asked: Iterable[Asked], options: OptimiseOptions, jobs: int) -> Iterator[list[Point]]:
+    """The points of each problem, in the order in which problems finish.
 
     Runs on joblib's default backend; `joblib.parallel_config` around it puts it on a cluster (see `cluster.workers`).
     """
     from joblib import Parallel, delayed
 
     quiet = replace(options, progress=None)
-    planned = [delayed(_planned)(task, quiet) for task in tasks]
+    planned = [delayed(_planned)(one, quiet) for one in asked]
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(planned)
 
 
-def _planned(task: Sequence[Asked], options: OptimiseOptions) -> list[Point]:
-    points = []
-    known: dict[str, MethodResult] = {}
-    source = task[0].setting
-    for setting, methods in task:
-        found = list(answers(setting, methods, options, _carried_over(known, source, setting)))
-        points += [point_of(setting, answer, options) for answer in found]
-        if setting is source:
-            alike = (answer for answer in found if not (answer.method.pages or answer.method.in_parts))
-            known = {answer.method.name: answer for answer in alike}
-    return points
-
-
-def _carried_over(known: Mapping[str, MethodResult], source: Setting, setting: Setting) -> dict[str, MethodResult]:
-    """The answers for the ``source`` as answers for the ``setting``; without those that rounding breaks."""
-    note = f"as planned for {source.subject.board or source.subject.model}: the costs of computes are proportional"
-    carried = {}
-    for name, answer in known.items():
-        if answer.schedule is None:
-            carried[name] = answer
-            continue
-        limits = setting.ram_bytes, setting.deadline_s
-        schedule = cheapest_start(setting.subject.graph, *limits, [answer.schedule], paging=False)
-        if schedule is not None:
-            carried[name] = replace(answer, schedule=schedule, note=note)
-    return carried
-
-
-def _same_without_paging(one: Setting, other: Setting) -> bool:
-    """Of settings with the same structure and RAM."""
-    if not _proportional(one.subject.graph, other.subject.graph):
-        return False
-    if one.deadline_s is None or other.deadline_s is None:
-        return one.deadline_s is other.deadline_s
-    stretched_s = one.deadline_s * other.subject.store_all.time_s
-    return math.isclose(stretched_s, other.deadline_s * one.subject.store_all.time_s, rel_tol=SAME_SHARE)
-
-
-def _proportional(one: Graph, other: Graph) -> bool:
-    """Whether times and energies of computes are those of the other graph, but for a factor each."""
-    if one.allocates != other.allocates:
-        return False
-    if [node.recomputable for node in one.nodes] != [node.recomputable for node in other.nodes]:
-        return False
-    if one.dma != other.dma and any(node.uses is not Uses.CPU for node in one.nodes):
-        return False
-    times = ([node.time_s for node in graph.nodes] for graph in (one, other))
-    energies = ([node.energy_j for node in graph.nodes] for graph in (one, other))
-    return _same_shares(*times) and _same_shares(*energies)
-
-
-def _same_shares(one: Sequence[float], other: Sequence[float]) -> bool:
-    if not sum(one) or not sum(other):
-        return sum(one) == sum(other)
-    return np.allclose(np.divide(one, sum(one)), np.divide(other, sum(other)), rtol=SAME_SHARE, atol=0)
+def _planned(asked: Asked, options: OptimiseOptions) -> list[Point]:
+    return [point_of(asked.setting, answer, options) for answer in answers(asked.setting, asked.methods, options)]

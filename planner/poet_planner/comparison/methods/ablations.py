@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POET with one technique alone (Patil et al. 2022, section 6): paging, or rematerialization.
+"""POET with one technique alone (Patil et al. 2022, section 6), and poet without what other methods found.
 
-Both are planned by the optimiser, on the same graph with the other technique switched off.
+Paging, or rematerialization, is planned by the optimiser, on the same graph with the other technique switched off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from poet_profiles.schedule import Schedule, Status
 
 from poet_planner.comparison.methods.limits import refuse_time
 from poet_planner.graph.batch import once_j
-from poet_planner.planning.method import Aware, Method, Option
+from poet_planner.planning.method import OPTIMAL, Aware, Method, Option
 from poet_planner.solve import OptimiseOptions, optimise
 
 
@@ -32,6 +32,11 @@ def schedule_rematerialization(
     """No value is paged; raises as `optimise`."""
     refuse_time(options)
     return _of_all(graph, optimise(graph, ram_bytes, deadline_s, replace(options, paging=False)))
+
+
+def schedule_alone(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
+    """As `optimise`, from no schedule that is known."""
+    return optimise(graph, ram_bytes, deadline_s, replace(options, starts=()))
 
 
 def _of_all(graph: Graph, made: Schedule) -> Schedule:
@@ -64,4 +69,10 @@ REMATERIALIZATION = replace(
     schedule=schedule_rematerialization,
     recomputes=True,
     pages=False,
+)
+ALONE = replace(
+    OPTIMAL,
+    name="optimal_alone",
+    decides="as optimal, without the schedules of other methods to start from",
+    schedule=schedule_alone,
 )

@@ -3,12 +3,16 @@
 
 It watches one plain pass. Of each forward value that the backward pass reads it takes the longest gap between two
 accesses. The gap's *free time* is what is left of it when the value has been paged out after the first access and in
-before the second. Values are swapped in the order of their free time, the longest first, until the peak is within the
-budget. When there is none left to swap, values are computed again, those first that save the most bytes a second
-(*MSPS*, memory saving per second); a value's seconds include those of sources that are computed again themselves.
+before the second. Values leave in the order of their free time, the longest first, until the peak is within the budget.
+Each is swapped if that is hidden, and else comes back by whichever costs less, swapping or computing it again; what it
+is made of may have to be computed again, too. `capuchin_energy` compares joules in the place of seconds.
+
+`capuchin_page_first` is what the POET paper describes: values are swapped until none is left to swap, and only then
+computed again, those first that save the most bytes a second (*MSPS*, memory saving per second).
 
 Capuchin has no public code; this follows the paper's text. The peak is replayed after each choice, not estimated. Where
-transfers do not overlap with compute nothing is hidden, but free time is still computed as if it were.
+transfers do not overlap with compute nothing is hidden, so that a swap costs all of its transfers; free time is still
+computed as if it were.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from itertools import pairwise
+from math import inf
 
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
@@ -27,15 +33,22 @@ from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
 
-def schedule(
-    graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions, hidden_only: bool = False
-) -> Schedule:
-    """What Capuchin plans; a swap that breaks the deadline is left out.
+class Choice(Enum):
+    """By what a value is swapped or computed again."""
 
-    Parameters
-    ----------
-    hidden_only : bool
-        Swap only where the free time is not negative.
+    SECONDS = "Capuchin"
+    JOULES = "Capuchin by energy"
+    PAGE_FIRST = "Capuchin, page first"
+
+
+def schedule(
+    graph: Graph,
+    ram_bytes: int,
+    deadline_s: float | None,
+    options: OptimiseOptions,
+    choice: Choice = Choice.SECONDS,
+) -> Schedule:
+    """What Capuchin plans; what breaks the deadline is left out.
 
     Raises
     ------
@@ -46,19 +59,19 @@ def schedule(
 
     def orders(budget: int) -> Iterator[Events]:
         try:
-            made = Planner(instance, hidden_only).order(budget)
+            made = Planner(instance, choice).order(budget)
         except TimeoutError:
-            raise out_of_time("Capuchin") from None
+            raise out_of_time(choice.value) from None
         if made is not None:
             yield made
 
-    return instance.planned("Capuchin", orders)
+    return instance.planned(choice.value, orders)
 
 
 METHOD = Method(
     name="capuchin",
     source="Peng et al. 2020, ASPLOS",
-    decides="which values to page, by time to hide it in; then which to recompute",
+    decides="which values leave, by time to hide it in; each by the cheaper of paging and recomputation",
     schedule=schedule,
     recomputes=True,
     pages=True,
@@ -69,11 +82,22 @@ METHOD = Method(
     memory_aware=Aware.YES,
     power_aware=Aware.NO,
 )
-HIDDEN_ONLY = replace(
+METHODS = (
     METHOD,
-    name="capuchin_hidden",
-    decides="as capuchin; pages only what it believes to be hidden",
-    schedule=partial(schedule, hidden_only=True),
+    replace(
+        METHOD,
+        name="capuchin_energy",
+        decides="as capuchin, with energy in the place of time",
+        schedule=partial(schedule, choice=Choice.JOULES),
+        power_aware=Aware.YES,
+    ),
+    replace(
+        METHOD,
+        name="capuchin_page_first",
+        source="Peng et al. 2020, ASPLOS, as Patil et al. 2022 describe it",
+        decides="which values to page, by time to hide it in; then which to recompute",
+        schedule=partial(schedule, choice=Choice.PAGE_FIRST),
+    ),
 )
 
 
@@ -89,9 +113,9 @@ class Gap:
 class Planner:
     """The choices, made for one instance after the other budget."""
 
-    def __init__(self, instance: Instance, hidden_only: bool) -> None:
+    def __init__(self, instance: Instance, choice: Choice) -> None:
         self._instance = instance
-        self._hidden_only = hidden_only
+        self._choice = choice
         self.gaps = gaps(instance)
         self.swapped: set[int] = set()
         self.recomputed: set[int] = set()
@@ -104,21 +128,40 @@ class Planner:
         TimeoutError
             If the time is up.
         """
-        return self._swap(budget) or self._recompute(budget)
+        found = self._evict(budget)
+        return self._recompute(budget) if found is None and self._choice is Choice.PAGE_FIRST else found
 
-    def _swap(self, budget: int) -> list[int] | None:
-        instance = self._instance
-        pageable = (v for v in self.gaps if instance.pageable[v])
-        for v in sorted(pageable, key=lambda v: -self.gaps[v].free_s):
-            if self._hidden_only and self.gaps[v].free_s < 0:
-                return None
-            self.swapped.add(v)
+    def _evict(self, budget: int) -> list[int] | None:
+        """Let values leave in the order of their free time."""
+        for v in sorted(self.gaps, key=lambda v: -self.gaps[v].free_s):
+            swap, again = self._swap_cost(v), self._again_cost(v)
+            if min(swap, again) == inf:
+                continue
+            chosen = self.swapped if swap <= again else self.recomputed
+            chosen.add(v)
             events, peak, late = self._replayed()
             if late:
-                self.swapped.remove(v)
+                chosen.remove(v)
             elif peak <= budget:
                 return events
         return None
+
+    def _swap_cost(self, value: int) -> float:
+        """Of paging it out and in: what is not hidden of it, or its energy, which is spent hidden or not."""
+        instance = self._instance
+        if not instance.pageable[value]:
+            return inf
+        if self._choice is Choice.JOULES:
+            return instance.page_j(value)
+        return max(0.0, -self.gaps[value].free_s) if instance.problem.dma else instance.page_s(value)
+
+    def _again_cost(self, value: int) -> float:
+        """Of computing it again; what is paged first never is while there is something to page."""
+        instance = self._instance
+        if self._choice is Choice.PAGE_FIRST or not instance.recomputable[instance.producer[value]]:
+            return inf
+        cost = instance.energy_j if self._choice is Choice.JOULES else instance.time_s
+        return sum(cost[node] for node in self._again(value))
 
     def _recompute(self, budget: int) -> list[int] | None:
         instance = self._instance
@@ -143,11 +186,16 @@ class Planner:
         events = order(instance, self.gaps, self.swapped, self.recomputed)
         found = instance.evaluated(events)
         if found is None:
-            return events, float("inf"), False
+            return events, inf, False
         return events, found.peak, found.time > instance.problem.deadline
 
     def _saving(self, value: int) -> float:
         """Bytes saved for each second that it takes to compute a value again."""
+        seconds = sum(self._instance.time_s[node] for node in self._again(value))
+        return self._instance.size[value] / seconds if seconds > 0 else inf
+
+    def _again(self, value: int) -> list[int]:
+        """The nodes to compute so that a value is there again: its own, and those of sources that are not there."""
         instance = self._instance
         nodes: set[int] = set()
         sources = [value]
@@ -156,8 +204,7 @@ class Planner:
             if node not in nodes:
                 nodes.add(node)
                 sources += [v for v in instance.inputs[node] if v in self.recomputed]
-        seconds = sum(instance.time_s[node] for node in sorted(nodes))
-        return instance.size[value] / seconds if seconds > 0 else float("inf")
+        return sorted(nodes)
 
 
 def gaps(instance: Instance) -> dict[int, Gap]:

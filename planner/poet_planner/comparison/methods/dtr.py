@@ -18,7 +18,6 @@ what was evicted and computed again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -31,8 +30,11 @@ from poet_planner.comparison.methods.instance import Events, Instance, out_of_ti
 from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 
+UNITS = 1e9  # a cost is counted in this share of all
 THRASHING = 20.0  # it gives up when it has computed for so many times the store-all schedule's time
 LOOKS = 256  # evictions between two looks at the clock
+
+Ratio = tuple[int, int]  # a score: what is above and below the line
 
 
 class Score(Enum):
@@ -98,15 +100,18 @@ class Simulator:
         self._budget = budget
         self._score = {Score.DTR: self._dtr, Score.MSPS: self._msps, Score.LRU: self._lru}[score]
         self._release = release
-        self._cost = [instance.time_s[node] for node in instance.producer]
+        total_s = sum(instance.time_s)
+        # Whole numbers: on boards of proportional costs the same scores are equal, and no rounding decides.
+        self._node_cost = [round(UNITS * seconds / total_s) if total_s else 0 for seconds in instance.time_s]
+        self._cost = [self._node_cost[node] for node in instance.producer]
         # Values that a value is made from, and that are made from it.
         self._above = [instance.inputs[node] for node in instance.producer]
         self._below = [[v for user in users for v in instance.outputs[user]] for users in instance.users]
         self._held: set[int] = set()
         self._evicted: set[int] = set()
         self._locks = [0] * instance.values
-        self._read_s = [0.0] * instance.values
-        self._clock_s = 0.0
+        self._read_at = [0] * instance.values
+        self._clock = 0
         self._bytes = 0
         self._computed: set[int] = set()
         self._events: list[int] = []
@@ -129,7 +134,7 @@ class Simulator:
         for node in range(instance.nodes):
             self._materialise(node)
             for v in instance.outputs[node]:
-                self._read_s[v] = self._clock_s
+                self._read_at[v] = self._clock
             if self._release:
                 for v in over[node]:
                     if v in self._held:
@@ -152,7 +157,7 @@ class Simulator:
     def _request(self, node: int) -> _Request:
         inputs = self._instance.inputs[node]
         for v in inputs:
-            self._read_s[v] = self._clock_s
+            self._read_at[v] = self._clock
             if v in self._held:
                 self._locks[v] += 1
         return _Request(node, [v for v in reversed(inputs) if v not in self._held])
@@ -171,8 +176,8 @@ class Simulator:
         self._make_room(sum(instance.size[v] for v in outputs) + instance.workspace[node])
         self._events.append(node)
         self._computed.add(node)
-        self._clock_s += instance.time_s[node]
-        if self._clock_s > THRASHING * sum(instance.time_s):
+        self._clock += self._node_cost[node]
+        if self._clock > THRASHING * sum(self._node_cost):
             raise _OutOfMemoryError
         self._held |= set(outputs)
         self._evicted -= set(outputs)
@@ -189,28 +194,34 @@ class Simulator:
             if self._evictions % LOOKS == 0 and self._instance.time_left.expired:
                 raise TimeoutError
             # Of equal scores the later value goes.
-            self._evict(min(reversed(pool), key=self._score))
+            last = pool.pop()
+            above, below = self._score(last)
+            for v in reversed(pool):
+                a, b = self._score(v)
+                if a * below < above * b:
+                    last, above, below = v, a, b
+            self._evict(last)
 
     def _evict(self, value: int) -> None:
         self._held.discard(value)
         self._evicted.add(value)
         self._bytes -= self._instance.size[value]
 
-    def _dtr(self, value: int) -> float:
-        weight = self._instance.size[value] * (self._clock_s - self._read_s[value])
+    def _dtr(self, value: int) -> Ratio:
+        weight = self._instance.size[value] * (self._clock - self._read_at[value])
         if weight <= 0:
-            return math.inf
+            return 1, 0
         around = self._cost_around(value, self._above) + self._cost_around(value, self._below)
-        return (self._cost[value] + around) / weight
+        return self._cost[value] + around, weight
 
-    def _msps(self, value: int) -> float:
-        return (self._cost[value] + self._cost_around(value, self._above)) / self._instance.size[value]
+    def _msps(self, value: int) -> Ratio:
+        return self._cost[value] + self._cost_around(value, self._above), self._instance.size[value]
 
-    def _lru(self, value: int) -> float:
-        return self._read_s[value]
+    def _lru(self, value: int) -> Ratio:
+        return self._read_at[value], 1
 
-    def _cost_around(self, value: int, neighbours: list[list[int]]) -> float:
-        """Seconds of the evicted values that are reached from a value through evicted ones."""
+    def _cost_around(self, value: int, neighbours: list[list[int]]) -> int:
+        """The cost of the evicted values that are reached from a value through evicted ones."""
         found: set[int] = set()
         here = [value]
         while here:

@@ -64,6 +64,7 @@ _LONG = (0.0, (8.0, 2.0))
 # In this order methods stand in legends, whatever the file's order.
 STYLES = {
     "optimal": Style("poet", VERMILLION, "o", "-", 1.8),
+    "optimal_alone": Style("poet alone", VERMILLION, "o", _DOTTED, filled=False),
     "rematerialization_only": Style("rematerialization only", ORANGE, "^", _DASHED),
     "paging_only": Style("paging only", GREEN, "v", _DASH_DOT),
     "dtr": Style("DTR", BLUE, "s", "-"),
@@ -72,8 +73,10 @@ STYLES = {
     "checkmate": Style("Checkmate", SKY_BLUE, "h", _LONG),
     "checkmate_lp": Style("Checkmate, LP rounding", SKY_BLUE, "h", _DOTTED, filled=False),
     "poet_ilp": Style("POET as printed", SKY_BLUE, "*", _DASH_DOT),
-    "capuchin": Style("Capuchin, page first", PURPLE, "D", _DASHED),
-    "capuchin_hidden": Style("Capuchin, hidden pages only", PURPLE, "D", _DOTTED, filled=False),
+    "paper": Style("POET as printed, in Pyomo", SKY_BLUE, "*", _DOTTED, filled=False),
+    "capuchin": Style("Capuchin", PURPLE, "D", "-"),
+    "capuchin_energy": Style("Capuchin, energy", PURPLE, "D", _DOTTED, filled=False),
+    "capuchin_page_first": Style("Capuchin, page first", PURPLE, "D", _DASHED),
     "msps": Style("MSPS in DTR", PURPLE, "X", "-"),
     "msps_no_release": Style("MSPS in DTR, no release", PURPLE, "X", _DASH_DOT, filled=False),
     "rotor": Style("rotor", YELLOW, "<", _LONG),

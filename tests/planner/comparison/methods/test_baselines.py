@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from poet_planner.comparison.compare import chosen
+from poet_planner.comparison.methods import ablations
 from poet_planner.comparison.registry import METHODS
 from poet_planner.planning.method import Method, Option, method_named
 from poet_planner.schedule.page_all import page_all_schedule
@@ -188,3 +190,25 @@ def test_operators_in_place_are_planned_or_refused() -> None:
             assert verify(graph, schedule).faults == (), (seed, method.name)
             found[method.name] += 1
     assert {"dtr", "capuchin", "chen_sqrt"} <= set(found)
+
+
+def test_poet_alone_starts_from_no_schedule_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def counted(*arguments: object) -> Schedule:
+        given.append(arguments[3])
+        return optimise(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ablations, "optimise", counted)
+    graph = random_graph(3)
+    known = store_all_schedule(graph)
+    method = method_named("optimal_alone")
+    schedule = method.schedule(graph, known.peak_bytes, None, OptimiseOptions(time_limit_s=0.5, starts=(known,)))
+    assert verify(graph, schedule).faults == ()
+    assert [options.starts for options in given] == [()]
+
+
+def test_by_name_alone_is_asked_for_and_never_dropped_without_a_word() -> None:
+    everything = {method.name for method in chosen("all")}
+    assert not everything & {"optimal_alone", "paper"}
+    assert [method.name for method in chosen("optimal_alone,paper")] == ["optimal", "optimal_alone", "paper"]
