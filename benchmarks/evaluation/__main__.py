@@ -15,13 +15,18 @@ from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, listening
 
-from benchmarks.evaluation import micro_batches
+from benchmarks.evaluation import exact, micro_batches
 from benchmarks.evaluation.page import write_page
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
 EVERYTHING = "all"
 PAGE = "page"
-NAMES = (*(sweep.name for sweep in SWEEPS), micro_batches.NAME)
+# What is no sweep, each with its own limit in seconds a plan.
+PASSES = {
+    "micro-batches": (micro_batches.run, micro_batches.LIMIT_S),
+    "exact": (exact.run_exact, exact.LIMIT_S),
+}
+NAMES = ", ".join([*(sweep.name for sweep in SWEEPS), *PASSES, EVERYTHING, PAGE])
 
 
 def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
@@ -35,25 +40,26 @@ def run(sweep: Sweep, jobs: int = 1, scheduler: str | None = None) -> None:
 
 
 def main(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}, {EVERYTHING}; or {PAGE}.")],
+    name: Annotated[str, typer.Argument(help=f"{NAMES}.")],
     jobs: Annotated[int, typer.Option(help="Points planned at once; one keeps two cores busy.")] = 1,
     scheduler: Annotated[str | None, typer.Option(help="Plan on the workers of this Dask scheduler.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds a plan, instead of the sweep's own.")] = None,
 ) -> None:
     """Make the table of a sweep, or what it lacks: points with another time limit, or by other code, are made anew.
 
-    The name page writes results.md and its pictures from the tables.
+    The name all is of every table, and page writes results.md and its pictures from them.
     """
     if name == PAGE:
         write_page()
         return
-    if name not in (*NAMES, EVERYTHING):
-        raise UserError(f"no sweep {name!r}; there are {', '.join(NAMES)}, and {EVERYTHING}")
-    for sweep in SWEEPS:
-        if name in (sweep.name, EVERYTHING):
-            run(sweep if time_limit is None else replace(sweep, time_limit_s=time_limit), jobs, scheduler)
-    if name in (micro_batches.NAME, EVERYTHING):
-        micro_batches.run(time_limit or micro_batches.TIME_LIMIT_S)
+    sweeps = [sweep for sweep in SWEEPS if name in (sweep.name, EVERYTHING)]
+    passes = [one for label, one in PASSES.items() if name in (label, EVERYTHING)]
+    if not sweeps and not passes:
+        raise UserError(f"no table {name!r}; there are {NAMES}")
+    for sweep in sweeps:
+        run(sweep if time_limit is None else replace(sweep, time_limit_s=time_limit), jobs, scheduler)
+    for make, limit_s in passes:
+        make(limit_s if time_limit is None else time_limit)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhe
 from poet_planner.comparison.pictures.method_styles import in_legend_order, style_of
 
 from benchmarks.evaluation.markdown import percent, table
-from benchmarks.evaluation.results import LEAST, OURS, OWN, Results, beside_ours, planned
+from benchmarks.evaluation.results import LEAST, OURS, OWN, Results, added, beside_ours, planned, why_nowhere
 
 # The paper's methods, and two that page.
 DRAWN = (
@@ -68,7 +68,7 @@ def _overheads(frame: pd.DataFrame) -> str:
         for share in shares:
             here = group[group["ram"] == share]
             overhead = here.set_index("method")["overhead"]
-            other, ours = _next_best(here), percent(overhead.get(OURS))
+            other, ours = _next_best(here), added(here, OURS)
             cells.append(f"{ours} / {percent(overhead[other])} {_short(other)}" if other else ours)
         rows.append([model, board, *cells])
     return table(["network", "board", *shares], rows)
@@ -99,7 +99,13 @@ def _least_ram(frame: pd.DataFrame) -> str:
     return table(
         ["method", *models],
         [
-            [style_of(method).label, *(percent(least.get((method, model))) for model in models)]
+            [style_of(method).label, *(_least_of(frame, least, method, model) for model in models)]
             for method in in_legend_order(set(frame["method"]))
         ],
     )
+
+
+def _least_of(frame: pd.DataFrame, least: pd.Series, method: str, model: str) -> str:
+    if (method, model) in least.index:
+        return percent(least[method, model])
+    return why_nowhere(frame[(frame["method"] == method) & (frame["model"] == model)])

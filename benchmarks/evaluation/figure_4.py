@@ -9,7 +9,7 @@ from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadli
 from poet_planner.report.quantities import time_text
 
 from benchmarks.evaluation.markdown import percent, table
-from benchmarks.evaluation.results import LEAST, Results, beside_ours, planned
+from benchmarks.evaluation.results import LEAST, Results, added, beside_ours, planned
 
 METHODS = ("optimal", "rematerialization_only", "paging_only")
 DRAWN = "a72-dma"
@@ -41,8 +41,8 @@ def facts(results: Results) -> dict[str, str]:
 def _overheads(frame: pd.DataFrame, deadlines: list[float]) -> str:
     rows = []
     for (board, ram), group in frame.groupby(["board", "ram"], sort=False):
-        overhead = group.set_index(["method", "deadline_of_plain"])["overhead"]
-        cells = [" / ".join(percent(overhead.get((method, late))) for method in METHODS) for late in deadlines]
+        at = [group[group["deadline_of_plain"] == late] for late in deadlines]
+        cells = [" / ".join(added(here, method) for method in METHODS) for here in at]
         rows.append([str(board), str(ram), *cells])
     return table(["board", "RAM", *(f"{late:.4g}\u00d7" for late in deadlines)], rows)
 

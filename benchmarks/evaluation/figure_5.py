@@ -8,7 +8,7 @@ from poet_planner.comparison.pictures.energy_vs_ram import overhead_log
 from poet_planner.comparison.pictures.method_styles import style_of
 
 from benchmarks.evaluation.markdown import percent, table
-from benchmarks.evaluation.results import OURS, Results, planned
+from benchmarks.evaluation.results import OURS, Results, added, planned
 
 METHODS = ("optimal", "capuchin", "capuchin_energy", "capuchin_page_first", "msps_no_release", "msps", "dtr_no_release")
 PRINTED = (0.73, 1.41)
@@ -23,7 +23,6 @@ def draw(results: Results) -> dict[str, Figure]:
 def facts(results: Results) -> dict[str, str]:
     """What the page says of it."""
     frame = results.frame
-    overhead = frame.set_index(["method", "ram"])["overhead"]
     methods = [method for method in METHODS if method in set(frame["method"])]
     of = {method: planned(frame[frame["method"] == method]) for method in methods}
     plotted = of[PLOTTED].sort_values("ram_of_plain", ascending=False)
@@ -33,7 +32,7 @@ def facts(results: Results) -> dict[str, str]:
         "table": table(
             ["RAM", *(style_of(method).label for method in methods)],
             [
-                [ram, *(percent(overhead.get((method, ram))) for method in methods)]
+                [ram, *(added(frame[frame["ram"] == ram], method) for method in methods)]
                 for ram in dict.fromkeys(frame.sort_values("ram_of_plain", ascending=False)["ram"])
             ],
         ),

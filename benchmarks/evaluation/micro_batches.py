@@ -12,14 +12,13 @@ from poet_profiles.errors import NO_SCHEDULE, UserError
 
 from benchmarks.evaluation.markdown import NONE, percent, table
 
-NAME = "micro-batches"
 TABLE = Path(__file__).with_name("micro_batches.csv")
-MODEL, BATCH, BOARD, TIME_LIMIT_S = "digits_cnn", 24, "nrf52840", 20.0
+MODEL, BATCH, BOARD, LIMIT_S = "digits_cnn", 24, "nrf52840", 20.0
 RAMS = ("216KB", "128KB", "96KB", "64KB", "48KB")
 BY_HAND, OURS = "store_all_micro_batches", "optimal"
 
 
-def run(time_limit_s: float = TIME_LIMIT_S) -> None:
+def run(time_limit_s: float = LIMIT_S) -> None:
     """Plan everything anew, and write the table."""
     rows = [row(ram, method, time_limit_s) for ram in RAMS for method in (BY_HAND, OURS)]
     pd.DataFrame(rows).to_csv(TABLE, index=False)

@@ -11,7 +11,7 @@ from poet_planner.comparison.pictures.method_styles import style_of
 from benchmarks.evaluation.boards import emulated, published
 from benchmarks.evaluation.figure_3 import DRAWN
 from benchmarks.evaluation.markdown import NONE, percent, table
-from benchmarks.evaluation.results import OURS, OWN, Results, planned
+from benchmarks.evaluation.results import OURS, OWN, Results, added, planned
 
 
 def draw(results: Results, by_published: Results) -> dict[str, Figure]:
@@ -54,13 +54,9 @@ def _at(frame: pd.DataFrame, model: str, ram: str) -> pd.DataFrame:
 
 
 def _row(frame: pd.DataFrame, model: str, ram: str) -> list[str]:
-    here = _at(frame, model, ram)
-    if OURS not in here.index:
-        return [NONE] * 3
-    return [
-        *(percent(here.loc[OURS, "overhead"]), f"{here.loc[OURS, 'page_ins']:.0f}"),
-        percent(here["overhead"].get("paging_only")),
-    ]
+    rows, here = frame[(frame["model"] == model) & (frame["ram"] == ram)], _at(frame, model, ram)
+    pages = f"{here.loc[OURS, 'page_ins']:.0f}" if OURS in here.index else NONE
+    return [added(rows, OURS), pages, added(rows, "paging_only")]
 
 
 def _cheapest(frame: pd.DataFrame, model: str, ram: str) -> str:

@@ -31,21 +31,25 @@ class Stages:
     ----------
     first : dict of int
         The first column of each variable, by name; ``U`` is the RAM after each compute, in shares of the budget.
+    unit_j : float
+        What it counts energies in.
     """
 
     model: LinearModel
     nodes: int
     first: dict[str, int]
+    unit_j: float
 
     def solved(self, solver: Solver, budget: TimeBudget) -> Answer:
         """What a solver finds."""
         result = solver.solve_arrays(self.model, budget, SCALE * RELATIVE_GAP)
+        bound = result.bound * self.unit_j
         if not result.solutions:
-            return Answer(result.status, None)
+            return Answer(result.status, None, bound)
         point = result.solutions[-1]
         fetched = self.of("I", point) if "I" in self.first else np.zeros((self.nodes, self.nodes))
         most_ram = float(self.of("U", point).max())
-        return Answer(result.status, Solution(self.of("R", point) > 0.5, fetched > 0.5, most_ram))
+        return Answer(result.status, Solution(self.of("R", point) > 0.5, fetched > 0.5, most_ram), bound)
 
     def of(self, name: str, point: Floats) -> Floats:
         """A variable in a solution, by stage and node. (n, n)"""
@@ -107,7 +111,7 @@ class _Statement:
         if np.isfinite(self._problem.deadline):
             self._keep_deadline()
         model = self._rows.model(cost, lower, upper, integer & whole)
-        return Stages(model, self._n, self._first)
+        return Stages(model, self._n, self._first, self._nodes.unit_j)
 
     def _at(self, name: str, t: Ints, i: Ints) -> Ints:
         return self._first[name] + t * (t + 1) // 2 + i

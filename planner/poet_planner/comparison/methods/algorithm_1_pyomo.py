@@ -26,16 +26,18 @@ VARIABLES = ("R", "S_ram", "S_aux", "M_in", "M_out", "U")  # by stage and node, 
 
 @dataclass(frozen=True)
 class PyomoStages:
-    """The model, and how many nodes it has."""
+    """The model, how many nodes it has, and what it counts energies in."""
 
     model: pyo.ConcreteModel
     nodes: int
+    unit_j: float
 
     def solved(self, solver: Solver, budget: TimeBudget) -> Answer:
         """What a solver finds."""
         result = solver.solve(self.model, budget, SCALE * RELATIVE_GAP)
+        bound = result.bound * self.unit_j
         if not result.solutions:
-            return Answer(result.status, None)
+            return Answer(result.status, None, bound)
         values = result.solutions[-1]
 
         def square(name: str, diagonal: float) -> Floats:
@@ -48,7 +50,7 @@ class PyomoStages:
             )
 
         most_ram = float(np.tril(square("U", 0.0)).max())
-        return Answer(result.status, Solution(square("R", 1.0) > 0.5, square("M_in", 0.0) > 0.5, most_ram))
+        return Answer(result.status, Solution(square("R", 1.0) > 0.5, square("M_in", 0.0) > 0.5, most_ram), bound)
 
 
 def stated(problem: Problem, name: str) -> PyomoStages:
@@ -59,8 +61,9 @@ def stated(problem: Problem, name: str) -> PyomoStages:
     UserError
         If it is too large for Pyomo.
     """
-    refuse_too_many(nodes_of(problem), MOST_COEFFICIENTS, name)
-    return PyomoStages(algorithm_1(problem), len(problem.node_time))
+    nodes = nodes_of(problem)
+    refuse_too_many(nodes, MOST_COEFFICIENTS, name)
+    return PyomoStages(algorithm_1(problem), len(problem.node_time), nodes.unit_j)
 
 
 def algorithm_1(problem: Problem) -> pyo.ConcreteModel:

@@ -9,7 +9,7 @@ may fit; of nine thresholds the best that fits counts. Both minimise time, as in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods import algorithm_1, poet_ilp
 from poet_planner.comparison.methods.instance import Events, Instance, out_of_time
-from poet_planner.comparison.methods.stages import RELATIVE_GAP
+from poet_planner.comparison.methods.stages import RELATIVE_GAP, Answer
 from poet_planner.planning.method import Aware, Method, Option
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.instance import Flags, Floats, Problem
@@ -30,14 +30,26 @@ LP_SHARE = 0.9  # of the budget, for the LP
 THRESHOLDS = np.arange(1, 10) / 10
 
 
-def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
-    """The best schedule that the solver finds for Checkmate's MILP; raises as `poet_ilp.schedule`."""
+def schedule(
+    graph: Graph,
+    ram_bytes: int,
+    deadline_s: float | None,
+    options: OptimiseOptions,
+    told: Callable[[Answer], object] = lambda _answer: None,
+) -> Schedule:
+    """The best schedule of Checkmate's MILP; ``told``, and what it raises: `poet_ilp.schedule`."""
     without_paging = replace(options, paging=False)
-    return poet_ilp.schedule(graph, ram_bytes, deadline_s, without_paging, "Checkmate's MILP", by_time=True)
+    return poet_ilp.schedule(graph, ram_bytes, deadline_s, without_paging, "Checkmate's MILP", by_time=True, told=told)
 
 
-def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
-    """The best schedule from rounding Checkmate's LP.
+def schedule_rounded(
+    graph: Graph,
+    ram_bytes: int,
+    deadline_s: float | None,
+    options: OptimiseOptions,
+    told: Callable[[Answer], object] = lambda _answer: None,
+) -> Schedule:
+    """The best schedule from rounding Checkmate's LP; ``told`` of how the LP ended.
 
     Raises
     ------
@@ -45,7 +57,7 @@ def schedule_rounded(graph: Graph, ram_bytes: int, deadline_s: float | None, opt
         If none fits, or the LP is not solved in the time allowed.
     """
     instance = Instance(graph, ram_bytes, deadline_s, replace(options, paging=False))
-    return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance))
+    return instance.cheapest("Checkmate's LP rounding", rounded_orders(instance, told))
 
 
 MILP = Method(
@@ -75,23 +87,23 @@ ROUNDED = replace(
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The LP's S, stage by value's node (n, n), and its optimum in seconds: no schedule of the MILP takes less."""
+    """How the LP ended, its S, stage by value's node (n, n), and its optimum in seconds: no schedule takes less."""
 
-    kept: Floats
+    status: SolverStatus
+    kept: Floats | None
     bound_s: float
 
 
-def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget) -> Relaxed | None:
-    """The LP relaxation within so many bytes; None if it has no solution, or none was found in time."""
+def relaxed(problem: Problem, budget: int, solver: Solver, time_left: TimeBudget) -> Relaxed:
+    """The LP relaxation within so many bytes."""
     without_paging = np.zeros_like(problem.pageable)
     timed = replace(problem, node_energy=problem.node_time, pageable=without_paging, budget=budget)
     with time_left.paused():
         stages = algorithm_1.stated(timed, "Checkmate's LP", whole=False)
     result = solver.solve_arrays(stages.model, time_left, SCALE * RELATIVE_GAP)
     if result.status is not SolverStatus.OPTIMAL:
-        return None
-    kept = stages.of("S", result.solutions[-1])
-    return Relaxed(kept, result.bound * float(problem.node_time.sum()) / SCALE)
+        return Relaxed(result.status, None, -np.inf)
+    return Relaxed(result.status, stages.of("S", result.solutions[-1]), result.bound * stages.unit_j)
 
 
 def order(instance: Instance, kept: Flags) -> list[int]:
@@ -111,12 +123,14 @@ def order(instance: Instance, kept: Flags) -> list[int]:
     return events
 
 
-def rounded_orders(instance: Instance) -> Iterator[Events]:
+def rounded_orders(instance: Instance, told: Callable[[Answer], object] = lambda _answer: None) -> Iterator[Events]:
     """Of each threshold; none if the LP has no solution."""
     solver = solver_named(instance.options.solver)
     found = relaxed(instance.problem, int(LP_SHARE * instance.budget), solver, instance.time_left)
-    if found is None and instance.time_left.expired:
-        raise out_of_time("Checkmate's LP rounding")
-    if found is not None:
-        for threshold in THRESHOLDS:
-            yield order(instance, found.kept >= threshold)
+    told(Answer(found.status, None, found.bound_s))
+    if found.kept is None:
+        if not found.status.has_no_solution:
+            raise out_of_time("Checkmate's LP rounding")
+        return
+    for threshold in THRESHOLDS:
+        yield order(instance, found.kept >= threshold)

@@ -57,6 +57,7 @@ def schedule(
     name: str = "Algorithm 1",
     by_time: bool = False,
     state: Callable[[Problem, str], Stated] = algorithm_1.stated,
+    told: Callable[[Answer], object] = lambda _answer: None,
 ) -> Schedule:
     """A schedule from Algorithm 1: where what it finds breaks a limit, it is solved again with a tighter one.
 
@@ -77,6 +78,8 @@ def schedule(
         Whether the least time is looked for, and not the least energy.
     state : callable
         States it for a problem, with the method's name for messages. That is no part of the time limit.
+    told : callable
+        Is called with each answer of the solver. The bound of the first one is of Algorithm 1 within the limits.
 
     Raises
     ------
@@ -118,6 +121,7 @@ def schedule(
         with limit.paused():
             stated = state(asked, name)
         answer = stated.solved(solver, budget)
+        told(answer)
         if answer.status.has_no_solution and not last:
             refuse()
         if answer.solution is None:

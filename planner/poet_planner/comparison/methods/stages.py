@@ -28,10 +28,11 @@ class Solution(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How a solver ended, and its best solution; None if it has none."""
+    """How a solver ended, its best solution or None, and its lower bound: joules, or seconds if they were asked."""
 
     status: SolverStatus
     solution: Solution | None
+    bound: float
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exact methods at the paper's limit of ten minutes: `python -m benchmarks.evaluation exact` makes `exact.csv`.
+
+Checkmate, its LP rounding and Algorithm 1 on the networks of Figure 3, on the m4. A row has what the solver proved of
+its own model, too: of Algorithm 1's, or of the LP in nine tenths of the RAM; neither bounds all schedules.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+from poet_planner.comparison.code_version import code_version
+from poet_planner.comparison.methods import checkmate, poet_ilp
+from poet_planner.comparison.methods.stages import Answer
+from poet_planner.comparison.pictures.method_styles import style_of
+from poet_planner.schedule.verify import verify
+from poet_planner.solve import OptimiseOptions
+from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.schedule import Schedule
+from poet_profiles.whole_file import write_whole
+
+from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN, TIME
+from benchmarks.evaluation.subjects import paper_subject
+
+PATH = HERE / "exact.csv"
+NETWORKS = ("resnet18_cifar", "vgg16_cifar", "bert")
+BOARD = "m4"
+SHARES = (0.75, 0.5, 0.2)
+METHODS: dict[str, Callable[..., Schedule]] = {
+    "checkmate": checkmate.schedule,
+    "checkmate_lp": checkmate.schedule_rounded,
+    "poet_ilp": poet_ilp.schedule,
+}
+LIMIT_S = 600.0
+SOLVER = "highs"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a method made of a network in a share of its store-all schedule's RAM.
+
+    ``overhead`` is of the schedule, ``bound`` of what the solver proved, both above the store-all schedule's energy;
+    ``gap`` is the share of the energy that lies between them. ``seconds`` has stating and offsets, too.
+    """
+
+    model: str
+    board: str
+    ram_share: float
+    ram_budget_bytes: int
+    method: str
+    solver: str
+    solver_version: str
+    time_limit_s: float
+    seconds: float
+    status: str
+    overhead: float | None
+    bound: float | None
+    gap: float | None
+    code_version: str
+    note: str
+
+    @property
+    def place(self) -> tuple[str, float, str]:
+        return self.model, self.ram_share, self.method
+
+
+def places() -> list[tuple[str, float, str]]:
+    """Of every row, in order."""
+    return [(model, share, method) for model in NETWORKS for share in SHARES for method in METHODS]
+
+
+def exact_row(model: str, share: float, method: str, limit_s: float) -> Row:
+    """Plan one."""
+    subject = paper_subject(model, BOARD)
+    plain = subject.store_all
+    ram = int(share * plain.peak_bytes)
+    answers: list[Answer] = []
+    schedule, status, note = None, "", ""
+    began_s = time.perf_counter()
+    try:
+        schedule = METHODS[method](
+            subject.graph, ram, None, OptimiseOptions(time_limit_s=limit_s, solver=SOLVER), told=answers.append
+        )
+    except UserError as lack:
+        if lack.exit_code != NO_SCHEDULE:
+            raise
+        note = str(lack)
+    seconds = time.perf_counter() - began_s
+    if schedule is not None and (faults := verify(subject.graph, schedule).faults):
+        raise UserError(f"{model}, {method}: the verifier refuses the schedule: {faults[0]}")
+    # A method that asks no solver has the store-all schedule.
+    first = answers[0] if answers else None
+    bound = None if first is None or first.bound == float("-inf") else _of_plain(method, first.bound, plain)
+    overhead = None if schedule is None else schedule.energy_j / plain.energy_j - 1
+    if schedule is not None:
+        status = "feasible"
+    else:
+        status = NONE_EXISTS if first is not None and _has_ended(method, first) else TIME
+    gap = None if bound is None or overhead is None else (overhead - bound) / (1 + overhead)
+    return Row(
+        *(model, BOARD, share, ram, method, SOLVER, version("highspy"), limit_s, round(seconds, 1), status),
+        *(overhead, bound, gap, code_version(), note),
+    )
+
+
+def _of_plain(method: str, bound: float, plain: Schedule) -> float:
+    """Above the store-all schedule; Checkmate's is in seconds, which are proportional to energies on these graphs."""
+    return bound / (plain.energy_j if method == "poet_ilp" else plain.time_s) - 1
+
+
+def _has_ended(method: str, answer: Answer) -> bool:
+    """Whether the solver's answer leaves no schedule of the method: it has none, or no rounding of the LP fits."""
+    return answer.status.has_no_solution or (method == "checkmate_lp" and answer.bound > float("-inf"))
+
+
+def read_rows(path: Path = PATH) -> list[Row]:
+    """The rows that were made; none if the pass was never run."""
+    if not path.exists():
+        return []
+    frame = pd.read_csv(path, keep_default_na=False)
+    kinds = {field.name: str(field.type) for field in fields(Row)}
+    return [
+        Row(**{name: _read(kinds[name], value) for name, value in record.items()})  # type: ignore[arg-type]
+        for record in frame.to_dict("records")
+    ]
+
+
+def _read(kind: str, value: object) -> object:
+    if kind.startswith("float"):
+        return None if value == "" else float(str(value))
+    return int(str(value)) if kind == "int" else str(value)
+
+
+def write_rows(rows: list[Row], path: Path) -> None:
+    """Write the table whole."""
+    text = StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: "" if value is None else value for name, value in asdict(row).items()} for row in rows)
+    write_whole(path, text.getvalue())
+
+
+def run_exact(limit_s: float = LIMIT_S, path: Path = PATH, plan: Callable[..., Row] = exact_row) -> None:
+    """Make the rows that the table lacks: of another limit, or by other code, they are made anew."""
+    asked = limit_s, code_version(), version("highspy")
+    known = {row.place: row for row in read_rows(path)}
+    for number, place in enumerate(places(), 1):
+        row = known.get(place)
+        if row is None or (row.time_limit_s, row.code_version, row.solver_version) != asked:
+            known[place] = plan(*place, limit_s)
+            write_rows([known[one] for one in places() if one in known], path)
+            print(f"{number} of {len(places())}: {known[place].status}, {known[place].seconds:g} s", flush=True)
+
+
+def facts(rows: list[Row]) -> dict[str, str]:
+    """What the page says of it: what has no row was not run."""
+    of = {row.place: row for row in rows}
+    header = ["network", "RAM, %", *(style_of(method).label for method in METHODS)]
+    lines = [
+        [model, percent(share), *(_cell(of.get((model, share, method))) for method in METHODS)]
+        for model in NETWORKS
+        for share in SHARES
+    ]
+    return {"table": table(header, lines), "run": str(len(of)), "wanted": str(len(places()))}
+
+
+def _cell(row: Row | None) -> str:
+    """What was added, what is proven, and in how long."""
+    if row is None:
+        return NOT_RUN
+    added = row.status if row.overhead is None else percent(row.overhead)
+    proven = "" if row.bound is None else f", at least {percent(row.bound)}"
+    return f"{added}{proven} ({row.seconds:.0f} s)"
