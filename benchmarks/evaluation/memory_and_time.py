@@ -6,7 +6,10 @@ from __future__ import annotations
 import pandas as pd
 
 from benchmarks.evaluation.markdown import percent, table
-from benchmarks.evaluation.results import OURS, Results, planned
+from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN, OURS, TIME, Results, planned, why_none
+
+# Of Algorithm 1 where it has no schedule; with its time limit.
+WORDS = {NOT_RUN: "It was not run", TIME: "In {:g} s it found none", NONE_EXISTS: "It has none"}
 
 
 def facts(results: Results, as_printed: Results | None) -> dict[str, str]:
@@ -49,7 +52,9 @@ def _as_printed(results: Results | None) -> str:
     for (model, board, ram), group in results.frame.groupby(["model", "board", "ram"], sort=False):
         rows = group.set_index("method")
         printed, ours = rows.loc["poet_ilp"], percent(rows.loc[OURS, "overhead"])
-        added = "has no schedule" if pd.isna(printed["energy_j"]) else f"adds {percent(printed['overhead'])} %"
         where = f"for {model} on the {board} in {ram} of the RAM, where poet adds {ours} %"
-        said.append(f"Given {printed['time_limit_s']:g} s it {added} {where}.")
+        if pd.isna(printed["energy_j"]):
+            said.append(f"{WORDS[why_none(printed.to_dict())].format(printed['time_limit_s'])} {where}.")
+        else:
+            said.append(f"Given {printed['time_limit_s']:g} s it adds {percent(printed['overhead'])} % {where}.")
     return " ".join(said)

@@ -10,6 +10,8 @@ from poet_profiles.whole_file import write_whole
 from benchmarks.evaluation import (
     below_dtr,
     boards,
+    claims,
+    exact,
     figure_2,
     figure_3,
     figure_4,
@@ -35,6 +37,8 @@ def page_facts(results: dict[str, Results]) -> dict[str, str | dict[str, str]]:
     """What the template asks for, by section and name."""
     return {
         "sources": _sources(results),
+        "claims": claims.facts(claims.Tables(results, tuple(exact.read_rows()))),
+        "exact": exact.facts(exact.read_rows()),
         "figure_2": figure_2.facts(),
         "figure_3": figure_3.facts(results["figure_3"]),
         "below_dtr": below_dtr.facts(results["below_dtr"]),

@@ -9,7 +9,7 @@ from poet_planner.comparison.compare import Subject, subject_of
 from poet_planner.planning.costed_step import costed_step
 from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
 from poet_planner.planning.request import Request
-from poet_profiles.graph import Graph
+from poet_profiles.graph import Graph, Value
 from poet_profiles.graph.file import read_graph
 
 from benchmarks.planner.instances import PAPER_GRAPHS
@@ -21,12 +21,15 @@ SLOWER = {"4gflops": 4.0, "1.6gflops": 10.0}
 def paper_subject(model: str, board: str) -> Subject:
     """A graph of the paper on ``m0``, ``m4``, ``a72`` or ``tx2``.
 
-    ``a72-dma`` has transfers beside computes; ``tx2-4gflops`` and ``tx2-1.6gflops`` compute more slowly than ``tx2``.
+    ``a72-dma`` has transfers beside computes; those of ``a72-computes`` take no time, so that a deadline counts
+    computes alone, as the paper's equation (3) does; ``tx2-4gflops`` and ``tx2-1.6gflops`` compute more slowly.
     """
     base, _, variant = board.partition("-")
     graph = read_graph(PAPER_GRAPHS / f"{model}.{base}.json")
     if variant == "dma":
         graph = replace(graph, dma=True)
+    elif variant == "computes":
+        graph = _without_transfer_times(graph)
     elif variant:
         graph = _slower(graph, SLOWER[variant])
     return Subject(graph, model, board, "published")
@@ -40,4 +43,14 @@ def traced_subject(model: str, profile: str) -> Subject:
 
 def _slower(graph: Graph, factor: float) -> Graph:
     nodes = (replace(node, time_s=factor * node.time_s, energy_j=factor * node.energy_j) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _without_transfer_times(graph: Graph) -> Graph:
+    """Pages take their energy, and no time."""
+
+    def in_no_time(value: Value) -> Value:
+        return replace(value, page=value.page and replace(value.page, in_time_s=0.0, out_time_s=0.0))
+
+    nodes = (replace(node, values=tuple(map(in_no_time, node.values))) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes))

@@ -20,30 +20,34 @@ LESS_TIME = 1 - PRINTED_MS["optimal"] / PRINTED_MS["pofo_time"]
 
 
 def pairs(results: Results) -> pd.DataFrame:
-    """POFO's schedules, and ours in the printed ratio of each one's own peak."""
+    """POFO's schedules, and ours in the printed ratio of each one's own peak, on each bus."""
     frame = planned(results.frame)
-    pofo = frame[frame["method"] == "pofo_time"].drop_duplicates("peak_bytes")
-    ours = frame[frame["method"] == OURS].set_index("ram_budget_bytes")
     found = []
-    for row in pofo.itertuples():
-        budget = int(row.peak_bytes * RATIO)
-        if budget in ours.index:
-            mine = ours.loc[budget]
-            found.append(
-                {
-                    "pofo_bytes": int(row.peak_bytes),
-                    "pofo_time": row.time_s / row.plain_time_s,
-                    "ours_bytes": int(mine["peak_bytes"]),
-                    "ours_time": mine["time_s"] / row.plain_time_s,
-                }
-            )
-    pairs = pd.DataFrame(found).sort_values("pofo_bytes", ascending=False)
+    for board, here in frame.groupby("board", sort=False):
+        pofo = here[here["method"] == "pofo_time"].drop_duplicates("peak_bytes")
+        ours = here[here["method"] == OURS].set_index("ram_budget_bytes")
+        for row in pofo.itertuples():
+            budget = int(row.peak_bytes * RATIO)
+            if budget in ours.index:
+                mine = ours.loc[budget]
+                found.append(
+                    {
+                        "board": str(board),
+                        "pofo_bytes": int(row.peak_bytes),
+                        "pofo_time": row.time_s / row.plain_time_s,
+                        "pofo_pages": int(row.page_ins),
+                        "ours_bytes": int(mine["peak_bytes"]),
+                        "ours_time": mine["time_s"] / row.plain_time_s,
+                    }
+                )
+    pairs = pd.DataFrame(found).sort_values(["board", "pofo_bytes"], ascending=[True, False])
     return pairs.assign(less_time=1 - pairs["ours_time"] / pairs["pofo_time"])
 
 
 def draw(results: Results) -> dict[str, Figure]:
     """Bars of peak and time, ours over POFO's, each pair, the printed one first."""
     rows = pairs(results)
+    rows = rows[rows["board"] == "tx2"]
     figure, axes = new_figure(7.0, 2.2, columns=2)
     printed = [RATIO, *(rows["ours_bytes"] / rows["pofo_bytes"])], [1 - LESS_TIME, *(1 - rows["less_time"])]
     names = ["printed", *(f"{count / 1000:.0f} kB" for count in rows["pofo_bytes"])]
@@ -70,10 +74,19 @@ def facts(results: Results) -> dict[str, str]:
         "less_time": percent(LESS_TIME),
         "throughput": percent(1 / (1 - LESS_TIME) - 1),
         "table": table(
-            ["POFO's peak, B", "POFO's time", "poet's peak, B", "poet's time", "less time, %"],
+            [
+                "board",
+                "POFO's peak, B",
+                "POFO's time",
+                "POFO's page-ins",
+                "poet's peak, B",
+                "poet's time",
+                "less time, %",
+            ],
             [
                 [
-                    *(f"{row.pofo_bytes:,}", f"{row.pofo_time:.4f}\u00d7", f"{row.ours_bytes:,}"),
+                    *(row.board, f"{row.pofo_bytes:,}", f"{row.pofo_time:.4f}\u00d7", str(row.pofo_pages)),
+                    f"{row.ours_bytes:,}",
                     *(f"{row.ours_time:.4f}\u00d7", percent(row.less_time)),
                 ]
                 for row in rows.itertuples()

@@ -9,8 +9,12 @@ import pandas as pd
 import pytest
 from poet_planner.comparison.compare import chosen, place_of
 from poet_planner.comparison.sweep_table import PointKey, read_points
+from poet_planner.planning.method import method_named
+from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
+from poet_profiles.errors import UserError
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.schedule import Action
 
 from benchmarks.evaluation import sweeps
 from benchmarks.evaluation.__main__ import run
@@ -101,3 +105,28 @@ def test_a_traced_network_has_the_same_structure_by_either_profile() -> None:
     assert emulated.costs_hash != published.costs_hash
     assert (emulated.board, emulated.profile_source) == ("nrf52840", "emulated")
     assert published.profile_source == "published"
+
+
+def test_figure_4_is_planned_with_the_deadline_on_computes_alone_too() -> None:
+    """By energies as published: on the VGG16 in the least RAM paging keeps the store-all time, recomputing does not."""
+    for board in ("m4", "a72"):
+        subject = paper_subject("vgg16_cifar", f"{board}-computes")
+        plain = paper_subject("vgg16_cifar", board)
+        assert subject.graph_hash == plain.graph_hash and subject.costs_hash != plain.costs_hash
+        assert subject.store_all.energy_j == plain.store_all.energy_j
+        ram, deadline_s = 1048576, subject.store_all.time_s
+        options = OptimiseOptions(time_limit_s=2.0)
+        paged = method_named("paging_only").schedule(subject.graph, ram, deadline_s, options)
+        assert verify(subject.graph, paged).faults == ()
+        assert Action.PAGE_IN in {step.do for step in paged.steps}
+        with pytest.raises(UserError):
+            method_named("rematerialization_only").schedule(subject.graph, ram, deadline_s, options)
+
+
+def test_below_pofo_leaves_out_what_pofo_has_no_plan_for() -> None:
+    subject = paper_subject("linear", "m4")
+    budgets = sweeps.below_pofo(subject, ["90%", "1%"])
+    pofo = method_named("pofo_time").schedule(
+        subject.graph, int(0.9 * subject.store_all.peak_bytes), None, OptimiseOptions()
+    )
+    assert budgets == [int(pofo.peak_bytes * sweeps.TABLE_3_RATIO)]
