@@ -15,7 +15,7 @@ from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped, listening
 
-from benchmarks.evaluation import beliefs, exact, micro_batches
+from benchmarks.evaluation import accuracy, beliefs, exact, micro_batches
 from benchmarks.evaluation.page import write_page
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
@@ -25,6 +25,7 @@ PAGE = "page"
 PASSES = {
     "micro-batches": (micro_batches.run, micro_batches.LIMIT_S),
     "exact": (exact.run_exact, exact.LIMIT_S),
+    "accuracy": (accuracy.run_accuracy, accuracy.LIMIT_S),
     "beliefs": (beliefs.run_beliefs, beliefs.LIMIT_S),
 }
 NAMES = ", ".join([*(sweep.name for sweep in SWEEPS), *PASSES, EVERYTHING, PAGE])

@@ -8,6 +8,7 @@ from poet_planner.report.figures import save
 from poet_profiles.whole_file import write_whole
 
 from benchmarks.evaluation import (
+    accuracy,
     beliefs,
     below_dtr,
     boards,
@@ -39,6 +40,9 @@ def page_facts(results: dict[str, Results]) -> dict[str, str | dict[str, str]]:
     return {
         "sources": _sources(results),
         "claims": claims.facts(claims.Tables(results, tuple(exact.read_rows()))),
+        "accuracy": accuracy.facts(
+            accuracy.read(accuracy.CURVES, accuracy.Curve), accuracy.read(accuracy.STEPS, accuracy.Step)
+        ),
         "beliefs": beliefs.facts(beliefs.read_rows()),
         "exact": exact.facts(exact.read_rows()),
         "figure_2": figure_2.facts(),

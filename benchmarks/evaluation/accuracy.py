@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joules to a share of right answers: `python -m benchmarks.evaluation accuracy` makes `accuracy_*.csv`.
+
+Two tasks are fine-tuned: a watch learns its wearer's exercises, digits are held at another angle. Each way of training
+has its own accuracy, by PyTorch, and its own energy a step, by the nRF52840's emulated profile. Where a way is not
+trained by a plan of the whole batch, the batch is cut into the fewest equal parts whose store-all schedule fits half of
+the RAM that full training takes; their gradients add up to those of the whole batch, and so the curve is its own.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache, partial
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+from poet_planner.comparison.code_version import code_version
+from poet_planner.solve import NoScheduleError
+from poet_profiles.errors import NO_SCHEDULE, UserError
+from poet_profiles.whole_file import write_whole
+
+from benchmarks.evaluation.markdown import table
+from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN, TIME
+
+if TYPE_CHECKING:
+    from poet_planner.graph.optimizer import Optimizer
+    from poet_planner.planning.plan import Plan
+    from torch import Tensor, nn
+
+CURVES, STEPS = HERE / "accuracy_curves.csv", HERE / "accuracy_steps.csv"
+PROFILE = "nrf52840"
+LIMIT_S = 8.0
+EPOCHS = 30
+KEPT = 3  # a goal is reached from the first epoch on from which so many keep it
+RATES = (0.003, 0.01, 0.03, 0.1)
+MOMENTUM = 0.9
+SHARE = 0.5  # of the RAM that full training takes
+FULL, LAST_BLOCK, BIASES, HEAD = "full", "last block", "biases and head", "head"
+TRAINED = (FULL, LAST_BLOCK, BIASES, HEAD)
+Record = TypeVar("Record")
+
+
+class Data(NamedTuple):
+    """What is learned, and what is asked afterwards."""
+
+    shown: Tensor
+    labels: Tensor
+    tested: Tensor
+    answers: Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network and what it is fine-tuned on; ``seeds`` are wearers, or draws."""
+
+    name: str
+    batch: int
+    seeds: tuple[int, ...]
+    goals: tuple[float, ...]
+    clip: float | None
+    last: tuple[str, str]  # layers: the last block before the head, and the head
+    sample: tuple[int, ...]
+    classes: int
+    data: Callable[[int], Data]
+    network: Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The share of right answers after an epoch; epoch 0 is before the first."""
+
+    task: str
+    trained: str
+    rate: float
+    seed: int
+    epoch: int
+    right: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of the whole batch takes; where ``why_none`` has a word there is no schedule."""
+
+    task: str
+    trained: str
+    way: str
+    why_none: str
+    parts: int
+    ram_bytes: int
+    energy_j: float
+    time_limit_s: float
+    code_version: str
+
+
+def _watch_data(seed: int) -> Data:
+    import torch
+
+    from benchmarks.firmware.watch import load_example
+
+    watch = load_example()
+    (shown, labels), (tested, answers) = watch.labelled_by(seed), watch.tested_with(seed)
+    return Data(
+        watch.numbers(shown),
+        torch.from_numpy(labels).long(),
+        watch.numbers(tested),
+        torch.from_numpy(answers).long(),
+    )
+
+
+def _watch_network() -> nn.Module:
+    from benchmarks.firmware.watch import load_example
+
+    network: nn.Module = load_example().pretrained()
+    return network
+
+
+@cache
+def _digits() -> tuple[Tensor, Tensor, Tensor]:
+    """Upright, turned by 35 degrees and shifted by a pixel, and what they are."""
+    import torch
+    from scipy.ndimage import rotate, shift
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    upright = digits.images.astype(np.float32) / 16
+    turned = [shift(rotate(image, 35, reshape=False, order=1), (1, -1), order=0) for image in upright]
+    images = (torch.from_numpy(np.stack(one).astype(np.float32))[:, None] for one in (upright, turned))
+    return (*images, torch.from_numpy(digits.target).long())  # type: ignore[return-value]
+
+
+def _digits_data(seed: int) -> Data:
+    _, turned, labels = _digits()
+    order = np.random.default_rng(seed).permutation(np.arange(1000, len(labels)))
+    shown, tested = order[:192], order[192:]
+    return Data(turned[shown], labels[shown], turned[tested], labels[tested])
+
+
+@cache
+def _pretrained_digits() -> dict[str, Tensor]:
+    """Weights that know the first thousand digits, upright."""
+    import torch
+    from poet_planner.models.digits import digits_cnn
+    from torch.nn.functional import cross_entropy
+
+    upright, _, labels = _digits()
+    torch.manual_seed(0)
+    module = digits_cnn()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.03, momentum=MOMENTUM)
+    for epoch in range(12):
+        for at in np.random.default_rng(epoch).permutation(1000).reshape(-1, 25):
+            optimizer.zero_grad()
+            cross_entropy(module(upright[at]), labels[at]).backward()
+            optimizer.step()
+    return module.state_dict()
+
+
+def _digits_network() -> nn.Module:
+    from poet_planner.models.digits import digits_cnn
+
+    module = digits_cnn()
+    module.load_state_dict(_pretrained_digits())
+    return module
+
+
+WATCH = Task(
+    *("watch", 8, (8, 9, 10), (0.80, 0.85, 0.88), 0.2, ("4", "8")),
+    *((6, 1, 64), 7, _watch_data, _watch_network),
+)
+DIGITS = Task(
+    *("digits", 24, (0, 1, 2), (0.85, 0.90, 0.92), None, ("conv5", "fc")),
+    *((1, 8, 8), 10, _digits_data, _digits_network),
+)
+TASKS = (WATCH, DIGITS)
+
+
+def frozen(task: Task, trained: str) -> nn.Module:
+    """The task's network; what is not trained asks for no gradient."""
+    module = task.network()
+    block, head = task.last
+    for name, parameter in module.named_parameters():
+        layer = name.rsplit(".", 1)[0]
+        learns = {
+            FULL: True,
+            LAST_BLOCK: layer in (block, head),
+            BIASES: layer == head or name.endswith("bias"),
+            HEAD: layer == head,
+        }
+        parameter.requires_grad_(learns[trained])
+    return module
+
+
+def curve(task: Task, trained: str, rate: float, seed: int, epochs: int = EPOCHS) -> list[Curve]:
+    """Train, and ask after every epoch."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    data, module = task.data(seed), frozen(task, trained)
+    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(learning, lr=rate, momentum=MOMENTUM)
+
+    def right() -> float:
+        with torch.no_grad():
+            return float((module(data.tested).argmax(1) == data.answers).float().mean())
+
+    found = [right()]
+    for epoch in range(epochs):
+        order = np.random.default_rng([seed, epoch]).permutation(len(data.labels))
+        for at in range(0, len(order) - task.batch + 1, task.batch):
+            chosen = order[at : at + task.batch]
+            optimizer.zero_grad()
+            cross_entropy(module(data.shown[chosen]), data.labels[chosen]).backward()
+            if task.clip is not None:
+                torch.nn.utils.clip_grad_value_(learning, task.clip)
+            optimizer.step()
+        found.append(right())
+    return [Curve(task.name, trained, rate, seed, epoch, share) for epoch, share in enumerate(found)]
+
+
+def steps(task: Task, limit_s: float) -> list[Step]:
+    """Full training in all and in half of its RAM; the other ways in half of it."""
+    store_all = _planned(task, FULL, "store_all", 1, "8MB", limit_s)
+    ram = int(SHARE * store_all.schedule.peak_bytes)
+
+    def step(trained: str, way: str, plan: Plan | str) -> Step:
+        if isinstance(plan, str):
+            return Step(task.name, trained, way, plan, 0, 0, 0.0, limit_s, code_version())
+        parts, made = plan.graph.micro_batches, plan.schedule
+        return Step(task.name, trained, way, "", parts, made.peak_bytes, made.energy_j, limit_s, code_version())
+
+    poet = _or_why_none(lambda: _planned(task, FULL, "optimal", 1, ram, limit_s))
+    made = [step(FULL, "store-all", store_all), step(FULL, "poet in half", poet)]
+    return made + [step(trained, "parts in half", _in_parts(task, trained, ram, limit_s)) for trained in TRAINED]
+
+
+def _in_parts(task: Task, trained: str, ram: int, limit_s: float) -> Plan | str:
+    """The fewest equal parts whose store-all schedule fits."""
+    for parts in (count for count in range(1, task.batch + 1) if task.batch % count == 0):
+        plan = _or_why_none(partial(_planned, task, trained, "store_all", parts, ram, limit_s))
+        if not isinstance(plan, str):
+            return plan
+    return NONE_EXISTS
+
+
+def _or_why_none(plan: Callable[[], Plan]) -> Plan | str:
+    """The plan; else the word for why there is none."""
+    try:
+        return plan()
+    except UserError as lack:
+        if lack.exit_code != NO_SCHEDULE:
+            raise
+        # What was looked for and not found may exist.
+        return TIME if isinstance(lack, NoScheduleError) and lack.infeasible_ram_bytes == 0 else NONE_EXISTS
+
+
+def _planned(task: Task, trained: str, method: str, parts: int, ram: int | str, limit_s: float) -> Plan:
+    import torch
+    from poet_planner import Model, OptimiseOptions, plan
+    from torch.nn.functional import cross_entropy
+
+    inputs, targets = torch.randn(task.batch, *task.sample), torch.randint(task.classes, (task.batch,))
+    model = Model(task.name, frozen(task, trained), (inputs,), (targets,), cross_entropy)
+    return plan(
+        model,
+        profile=PROFILE,
+        ram=ram,
+        optimizer=_optimizer(task),
+        method=method,
+        micro_batches=parts,
+        options=OptimiseOptions(time_limit_s=limit_s),
+    )
+
+
+def _optimizer(task: Task) -> Optimizer:
+    from poet_planner import Optimizer
+
+    return Optimizer(momentum=MOMENTUM, clip_value=task.clip)
+
+
+def run_accuracy(limit_s: float = LIMIT_S, curves: Path = CURVES, energies: Path = STEPS) -> None:
+    """Train what the table of curves lacks; plan the steps anew where the limit or the code is another."""
+    import torch
+
+    torch.set_num_threads(1)  # sums in one order, whatever the computer
+    known = read(curves, Curve)
+    done = {(one.task, one.trained, one.rate, one.seed) for one in known}
+    for task in TASKS:
+        for trained in TRAINED:
+            for rate in RATES:
+                for seed in task.seeds:
+                    if (task.name, trained, rate, seed) not in done:
+                        known += curve(task, trained, rate, seed)
+            write(known, Curve, curves)
+            print(f"{task.name}, {trained}: trained", flush=True)
+    kept = [one for one in read(energies, Step) if (one.time_limit_s, one.code_version) == (limit_s, code_version())]
+    for task in TASKS:
+        if task.name not in {one.task for one in kept}:
+            kept += steps(task, limit_s)
+            write(kept, Step, energies)
+            print(f"{task.name}: planned", flush=True)
+
+
+def read(path: Path, kind: type[Record]) -> list[Record]:
+    """The records of a table; none if it is not there."""
+    if not path.exists():
+        return []
+    frame = pd.read_csv(path)
+    words = {field.name: "" for field in fields(kind) if field.type == "str"}  # type: ignore[arg-type]
+    return [kind(**record) for record in frame.fillna(words).to_dict("records")]
+
+
+def write(records: Sequence[Record], kind: type[Record], path: Path) -> None:
+    """Write a table whole."""
+    text = StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(kind)], lineterminator="\n")  # type: ignore[arg-type]
+    writer.writeheader()
+    writer.writerows(asdict(record) for record in records)  # type: ignore[call-overload]
+    write_whole(path, text.getvalue())
+
+
+def epochs_to(right: Sequence[float], goal: float) -> int | None:
+    """The first epoch from which several keep the goal; None if there is none."""
+    kept = [min(right[at : at + KEPT]) >= goal for at in range(len(right) - KEPT + 1)]
+    return kept.index(True) if True in kept else None
+
+
+def joules_to(curves: pd.DataFrame, goal: float, epoch_j: float) -> list[float] | None:
+    """Of each seed, at the rate by which the mean reaches the goal soonest; None if it reaches it at none.
+
+    A seed that does not reach it by itself is not a number.
+    """
+    soonest = {
+        rate: epochs_to(here.groupby("epoch")["right"].mean().tolist(), goal) for rate, here in curves.groupby("rate")
+    }
+    reached = {rate: epoch for rate, epoch in soonest.items() if epoch is not None}
+    if not reached:
+        return None
+    best = curves[curves["rate"] == min(reached, key=lambda rate: reached[rate])]
+    each = [epochs_to(here.sort_values("epoch")["right"].tolist(), goal) for _, here in best.groupby("seed")]
+    return [float("nan") if epoch is None else epoch * epoch_j for epoch in each]
+
+
+def facts(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
+    """What the page says of it."""
+    frame = pd.DataFrame([asdict(one) for one in curves], columns=[field.name for field in fields(Curve)])
+    lines = []
+    for task in TASKS:
+        here, own = frame[frame["task"] == task.name], [one for one in energies if one.task == task.name]
+        lines += [[task.name, one.trained, one.way, *_cells(task, one, here)] for one in own]
+        lines += [] if own else [[task.name, *[NOT_RUN] * 7]]
+    header = ["task", "trained", "way", "parts", "RAM, B", "mJ a step", "mJ to the goals", "right at the end, %"]
+    return {"table": table(header, lines)}
+
+
+def _cells(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
+    if step.why_none:
+        return [step.why_none] * 5
+    here = curves[curves["trained"] == step.trained]
+    if here.empty:
+        return [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}", NOT_RUN, NOT_RUN]
+    epoch_j = step.energy_j * (len(task.data(task.seeds[0]).labels) // task.batch)
+    goals = "; ".join(f"{goal:.0%}: {_spread(joules_to(here, goal, epoch_j))}" for goal in task.goals)
+    last = here[here["epoch"] > here["epoch"].max() - KEPT].groupby(["rate", "seed"])["right"].mean()
+    end = last[last.groupby("rate").mean().idxmax()]
+    ends = f"{100 * end.mean():.1f} ({100 * end.min():.1f} to {100 * end.max():.1f})"
+    return [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}", goals, ends]
+
+
+def _spread(joules: list[float] | None) -> str:
+    """Mean, least and most; of those that reach the goal, if not all do."""
+    reached = [1e3 * one for one in joules or [] if one == one]
+    if not reached:
+        return "never"
+    some = "" if len(reached) == len(joules or []) else f", {len(reached)} of {len(joules or [])}"
+    return f"{np.mean(reached):.3g} ({min(reached):.3g} to {max(reached):.3g}{some})"

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joules to a share of right answers: what is trained, when a goal is reached, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.evaluation import accuracy
+from benchmarks.evaluation.accuracy import (
+    BIASES,
+    DIGITS,
+    FULL,
+    HEAD,
+    LAST_BLOCK,
+    Curve,
+    Step,
+    curve,
+    epochs_to,
+    facts,
+    frozen,
+    joules_to,
+    read,
+    write,
+)
+from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
+
+CODE = "c"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_each_way_trains_what_it_says_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights that are others after an epoch."""
+    changed = {}
+    for trained in (FULL, LAST_BLOCK, BIASES, HEAD):
+        before = DIGITS.network().state_dict()
+        made = []
+        monkeypatch.setattr(accuracy, "frozen", lambda *given: made.append(frozen(*given)) or made[-1])  # noqa: B023
+        found = curve(DIGITS, trained, 0.01, 0, epochs=1)
+        assert [one.epoch for one in found] == [0, 1]
+        after = made[-1].state_dict()
+        changed[trained] = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed[HEAD] == {"fc.weight", "fc.bias"}
+    assert changed[LAST_BLOCK] == {"fc.weight", "fc.bias", "conv5.weight", "conv5.bias"}
+    assert changed[BIASES] == {name for name in changed[FULL] if name.endswith("bias") or name == "fc.weight"}
+    assert changed[FULL] > changed[BIASES] > changed[HEAD]
+
+
+def test_curves_are_the_same_each_time_and_full_training_learns() -> None:
+    first, again = (curve(DIGITS, FULL, 0.03, 1, epochs=2) for _ in range(2))
+    assert first == again
+    assert first[-1].right > first[0].right + 0.2
+
+
+@pytest.mark.parametrize(
+    ("right", "epochs"),
+    [([0.9, 0.9, 0.9], 0), ([0.1, 0.9, 0.1, 0.9, 0.9, 0.95], 3), ([0.1, 0.1, 0.9, 0.9], None), ([0.9, 0.9], None)],
+)
+def test_a_goal_counts_where_it_is_kept(right: list[float], epochs: int | None) -> None:
+    assert epochs_to(right, 0.85) == epochs
+
+
+def curves_of(task: str = "digits", trained: str = FULL) -> list[Curve]:
+    """Two rates, three seeds: the quicker rate reaches 0.9 after 1, 2 and never; the slower after 3."""
+    quick = {0: [0.1, 0.95, 0.95, 0.95, 0.95, 0.95], 1: [0.1, 0.1, 0.95, 0.95, 0.95, 0.95], 2: [0.1, *[0.85] * 5]}
+    slow = {seed: [0.1, 0.1, 0.1, 0.9, 0.9, 0.9] for seed in range(3)}
+    return [
+        Curve(task, trained, rate, seed, epoch, share)
+        for rate, of in ((0.1, quick), (0.01, slow))
+        for seed, shares in of.items()
+        for epoch, share in enumerate(shares)
+    ]
+
+
+def test_joules_are_those_of_the_rate_that_gets_there_soonest_with_their_spread() -> None:
+    frame = pd.DataFrame([one.__dict__ for one in curves_of()])
+    assert joules_to(frame, 0.9, 2.0) == pytest.approx([2.0, 4.0, float("nan")], nan_ok=True)
+    assert joules_to(frame, 0.97, 2.0) is None
+    slow = frame[frame["rate"] == 0.01]
+    assert joules_to(slow, 0.9, 2.0) == [6.0, 6.0, 6.0]
+
+
+def test_the_table_says_what_was_reached_what_never_and_what_was_not_run() -> None:
+    steps = [
+        Step("digits", FULL, "store-all", "", 1, 450_428, 0.001, 8.0, CODE),
+        Step("digits", FULL, "poet in half", NONE_EXISTS, 0, 0, 0.0, 8.0, CODE),
+        Step("digits", HEAD, "parts in half", "", 2, 9, 0.001, 8.0, CODE),
+    ]
+    table = facts(curves_of(), steps)["table"]
+    # Eight steps an epoch of 1 mJ each.
+    assert "| digits | full | store-all | 1 | 450,428 | 1 | 85%: " in table
+    assert "90%: 12 (8 to 16, 2 of 3)" in table
+    assert table.count(NONE_EXISTS) == 5
+    assert f"| digits | head | parts in half | 2 | 9 | 1 | {NOT_RUN} | {NOT_RUN} |" in table
+    assert f"| watch | {' | '.join([NOT_RUN] * 7)} |" in table
+
+
+def test_tables_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "curves.csv"
+    assert read(path, Curve) == []
+    write(curves_of(), Curve, path)
+    assert read(path, Curve) == curves_of()
+    steps = [Step("digits", FULL, "store-all", why, 1, 9, 0.5, 8.0, CODE) for why in ("", NONE_EXISTS)]
+    write(steps, Step, path)
+    assert read(path, Step) == steps
