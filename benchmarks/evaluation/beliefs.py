@@ -76,7 +76,7 @@ def beliefs(graph: Graph) -> dict[str, Graph]:
     each = np.random.default_rng(len(kinds)).uniform(1 - OFF, 1 + OFF, len(graph.nodes))
     made["each node"] = scaled(graph, each.tolist())
     same = [1.0] * len(graph.nodes)
-    return made | {"pages dearer": scaled(graph, same, PAGES), "pages cheaper": scaled(graph, same, 1 / PAGES)}
+    return made | {"pages x 3": scaled(graph, same, PAGES), "pages / 3": scaled(graph, same, 1 / PAGES)}
 
 
 def scaled(graph: Graph, computes: Sequence[float], pages: float = 1.0) -> Graph:
@@ -192,5 +192,5 @@ def _cells(of: Mapping[str, Row]) -> list[str]:
     return [
         percent(of[RIGHT].overhead),
         f"{percent(min(drawn))} to {percent(max(drawn))}",
-        *(percent(of[world].regret) for world in ("each node", "pages dearer", "pages cheaper")),
+        *(percent(of[world].regret) for world in ("each node", "pages x 3", "pages / 3")),
     ]

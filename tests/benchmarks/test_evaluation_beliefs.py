@@ -65,7 +65,7 @@ def test_beliefs_are_wrong_by_as_much_as_they_say() -> None:
         assert all(0.8 * own <= other <= 1.2 * own for own, other in times)
         first, theirs = (graph.nodes[0].values[0].page for graph in (GRAPH, world))
         assert first is not None and theirs is not None
-        factor = {"pages dearer": 3.0, "pages cheaper": 1 / 3}.get(name, 1.0)
+        factor = {"pages x 3": 3.0, "pages / 3": 1 / 3}.get(name, 1.0)
         assert theirs.out_energy_j == pytest.approx(factor * first.out_energy_j)
         assert theirs.in_time_s == pytest.approx(factor * first.in_time_s)
 
@@ -85,7 +85,7 @@ def test_cases_are_resumed_and_what_was_not_run_is_said(tmp_path: Path) -> None:
 
     def plan(case: Case, limit_s: float) -> list[Row]:
         made.append(case)
-        worlds = (RIGHT, "operators, draw 1", "operators, draw 2", "each node", "pages dearer", "pages cheaper")
+        worlds = (RIGHT, "operators, draw 1", "operators, draw 2", "each node", "pages x 3", "pages / 3")
         return [
             Row(*case, RIGHT, world, 0.5, 0.01 * k, limit_s, beliefs.code_version()) for k, world in enumerate(worlds)
         ]

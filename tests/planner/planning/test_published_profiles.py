@@ -63,8 +63,8 @@ def test_a_board_has_one_rate_and_one_power_in_its_profile_and_in_the_papers_gra
 
 def test_without_a_write_cache_only_paging_out_costs_more() -> None:
     cached, bare = (read_profile(shipped_profile(name)).set_index(["op", "params"]) for name in ("a72", "a72nocache"))
-    dearer = cached.index[bare.loc[cached.index, "time_s"] > cached["time_s"]]
-    assert {op for op, _ in dearer} == {"page_out"}
+    slower = cached.index[bare.loc[cached.index, "time_s"] > cached["time_s"]]
+    assert {op for op, _ in slower} == {"page_out"}
     row = bare.loc[("page_out", "bytes=65536 pattern=sequential")]
     assert row["time_s"] == pytest.approx(0.004235 + 65536 / 17.1e6)
 
