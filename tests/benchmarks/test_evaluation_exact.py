@@ -14,7 +14,7 @@ from benchmarks.evaluation import exact
 from benchmarks.evaluation.exact import Row, exact_row, facts, places, read_rows, run_exact
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN, TIME, added, why_none, why_nowhere
 
-ROW = Row("n", "m4", 0.5, 9, "m", "highs", "1", 600.0, 1.5, "feasible", 0.01, None, None, "c", "a, b\nc")
+ROW = Row("n", "m4", 0.5, 9, "m", "highs", "1", 600.0, 1.5, "feasible", 0.01, None, None, "c", "one core", "a, b\nc")
 
 
 @pytest.mark.parametrize("method", exact.METHODS)

@@ -18,7 +18,7 @@ from poet_planner.comparison.pictures.method_styles import STYLES, in_legend_ord
 from poet_planner.comparison.pictures.overhead_map import overhead_map
 from poet_planner.comparison.pictures.panels import deadline_text, panels_of
 from poet_planner.comparison.pictures.ratio_axis import percent_above
-from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.registry import BY_NAME_ALONE, METHODS
 from poet_planner.comparison.sweep_table import LACKS, Point
 from poet_profiles.errors import UserError
 
@@ -39,7 +39,7 @@ POINTS = [
 
 
 def test_every_method_has_a_style_that_is_told_apart_without_colour() -> None:
-    assert set(STYLES) == {method.name for method in METHODS}
+    assert set(STYLES) == {method.name for method in (*METHODS, *BY_NAME_ALONE)}
     looks = [(style.marker, style.line, style.filled) for style in STYLES.values()]
     assert len(set(looks)) == len(looks)
     assert len({style.label for style in STYLES.values()}) == len(STYLES)
