@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joules to a share of right answers: `python -m benchmarks.evaluation accuracy` makes `accuracy_*.csv`.
 
-Two tasks are fine-tuned: a watch learns its wearer's exercises, digits are held at another angle. Each way of training
-has its own accuracy, by PyTorch, and its own energy a step, by the nRF52840's emulated profile. Where a way is not
-trained by a plan of the whole batch, the batch is cut into the fewest equal parts whose store-all schedule fits half of
-the RAM that full training takes; their gradients add up to those of the whole batch, and so the curve is its own.
+Three tasks are fine-tuned: a watch learns its wearer's exercises, digits are held at another angle, and what knows six
+speakers is to tell three others apart. Each way of training has its own accuracy, by PyTorch, and its own energy a
+step, by the nRF52840's emulated profile. Where a way is not trained by a plan of the whole batch, the batch is cut into
+the fewest equal parts whose store-all schedule fits half of the RAM that full training takes; their gradients add up to
+those of the whole batch, and so the curve is its own.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from functools import cache, partial
 from io import StringIO
@@ -167,6 +169,50 @@ def _digits_network() -> nn.Module:
     return module
 
 
+def _speech_data(seed: int) -> Data:
+    """Eighteen of thirty utterances of each stranger; asked are those of other occasions."""
+    import torch
+
+    from notebooks import voices
+
+    first, rest, (later, answers) = voices.utterances(voices.STRANGERS)
+    said, speakers = (np.concatenate(parts) for parts in zip(first, rest, strict=True))
+    random = np.random.default_rng(seed)
+    shown = np.concatenate(
+        [random.permutation(np.flatnonzero(speakers == one))[: voices.ENROLLED] for one in np.unique(speakers)]
+    )
+    return Data(
+        voices.numbers(said[shown]),
+        torch.from_numpy(speakers[shown]).long(),
+        voices.numbers(later),
+        torch.from_numpy(answers).long(),
+    )
+
+
+@cache
+def _speaker_backbone() -> nn.Module:
+    """What tells six speakers apart, without its head; each batch norm is one with its convolution, as on a board."""
+    from torch import nn
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+    from notebooks import voices
+
+    *blocks, pool, flatten = voices.pretrained()[0]
+    layers = []
+    for conv, norm, relu in blocks:
+        layers += [fuse_conv_bn_eval(conv, norm), relu]
+    return nn.Sequential(*layers, pool, flatten)
+
+
+def _speech_network() -> nn.Module:
+    """With a new head for three others."""
+    import torch
+
+    backbone = deepcopy(_speaker_backbone())
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*backbone, torch.nn.Linear(64, 3))
+
+
 WATCH = Task(
     *("watch", 8, (8, 9, 10), (0.80, 0.85, 0.88), 0.2, ("4", "8")),
     *((6, 1, 64), 7, _watch_data, _watch_network),
@@ -175,7 +221,11 @@ DIGITS = Task(
     *("digits", 24, (0, 1, 2), (0.85, 0.90, 0.92), None, ("conv5", "fc")),
     *((1, 8, 8), 10, _digits_data, _digits_network),
 )
-TASKS = (WATCH, DIGITS)
+SPEECH = Task(
+    *("speech", 6, (0, 1, 2), (0.85, 0.90, 0.95), None, ("4", "8")),
+    *((12, 32), 3, _speech_data, _speech_network),
+)
+TASKS = (WATCH, DIGITS, SPEECH)
 
 
 def frozen(task: Task, trained: str) -> nn.Module:

@@ -17,6 +17,7 @@ from benchmarks.evaluation.accuracy import (
     FULL,
     HEAD,
     LAST_BLOCK,
+    SPEECH,
     Curve,
     Step,
     curve,
@@ -28,6 +29,7 @@ from benchmarks.evaluation.accuracy import (
     write,
 )
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
+from notebooks import voices
 
 CODE = "c"
 
@@ -55,6 +57,17 @@ def test_each_way_trains_what_it_says_and_nothing_else(monkeypatch: pytest.Monke
     assert changed[LAST_BLOCK] == {"fc.weight", "fc.bias", "conv5.weight", "conv5.bias"}
     assert changed[BIASES] == {name for name in changed[FULL] if name.endswith("bias") or name == "fc.weight"}
     assert changed[FULL] > changed[BIASES] > changed[HEAD]
+
+
+def test_strangers_are_heard_by_a_network_that_knows_six_others() -> None:
+    """Folded, its batch norms say what they said; and nothing that is asked was shown."""
+    data, other = (SPEECH.data(seed) for seed in (0, 1))
+    known = voices.pretrained()[0].eval()
+    assert torch.allclose(SPEECH.network()[:-1](data.tested), known(data.tested), atol=1e-5)
+    assert data.labels.bincount().tolist() == other.labels.bincount().tolist() == [voices.ENROLLED] * 3
+    assert not torch.equal(data.shown, other.shown)
+    apart = torch.cdist(data.shown.flatten(1), data.tested.flatten(1))
+    assert apart.min() > 0
 
 
 def test_curves_are_the_same_each_time_and_full_training_learns() -> None:
