@@ -394,30 +394,77 @@ def joules_to(curves: pd.DataFrame, goal: float, epoch_j: float) -> list[float] 
     return [float("nan") if epoch is None else epoch * epoch_j for epoch in each]
 
 
+def cheapest(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
+    """By task, what is trained for the fewest joules to the middle goal; without tasks whose rows were not made."""
+    frame, found = _frame(curves), {}
+    for task in TASKS:
+        joules = {}
+        for step in (one for one in energies if one.task == task.name and not one.why_none):
+            here = frame[(frame["task"] == task.name) & (frame["trained"] == step.trained)]
+            reached = None if here.empty else joules_to(here, task.goals[1], _epoch_j(task, step))
+            if reached is not None:
+                joules[step.trained, step.way] = float(np.nanmean(reached))
+        if joules:
+            found[task.name] = ", ".join(min(joules, key=lambda way: joules[way]))
+    return found
+
+
 def facts(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
-    """What the page says of it."""
-    frame = pd.DataFrame([asdict(one) for one in curves], columns=[field.name for field in fields(Curve)])
-    lines = []
+    """What the pages say of it: all goals; and, shorter, the middle one."""
+    frame = _frame(curves)
+    lines, brief = [], []
     for task in TASKS:
         here, own = frame[frame["task"] == task.name], [one for one in energies if one.task == task.name]
         lines += [[task.name, one.trained, one.way, *_cells(task, one, here)] for one in own]
         lines += [] if own else [[task.name, *[NOT_RUN] * 7]]
+        brief += [[task.name, f"{one.trained}, {one.way}", *_brief(task, one, here)] for one in own]
+        brief += [] if own else [[task.name, *[NOT_RUN] * 5]]
     header = ["task", "trained", "way", "parts", "RAM, B", "mJ a step", "mJ to the goals", "right at the end, %"]
-    return {"table": table(header, lines)}
+    goals = ", ".join(f"{100 * task.goals[1]:.0f} % ({task.name})" for task in TASKS)
+    return {
+        "table": table(header, lines),
+        "brief": table(["task", "trained, way", "RAM, B", "mJ a step", "mJ to the goal", "right, %"], brief),
+        "goals": goals,
+    }
+
+
+def _frame(curves: Sequence[Curve]) -> pd.DataFrame:
+    return pd.DataFrame([asdict(one) for one in curves], columns=[field.name for field in fields(Curve)])
+
+
+def _epoch_j(task: Task, step: Step) -> float:
+    return step.energy_j * (len(task.data(task.seeds[0]).labels) // task.batch)
+
+
+def _ends(curves: pd.DataFrame) -> pd.Series:
+    """The share of right answers in the last epochs of each seed, at the rate with the highest mean."""
+    last = curves[curves["epoch"] > curves["epoch"].max() - KEPT].groupby(["rate", "seed"])["right"].mean()
+    return last[last.groupby("rate").mean().idxmax()]
 
 
 def _cells(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
     if step.why_none:
         return [step.why_none] * 5
+    energy = [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}"]
     here = curves[curves["trained"] == step.trained]
     if here.empty:
-        return [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}", NOT_RUN, NOT_RUN]
-    epoch_j = step.energy_j * (len(task.data(task.seeds[0]).labels) // task.batch)
+        return [*energy, NOT_RUN, NOT_RUN]
+    epoch_j, end = _epoch_j(task, step), _ends(here)
     goals = "; ".join(f"{goal:.0%}: {_spread(joules_to(here, goal, epoch_j))}" for goal in task.goals)
-    last = here[here["epoch"] > here["epoch"].max() - KEPT].groupby(["rate", "seed"])["right"].mean()
-    end = last[last.groupby("rate").mean().idxmax()]
-    ends = f"{100 * end.mean():.1f} ({100 * end.min():.1f} to {100 * end.max():.1f})"
-    return [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}", goals, ends]
+    return [*energy, goals, f"{100 * end.mean():.1f} ({100 * end.min():.1f} to {100 * end.max():.1f})"]
+
+
+def _brief(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
+    """Means and ranges, short."""
+    if step.why_none:
+        return [step.why_none] * 4
+    here = curves[curves["trained"] == step.trained]
+    energy = [f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}"]
+    if here.empty:
+        return [*energy, NOT_RUN, NOT_RUN]
+    end = _ends(here)
+    goal = _spread(joules_to(here, task.goals[1], _epoch_j(task, step))).replace(" to ", "\u2013")
+    return [*energy, goal, f"{100 * end.mean():.1f} ({100 * end.min():.0f}\u2013{100 * end.max():.0f})"]
 
 
 def _spread(joules: list[float] | None) -> str:

@@ -67,6 +67,11 @@ def emulated(board: str) -> Constants:
     )
 
 
+def ram_bytes(name: str) -> int:
+    """Of a board that the paper names."""
+    return load_board(next(device.board for device in DEVICES if device.profile == name)).ram_bytes
+
+
 def facts() -> dict[str, str]:
     """What the page says of it."""
     devices = {device.profile: load_board(device.board) for device in DEVICES if device.profile in PRINTED}

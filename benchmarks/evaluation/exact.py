@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
@@ -170,7 +170,7 @@ def run_exact(limit_s: float = LIMIT_S, path: Path = PATH, plan: Callable[..., R
             print(f"{number} of {len(places())}: {known[place].status}, {known[place].seconds:g} s", flush=True)
 
 
-def facts(rows: list[Row]) -> dict[str, str]:
+def facts(rows: Sequence[Row]) -> dict[str, str]:
     """What the page says of it: what has no row was not run."""
     of = {row.place: row for row in rows}
     header = ["network", "RAM, %", *(style_of(method).label for method in METHODS)]
@@ -179,13 +179,29 @@ def facts(rows: list[Row]) -> dict[str, str]:
         for model in NETWORKS
         for share in SHARES
     ]
-    return {"table": table(header, lines), "run": str(len(of)), "wanted": str(len(places()))}
+    return {
+        "table": table(header, lines),
+        "run": str(len(of)),
+        "wanted": str(len(places())),
+        "limit": _each(f"{row.time_limit_s:g} s" for row in rows),
+        "solver": _each(f"{row.solver} {row.solver_version}" for row in rows),
+        "machine": _each(row.machine for row in rows),
+    }
+
+
+def _each(words: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(words)) or NOT_RUN
 
 
 def _cell(row: Row | None) -> str:
     """What was added, what is proven, and in how long."""
     if row is None:
         return NOT_RUN
-    added = row.status if row.overhead is None else percent(row.overhead)
-    proven = "" if row.bound is None else f", at least {percent(row.bound)}"
+    added = row.status if row.overhead is None else _digits(row.overhead)
+    proven = "" if row.bound is None else f" \u2265 {_digits(row.bound)}"
     return f"{added}{proven} ({row.seconds:.0f} s)"
+
+
+def _digits(share: float) -> str:
+    """In per cent; a digit more than `percent` has, since bounds lie close."""
+    return f"{100 * share:.4g}"

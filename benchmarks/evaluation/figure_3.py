@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
 from poet_planner.comparison.pictures.method_styles import in_legend_order, style_of
 
-from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.markdown import NONE, percent, table
 from benchmarks.evaluation.results import (
     LEAST,
     NOT_RUN,
@@ -28,6 +28,7 @@ DRAWN = (
     *("optimal", "dtr", "checkmate", "chen_sqrt", "chen_greedy", "revolve"),
     *("capuchin", "capuchin_page_first", "pofo_energy", "paging_only", "rematerialization_only"),
 )
+BRIEF = ("50 %", "20 %", LEAST)
 SAME = 1 + 1e-9
 IN_DTRS_SIMULATOR = ("dtr", "dtr_no_release", "lru", "msps", "msps_no_release")
 MILPS = ("checkmate", "checkmate_lp", "poet_ilp")
@@ -68,6 +69,7 @@ def facts(results: Results) -> dict[str, str]:
         "gap": percent(schedules["gap"].max()),
         "within": str((schedules["gap"] <= 0.01).sum()),
         "overheads": _overheads(frame),
+        "brief": _brief(frame),
         "least_ram": _least_ram(frame),
     }
 
@@ -84,6 +86,24 @@ def _overheads(frame: pd.DataFrame) -> str:
             cells.append(f"{ours} / {percent(overhead[other])} {_short(other)}" if other else ours)
         rows.append([model, board, *cells])
     return table(["network", "board", *shares], rows)
+
+
+def _brief(frame: pd.DataFrame) -> str:
+    """poet planned alone, the cheapest other method, and poet's gap with the others' schedules, in three budgets."""
+    rows = []
+    for (model, board), group in frame.groupby(["model", "board"], sort=False):
+        row = [str(model), str(board)]
+        for share in BRIEF:
+            here = group[group["ram"] == share]
+            other, ours = _next_best(here), planned(here[here["method"] == OURS])
+            cells = [
+                added(here, "optimal_alone"),
+                added(here, other) if other else NONE,
+                percent(ours["gap"].iloc[0]) if len(ours) else NONE,
+            ]
+            row.append(cells[0] if ours.empty else " / ".join(cells))
+        rows.append(row)
+    return table(["network", "board", *BRIEF], rows)
 
 
 def _without_schedules(frame: pd.DataFrame) -> str:

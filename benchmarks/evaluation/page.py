@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page results.md and its pictures, from the committed CSV files."""
+"""The page results.md, all tables and pictures in tables.md, from the committed CSV files.
+
+The words are in templates of the same names; a figure or a judgement comes from the tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
 from matplotlib.figure import Figure
 from poet_planner.report.figures import save
 from poet_profiles.whole_file import write_whole
@@ -28,23 +35,35 @@ from benchmarks.evaluation import (
 from benchmarks.evaluation.markdown import table, wrapped
 from benchmarks.evaluation.results import HERE, Results, read_results
 
-PAGE = HERE / "results.md"
+PAGES = (HERE / "results.md", HERE / "tables.md")
 IMAGES = HERE / "images"
-TEMPLATE = HERE / "results.template"
 SWEEPS = ("figure_3", "below_dtr", "figure_4", "figure_5", "table_3", "nrf52840", "m4_traced")
-IF_RUN = ("ten_minutes",)  # takes twenty minutes
+# The commit that brought the tables of today.
+COMMIT = "adaa929a"
 
 
-def page_facts(results: dict[str, Results]) -> dict[str, str | dict[str, str]]:
-    """What the template asks for, by section and name."""
+def committed_tables() -> claims.Tables:
+    """All that the pages are made of."""
+    return claims.Tables(
+        {name: read_results(name) for name in SWEEPS},
+        tuple(exact.read_rows()),
+        pd.read_csv(micro_batches.TABLE),
+        tuple(accuracy.read(accuracy.CURVES, accuracy.Curve)),
+        tuple(accuracy.read(accuracy.STEPS, accuracy.Step)),
+        tuple(beliefs.read_rows()),
+    )
+
+
+def page_facts(tables: claims.Tables) -> dict[str, str | dict[str, str]]:
+    """What the templates ask for, by section and name."""
+    results = tables.sweeps
     return {
         "sources": _sources(results),
-        "claims": claims.facts(claims.Tables(results, tuple(exact.read_rows()))),
-        "accuracy": accuracy.facts(
-            accuracy.read(accuracy.CURVES, accuracy.Curve), accuracy.read(accuracy.STEPS, accuracy.Step)
-        ),
-        "beliefs": beliefs.facts(beliefs.read_rows()),
-        "exact": exact.facts(exact.read_rows()),
+        "commit": COMMIT,
+        "claims": claims.facts(tables),
+        "accuracy": accuracy.facts(tables.curves, tables.steps),
+        "beliefs": beliefs.facts(tables.beliefs),
+        "exact": exact.facts(tables.exact),
         "figure_2": figure_2.facts(),
         "figure_3": figure_3.facts(results["figure_3"]),
         "below_dtr": below_dtr.facts(results["below_dtr"]),
@@ -54,18 +73,24 @@ def page_facts(results: dict[str, Results]) -> dict[str, str | dict[str, str]]:
         "table_1": table_1.facts(),
         "boards": boards.facts(),
         "table_3": table_3.facts(results["table_3"]),
-        "limits": memory_and_time.facts(results["figure_3"], results.get("ten_minutes")),
+        "limits": memory_and_time.facts(results["figure_3"]),
         "nrf52840": nrf52840.facts(results["nrf52840"], results["m4_traced"]),
         "micro_batches": micro_batches.facts(),
     }
 
 
-def page_text(results: dict[str, Results]) -> str:
-    """The page: the template's words, and what the points say."""
-    return wrapped(TEMPLATE.read_text(encoding="utf-8").format(**page_facts(results)))
+def page_texts(tables: claims.Tables) -> dict[Path, str]:
+    """Each page: its template's words, and what the tables say."""
+    facts = page_facts(tables)
+    return {page: wrapped(template_of(page).read_text(encoding="utf-8").format(**facts)) for page in PAGES}
 
 
-def page_figures(results: dict[str, Results]) -> dict[str, Figure]:
+def template_of(page: Path) -> Path:
+    """Whose words a page has."""
+    return page.with_suffix(".template")
+
+
+def page_figures(results: Mapping[str, Results]) -> dict[str, Figure]:
     """The page's pictures by file name."""
     figures = figure_2.draw()
     figures |= figure_3.draw(results["figure_3"])
@@ -75,22 +100,17 @@ def page_figures(results: dict[str, Results]) -> dict[str, Figure]:
     return figures | nrf52840.draw(results["nrf52840"], results["m4_traced"])
 
 
-def committed_results() -> dict[str, Results]:
-    """The points that the page is made of."""
-    names = [*SWEEPS, *(name for name in IF_RUN if (HERE / f"{name}.csv").exists())]
-    return {name: read_results(name) for name in names}
-
-
 def write_page() -> None:
-    """Write the page and its pictures."""
-    results = committed_results()
-    text = page_text(results)
-    for name, figure in page_figures(results).items():
+    """Write the pages and their pictures."""
+    tables = committed_tables()
+    texts = page_texts(tables)
+    for name, figure in page_figures(tables.sweeps).items():
         save(figure, IMAGES / name)
-    write_whole(PAGE, text)
+    for page, text in texts.items():
+        write_whole(page, text)
 
 
-def _sources(results: dict[str, Results]) -> str:
+def _sources(results: Mapping[str, Results]) -> str:
     rows = []
     for name, one in results.items():
         frame = one.frame

@@ -118,6 +118,4 @@ SWEEPS = (
     Sweep("m4-traced", ("resnet18_cifar", "mlperf_resnet8"), ("m4",), ALL, subject=traced_subject),
     # For notebooks/03_energy_pareto.ipynb; what needs minutes for each point is left out.
     Sweep("energy-pareto", ("resnet18_cifar",), ("m4",), QUICK, deadlines=("1.002x", "1.01x", "2x")),
-    # "Solved in under ten minutes": Algorithm 1 as printed is given as much, where the paper says that it times out.
-    Sweep("ten-minutes", ("bert",), ("m4", "tx2"), "poet_ilp", rams=("60%",), deadlines=("2x",), time_limit_s=600.0),
 )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/evaluation/results.md says what the committed points say, and nothing else."""
+"""benchmarks/evaluation/results.md and tables.md say what the committed points say, and nothing else."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from string import Formatter
 
@@ -11,39 +12,64 @@ import pandas as pd
 import pytest
 
 from benchmarks.evaluation import figure_3, micro_batches
+from benchmarks.evaluation.claims import Tables
 from benchmarks.evaluation.markdown import percent, wrapped
-from benchmarks.evaluation.page import IMAGES, PAGE, TEMPLATE, committed_results, page_facts, page_figures, page_text
+from benchmarks.evaluation.page import (
+    IMAGES,
+    PAGES,
+    committed_tables,
+    page_facts,
+    page_figures,
+    page_texts,
+    template_of,
+)
 from benchmarks.evaluation.results import Results, ram_name
+
+WORDS = 2_000
 
 
 @pytest.fixture(scope="module")
-def results() -> dict[str, Results]:
-    return committed_results()
+def tables() -> Tables:
+    return committed_tables()
 
 
-def test_the_committed_page_is_what_the_committed_points_make(results: dict[str, Results]) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == page_text(results), "run `python -m benchmarks.evaluation page` and commit what it writes"
+@pytest.fixture(scope="module")
+def results(tables: Tables) -> Mapping[str, Results]:
+    return tables.sweeps
 
 
-def test_the_template_asks_for_every_fact_and_for_no_other(results: dict[str, Results]) -> None:
-    asked = {name for _, name, _, _ in Formatter().parse(TEMPLATE.read_text(encoding="utf-8")) if name}
+def test_the_committed_pages_are_what_the_committed_points_make(tables: Tables) -> None:
+    for page, text in page_texts(tables).items():
+        committed = page.read_text(encoding="utf-8")
+        assert committed == text, "run `python -m benchmarks.evaluation page` and commit what it writes"
+
+
+def test_the_page_is_short_and_has_eight_tables() -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert len(re.findall(r"\S*\w\S*", text)) <= WORDS
+    assert len(re.findall(r"^\| --- ", text, re.MULTILINE)) == 8
+
+
+def test_the_templates_ask_for_every_fact_and_for_no_other(tables: Tables) -> None:
+    words = "".join(template_of(page).read_text(encoding="utf-8") for page in PAGES)
+    asked = {name for _, name, _, _ in Formatter().parse(words) if name}
     made = {
         f"{section}[{name}]"
-        for section, facts in page_facts(results).items()
+        for section, facts in page_facts(tables).items()
         if isinstance(facts, dict)
         for name in facts
     }
-    assert asked == made | {"sources"}
+    assert asked == made | {"sources", "commit"}
 
 
-def test_pictures_of_the_page_are_drawn_and_committed(results: dict[str, Results]) -> None:
-    shown = set(re.findall(r"\(images/(.*?)\)", PAGE.read_text(encoding="utf-8")))
+def test_pictures_of_the_page_are_drawn_and_committed(results: Mapping[str, Results]) -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shown = set(re.findall(r"\(images/(.*?)\)", text))
     assert shown == set(page_figures(results))
     assert {path.name for path in IMAGES.iterdir()} == shown
 
 
-def test_a_method_that_costs_less_than_ours_would_be_named(results: dict[str, Results]) -> None:
+def test_a_method_that_costs_less_than_ours_would_be_named(results: Mapping[str, Results]) -> None:
     frame = results["figure_3"].frame
     named = figure_3.facts(results["figure_3"])
     assert named["above"] == "None of them cost less than poet's."
@@ -53,7 +79,7 @@ def test_a_method_that_costs_less_than_ours_would_be_named(results: dict[str, Re
     assert figure_3.facts(replace(results["figure_3"], frame=cheaper))["above"] == "1 of them cost less than poet's."
 
 
-def test_no_plan_of_ours_costs_more_than_any_other_at_its_place(results: dict[str, Results]) -> None:
+def test_no_plan_of_ours_costs_more_than_any_other_at_its_place(results: Mapping[str, Results]) -> None:
     """Asked of the files themselves, without the page's own code."""
     for result in results.values():
         frame = pd.DataFrame(point.__dict__ for point in result.points)
