@@ -26,8 +26,9 @@ from poet_planner.solve import NoScheduleError
 from poet_profiles.errors import NO_SCHEDULE, UserError
 from poet_profiles.whole_file import write_whole
 
+from benchmarks.evaluation.exact import WORDS
 from benchmarks.evaluation.markdown import table
-from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN, TIME
+from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN
 
 if TYPE_CHECKING:
     from poet_planner.graph.optimizer import Optimizer
@@ -303,8 +304,7 @@ def _or_why_none(plan: Callable[[], Plan]) -> Plan | str:
     except UserError as lack:
         if lack.exit_code != NO_SCHEDULE:
             raise
-        # What was looked for and not found may exist.
-        return TIME if isinstance(lack, NoScheduleError) and lack.infeasible_ram_bytes == 0 else NONE_EXISTS
+        return WORDS[lack.status] if isinstance(lack, NoScheduleError) else NONE_EXISTS
 
 
 def _planned(task: Task, trained: str, method: str, parts: int, ram: int | str, limit_s: float) -> Plan:
@@ -473,4 +473,5 @@ def _spread(joules: list[float] | None) -> str:
     if not reached:
         return "never"
     some = "" if len(reached) == len(joules or []) else f", {len(reached)} of {len(joules or [])}"
-    return f"{np.mean(reached):.3g} ({min(reached):.3g} to {max(reached):.3g}{some})"
+    mean, least, most = (f"{float(f'{one:.3g}'):,.10g}" for one in (np.mean(reached), min(reached), max(reached)))
+    return f"{mean} ({least} to {most}{some})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import pandas as pd
 
@@ -96,7 +97,10 @@ class Claim:
         found = self.finding(tables)
         if found is None:
             return NOT_RUN
-        return (self.yes if found.holds else self.no).format(**found.figures)
+        said = (self.yes if found.holds else self.no).format(**found.figures)
+        table_of = tables.sweeps.get(self.command.replace("-", "_"))
+        left_out = 0 if table_of is None else int((table_of.frame["status"] == NOT_RUN).sum())
+        return f"{said} {left_out} rows of the table were not run." if left_out else said
 
 
 def _costs_least(tables: Tables) -> Finding | None:
@@ -139,9 +143,11 @@ def _trend(tables: Tables) -> Finding:
     return Finding(holds, figures)
 
 
-def _below_dtr(tables: Tables) -> Finding:
+def _below_dtr(tables: Tables) -> Finding | None:
     rows = beside_ours(tables.of("below_dtr"))
-    rows = rows[rows["method"] == "dtr"].assign(below=below)
+    rows = rows[rows["method"] == "dtr"].assign(below=below).dropna(subset="below")
+    if rows.empty:
+        return None
     most = rows.groupby("board", sort=False)["below"].max()
     at = rows.loc[rows["below"].idxmax()]
     reached = [str(board) for board in most.index if most[board] >= below_dtr.PRINTED]
@@ -166,7 +172,8 @@ def _single(tables: Tables) -> Finding:
 
 
 def _order(frame: pd.DataFrame) -> Finding | None:
-    """At the tightest deadline that anything keeps, paging has a plan and rematerialization none."""
+    """Somewhere paging has a plan and rematerialization none, and nowhere the other way round."""
+    frame = frame[frame["status"] != NOT_RUN]
     if frame.empty:
         return None
     technique = frame.set_index(["board", "ram", "deadline_of_plain", "method"])["energy_j"].unstack("method").notna()
@@ -191,8 +198,10 @@ def _figure_5(tables: Tables) -> Finding:
     return Finding(holds, {"ours": percent(ours.max()), "theirs": percent(theirs.max())})
 
 
-def _table_3(tables: Tables) -> Finding:
+def _table_3(tables: Tables) -> Finding | None:
     rows = table_3.pairs(tables.sweeps["table_3"])
+    if rows.empty:
+        return None
     least, most = rows["less_time"].min(), rows["less_time"].max()
     figures = {
         "least": percent(least),
@@ -230,10 +239,12 @@ def _fits(tables: Tables) -> Finding:
     return Finding(fit == len(ours), {"fit": str(fit), "plans": str(len(ours))})
 
 
-def _efficient_kernels(tables: Tables) -> Finding:
+def _efficient_kernels(tables: Tables) -> Finding | None:
     """How many plans page for the same networks, by the emulated profile and by the published constants."""
     frames = (planned(tables.of(name)) for name in ("nrf52840", "m4_traced"))
     emulated, published = (frame[frame["method"] == OURS]["page_ins"] > 0 for frame in frames)
+    if emulated.empty or published.empty:
+        return None
     figures = {
         "plans": str(len(emulated)),
         "emulated": str(emulated.sum()),
@@ -261,12 +272,17 @@ def _by_hand(tables: Tables) -> Finding | None:
 def _parts(tables: Tables) -> Finding | None:
     """Of full training in half of its RAM: a plan of the whole batch beside its parts."""
     of = {(step.task, step.way): step for step in tables.steps if step.trained == accuracy.FULL}
-    pairs = [(of.get((task.name, "poet in half")), of.get((task.name, "parts in half"))) for task in accuracy.TASKS]
-    if not all(parts and not parts.why_none for _, parts in pairs):
+    ways = ("poet in half", "parts in half")
+    pairs = [tuple(of.get((task.name, way)) for way in ways) for task in accuracy.TASKS]
+    if any(step is None for pair in pairs for step in pair):
         return None
-    cheaper = [whole and (whole.why_none or whole.energy_j > parts.energy_j) for whole, parts in pairs if parts]
-    figures = {"parts": str(sum(map(bool, cheaper))), "tasks": str(len(pairs))}
-    return Finding(not any(cheaper), figures)
+    costs = [[inf if step.why_none else step.energy_j for step in pair if step] for pair in pairs]
+    figures = {
+        "parts": str(sum(parts < whole for whole, parts in costs)),
+        "tasks": str(len(costs)),
+        "neither": str(sum(parts == whole == inf for whole, parts in costs)),
+    }
+    return Finding(figures["parts"] == "0", figures)
 
 
 def _one_way(tables: Tables) -> Finding | None:
@@ -412,7 +428,8 @@ CLAIMS = (
         "accuracy",
         _parts,
         "In half of the RAM recomputing and paging cost no more than parts of the batch in each of {tasks} tasks.",
-        "In half of the RAM parts of the batch cost less than recomputing and paging in {parts} of {tasks} tasks.",
+        "In half of the RAM parts of the batch cost less than recomputing and paging in {parts} of {tasks} tasks; in "
+        "{neither} neither has a schedule.",
     ),
     Claim(
         "what to train",

@@ -40,7 +40,8 @@ def pairs(results: Results) -> pd.DataFrame:
                         "ours_time": mine["time_s"] / row.plain_time_s,
                     }
                 )
-    pairs = pd.DataFrame(found).sort_values(["board", "pofo_bytes"], ascending=[True, False])
+    columns = ["board", "pofo_bytes", "pofo_time", "pofo_pages", "ours_bytes", "ours_time"]
+    pairs = pd.DataFrame(found, columns=columns).sort_values(["board", "pofo_bytes"], ascending=[True, False])
     return pairs.assign(less_time=1 - pairs["ours_time"] / pairs["pofo_time"])
 
 

@@ -20,23 +20,8 @@ ROW = Row("bert", "m4", 0.5, 9, "poet_ilp", "highs", "1", 600.0, 1.5, "feasible"
 
 
 def tables() -> Tables:
-    """The committed tables, with the rows that are not made yet: poet alone as poet, deadlines on computes alone."""
-    committed = committed_tables()
-    sweeps = dict(committed.sweeps)
-
-    def with_rows(name: str, rows: pd.DataFrame) -> None:
-        sweeps[name] = replace(sweeps[name], frame=pd.concat([sweeps[name].frame, rows], ignore_index=True))
-
-    three = sweeps["figure_3"].frame
-    with_rows("figure_3", three[three["method"] == OURS].assign(method=ALONE))
-    four = sweeps["figure_4"].frame
-    computes = four[(four["board"] == "a72") & (four["deadline_of_plain"] > 1.5)].copy()
-    again = computes["method"] == "rematerialization_only"
-    computes.loc[again, "energy_j"] = float("nan")
-    with_rows("figure_4", computes.assign(board="a72-computes"))
-    return replace(
-        committed, sweeps=sweeps, exact=(ROW,), curves=curves(), steps=tuple(steps()), beliefs=tuple(believed())
-    )
+    """The committed sweeps, and rows of what is no sweep."""
+    return replace(committed_tables(), exact=(ROW,), curves=curves(), steps=tuple(steps()), beliefs=tuple(believed()))
 
 
 def curves() -> tuple[accuracy.Curve, ...]:
@@ -79,41 +64,62 @@ def scaled(method: str, factor: float, column: str = "energy_j") -> Change:
     return change
 
 
-def little(frame: pd.DataFrame) -> pd.DataFrame:
-    """poet adds next to nothing, Capuchin much."""
-    changed = frame.copy()
-    changed.loc[changed["method"] == OURS, "overhead"] = 0.001
-    changed.loc[changed["method"] == "capuchin_page_first", "overhead"] = 0.9
-    return changed
+def added(ours: float, capuchin: float) -> Change:
+    """What poet and Capuchin, page first, add."""
+
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        changed = frame.copy()
+        changed.loc[changed["method"] == OURS, "overhead"] = ours
+        changed.loc[changed["method"] == "capuchin_page_first", "overhead"] = capuchin
+        return changed
+
+    return change
 
 
-def swapped_techniques(frame: pd.DataFrame) -> pd.DataFrame:
-    names = {"paging_only": "rematerialization_only", "rematerialization_only": "paging_only"}
-    return frame.assign(method=frame["method"].replace(names))
+def techniques(computes_alone: bool, paging_j: float, rematerialization_j: float) -> Change:
+    """Of the boards of either kind, the energy of each technique alone; not a number: no plan."""
+
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        changed = frame.copy()
+        here = changed["board"].str.endswith("-computes") == computes_alone
+        for method, energy_j in (("paging_only", paging_j), ("rematerialization_only", rematerialization_j)):
+            changed.loc[here & (changed["method"] == method), "energy_j"] = energy_j
+        return changed.assign(status="feasible")
+
+    return change
 
 
-def only_printed_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """With transfers: wherever paging has no plan, rematerialization has none, and at one point it alone has none."""
-    changed = frame.copy()
-    with_transfers = ~changed["board"].str.endswith("-computes")
-    again = with_transfers & (changed["method"] == "rematerialization_only")
-    changed.loc[again, "energy_j"] = float("nan")
-    return changed
+def paged(values: int) -> Change:
+    """A plan everywhere, that pages so many values in."""
+    return lambda frame: frame.assign(energy_j=1.0, page_ins=values)
 
 
-# By claim: of which table what is changed.
-CHANGES: dict[str, tuple[str, Change]] = {
-    "least energy": ("figure_3", scaled(ALONE, 2.0)),
-    "the trend": ("figure_3", little),
-    "below DTR": ("below_dtr", scaled("dtr", 0.5)),
-    "one technique": ("figure_3", scaled(OURS, 0.3)),
-    "Figure 4, as printed": ("figure_4", swapped_techniques),
-    "Figure 4, with transfers": ("figure_4", only_printed_order),
-    "Figure 5": ("figure_5", little),
-    "Table 3": ("table_3", scaled(OURS, 0.5, "time_s")),
-    "half the memory": ("figure_3", scaled(OURS, 4.0, "ram_budget_bytes")),
-    "on a Cortex-M": ("figure_3", scaled(OURS, 1e-5, "ram_budget_bytes")),
-    "both techniques": ("m4_traced", scaled(OURS, 0.0, "page_ins")),
+NO_PLAN = float("nan")
+# By claim: of which table what is changed so that it holds, and so that it does not.
+CHANGES: dict[str, tuple[tuple[str, Change], tuple[str, Change]]] = {
+    "least energy": (("figure_3", scaled(ALONE, 0.5)), ("figure_3", scaled(ALONE, 2.0))),
+    "the trend": (("figure_3", added(0.001, 0.9)), ("figure_3", added(0.001, 0.1))),
+    "below DTR": (("below_dtr", scaled("dtr", 10.0)), ("below_dtr", scaled("dtr", 0.1))),
+    "one technique": (("figure_3", scaled(OURS, 0.3)), ("figure_3", scaled(OURS, 3.0))),
+    "Figure 4, as printed": (
+        ("figure_4", techniques(True, 1.0, NO_PLAN)),
+        ("figure_4", techniques(True, NO_PLAN, 1.0)),
+    ),
+    "Figure 4, with transfers": (
+        ("figure_4", techniques(False, 1.0, NO_PLAN)),
+        ("figure_4", techniques(False, NO_PLAN, 1.0)),
+    ),
+    "Figure 5": (("figure_5", added(0.001, 0.9)), ("figure_5", added(0.1, 0.9))),
+    "Table 3": (("table_3", scaled(OURS, 0.1, "time_s")), ("table_3", scaled(OURS, 10.0, "time_s"))),
+    "half the memory": (
+        ("figure_3", scaled(OURS, 0.1, "ram_budget_bytes")),
+        ("figure_3", scaled(OURS, 10.0, "ram_budget_bytes")),
+    ),
+    "on a Cortex-M": (
+        ("figure_3", scaled(OURS, 1e-5, "ram_budget_bytes")),
+        ("figure_3", scaled(OURS, 10.0, "ram_budget_bytes")),
+    ),
+    "both techniques": (("nrf52840", paged(1)), ("nrf52840", paged(0))),
 }
 
 
@@ -132,7 +138,7 @@ def by_hand_for_nothing() -> pd.DataFrame:
     return plans
 
 
-# The same of what is no sweep.
+# Of what is no sweep: it holds in `tables`, and not after this.
 OTHERS: dict[str, Callable[[], Tables]] = {
     "ten minutes": lambda: replace(TABLES, exact=(ROW, replace(ROW, model="vgg16_cifar", gap=0.01))),
     "micro-batches by hand": lambda: replace(TABLES, by_hand=by_hand_for_nothing()),
@@ -157,11 +163,14 @@ def changed(name: str, change: Change) -> Tables:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_a_verdict_flips_under_a_changed_table(claim: Claim) -> None:
-    other = changed(*CHANGES[claim.name]) if claim.name in CHANGES else OTHERS[claim.name]()
-    assert holds(claim, TABLES) != holds(claim, other)
-    before, after = claim.verdict(TABLES), claim.verdict(other)
-    assert before != after
-    assert not {"{", "}"} & {*before, *after}
+    if claim.name in CHANGES:
+        yes, no = (changed(*change) for change in CHANGES[claim.name])
+    else:
+        yes, no = TABLES, OTHERS[claim.name]()
+    assert holds(claim, yes) and not holds(claim, no)
+    said, otherwise = claim.verdict(yes), claim.verdict(no)
+    assert said != otherwise
+    assert not {"{", "}"} & {*said, *otherwise}
 
 
 def test_algorithm_1_is_asked_where_it_may_have_a_schedule() -> None:
@@ -170,16 +179,21 @@ def test_algorithm_1_is_asked_where_it_may_have_a_schedule() -> None:
     assert "at 1 of the 2 points" in claim.verdict(replace(TABLES, exact=rows))
 
 
-def test_what_was_not_run_has_no_verdict() -> None:
+def test_what_was_not_run_has_no_verdict_and_rows_that_were_not_are_counted() -> None:
     sweeps = {
-        name: replace(one, frame=one.frame[(one.frame["method"] != ALONE) & (one.frame["board"] != "a72-computes")])
+        name: replace(one, frame=one.frame[(one.frame["method"] != ALONE) & ~one.frame["board"].str.contains("-")])
         for name, one in TABLES.sweeps.items()
     }
     without = Tables(sweeps)
     lacking = {claim.name for claim in CLAIMS if claim.verdict(without) == NOT_RUN}
-    assert lacking == {"least energy", "Figure 4, as printed", *OTHERS}
-    assert facts(without)["table"].count(NOT_RUN) == len(lacking)
+    assert lacking >= {"least energy", "Figure 4, as printed", *OTHERS}
     assert facts(without)["table"].count("\n") == len(CLAIMS) + 1
+    [claim] = (claim for claim in CLAIMS if claim.name == "half the memory")
+    frame = TABLES.of("figure_3")
+    some = frame.assign(status=frame["status"].where(frame["method"] != "lru", NOT_RUN))
+    assert f" {(some['status'] == NOT_RUN).sum()} rows of the table were not run." in claim.verdict(
+        replace(TABLES, sweeps={**TABLES.sweeps, "figure_3": replace(TABLES.sweeps["figure_3"], frame=some)})
+    )
 
 
 def test_the_figures_of_a_verdict_are_those_of_the_table() -> None:
@@ -190,7 +204,8 @@ def test_the_figures_of_a_verdict_are_those_of_the_table() -> None:
     for _, here in frame[frame["energy_j"].notna()].groupby(["model", "board", "ram_budget_bytes"]):
         energy = dict(zip(here["method"], here["energy_j"], strict=True))
         own = ("optimal", ALONE, "poet_ilp", "paging_only", "rematerialization_only", "store_all")
-        gains.append(1 - energy[ALONE] / min(value for name, value in energy.items() if name not in own))
+        others = [value for name, value in energy.items() if name not in own]
+        gains += [1 - energy[ALONE] / min(others)] if others else []
     found = least.finding(TABLES)
     assert found is not None
     assert found.figures["points"] == str(len(gains))
