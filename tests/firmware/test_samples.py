@@ -169,7 +169,7 @@ def test_a_batch_is_made_of_samples_on_the_card(device: Device, kind: str) -> No
 def test_a_set_lies_after_the_pages_of_training_and_inference() -> None:
     for own, inferences, expected in ((7, 3, 7), (3, 7, 7), (3, None, 3)):
         inference = None if inferences is None else SimpleNamespace(page_blocks=inferences)
-        plan = SimpleNamespace(page_blocks=own, inference=inference, card=None)
+        plan = SimpleNamespace(page_blocks=own, inference=inference, extraction=None, card=None)
         assert SampleSet(plan, None, None).block == PAGE_AREA + expected  # type: ignore[arg-type]
 
 
@@ -256,7 +256,9 @@ def test_what_the_harness_lays_out_the_firmware_reads(device: Device) -> None:
     arrays = {X: drawn("i16", count, CHANNELS, EXTENT), Y: np.arange(count, dtype="<i4")}
     samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
     normalising = Normalising(tuple(map(float, SHIFTS)), tuple(map(float, SCALES)))
-    placed = SampleSet(SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, card=None), samples, normalising)  # type: ignore[arg-type]
+    placed = SampleSet(
+        SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, extraction=None, card=None), samples, normalising
+    )  # type: ignore[arg-type]
     assert placed.block == SET
     put_whole(device, SET, placed.header)
     for number, content in enumerate(placed.records()):
@@ -296,7 +298,9 @@ def laid_out(seed: int) -> SampleSet:
     arrays = {X: x, Y: np.arange(count, dtype="<i4")}
     samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
     return SampleSet(
-        SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, card=None), samples, Normalising((0.0,), (0.5,))
+        SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, extraction=None, card=None),
+        samples,
+        Normalising((0.0,), (0.5,)),
     )  # type: ignore[arg-type]
 
 

@@ -120,10 +120,10 @@ def test_with_frozen_convolutions_on_int8_it_learns_on_the_mkr1000(example: Any,
     """For one epoch. The others are trained on the bits that exact integers have in PyTorch."""
     project = Project(tmp_path, "mkr1000", on_int8=True, epochs=1)
     copy_example(example, tmp_path, USER)
-    main_cpp = tmp_path / "src/main.cpp"
-    whole = main_cpp.read_text()
-    main_cpp.write_text(whole.replace("epochs = 30", "epochs = 1"))
-    assert main_cpp.read_text() != whole
+    header = tmp_path / "src/watch.hpp"
+    whole = header.read_text()
+    header.write_text(whole.replace("epochs = 30", "epochs = 1"))
+    assert header.read_text() != whole
     project.prepare(example)
     built(project, "--time-limit", "1")
     layers = [node.operation.op for node in project.graph.nodes if node.operation and not node.backward]

@@ -29,7 +29,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph import Kept
 from poet_profiles.graph.file import write_graph
-from poet_profiles.operators import ACCUMULATE, OPERATORS, is_winograd, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, GENERAL_UPDATE, OPERATORS, is_winograd, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
 from typer.testing import CliRunner
 
@@ -374,7 +374,7 @@ def test_windows_are_repeated_until_the_interval_is_narrow() -> None:
 
 def test_the_grid_is_canonical_and_covers_every_operator() -> None:
     wanted = grid()
-    elsewhere = {"fetch", "store", "commit"} | {op for op in OPERATORS if op.endswith(ACCUMULATE)}
+    elsewhere = {"fetch", "store", "commit"} | {op for op in OPERATORS if op.endswith((ACCUMULATE, GENERAL_UPDATE))}
     elsewhere.remove("conv2d_backward_input_accumulate")  # of weights tile by tile
     assert {item.op for item in wanted} == {*OPERATORS, "page_in", "page_out"} - elsewhere
     for item in wanted:

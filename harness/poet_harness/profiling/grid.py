@@ -51,7 +51,8 @@ def grid() -> list[Configuration]:
 
 
 def _operators() -> Iterator[Configuration]:
-    """Those of an operator that adds to a sum so far are predicted from rows of the one that does not.
+    """Those of an operator that adds to a sum so far are predicted from rows of the one that does not, and those of an
+    update on the card with decay or clipping from rows of the plain one.
 
     But input gradients of convolutions: with weights tile by tile, all tiles but the first are added, and for strides
     there are no kernels that do it as quickly.

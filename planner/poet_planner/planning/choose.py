@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Resident
-from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
+from poet_profiles.graph.kept import BATCH_KINDS, TRAINED_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.graph.batch import once_j
@@ -110,6 +110,8 @@ def _cheapest_on_card(request: Request) -> BudgetedStep:
     tiled = _each(request, in_larger_tiles(best.step.layout), known)
     best = _cheapest(best, [one for one in tiled if one.filled <= max(best.filled, ROOMY)])
     # Where it has room, the batch is in RAM: so a board can be given any, and train over epochs.
+    if not any(kept.kind in TRAINED_KINDS for kept in best.graph.kept):
+        return best
     fed = in_layout(request, replace(best.step.layout, batch_on_card=False), known)
     return fed if fed.filled <= COMFORT else best
 

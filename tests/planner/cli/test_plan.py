@@ -379,7 +379,7 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(
     assert summary["excluded_bytes"] == 0
     assert summary["peak_bytes"] <= summary["ram_budget_bytes"] <= load_board("nrf52840").usable_ram_bytes
     graph = read_graph(out / "graph.json")
-    assert all(kept.bytes > 2048 for kept in graph.kept if kept.kind == "parameter")
+    assert all(kept.bytes > 256 for kept in graph.kept if kept.kind == "parameter")
     # Each parameter is written once, whole blocks each, and what stays in RAM with a record of all.
     written = 512 * sum(-(-kept.bytes // 512) for kept in graph.kept if kept.kind == "parameter")
     assert written < summary["wear"]["committed_bytes"] < written + 20_000
@@ -407,7 +407,7 @@ def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_is_too_large_for
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
     store_all = (*digits, "--method", "store_all", "--out", tmp_path)
     assert run(monkeypatch, *store_all) == 0
-    monkeypatch.setattr("poet_planner.schedule.c_headers._LARGEST_INDEX", 1)
+    monkeypatch.setattr("poet_planner.schedule.c_calls._LARGEST_INDEX", 1)
     assert run(monkeypatch, *store_all) == BAD_INPUT
     assert not list(tmp_path.glob("*.h"))
 
@@ -561,7 +561,7 @@ def test_model_of_ones_own_is_planned(
     summary = json.loads(printed.out)
     assert summary["graph"] == "tiny"
     assert 0 < summary["longest_pause_s"] < summary["time_s"]
-    assert "linear m=3 k=6 n=5 bias=1" in (out / "poet_model.h").read_text()
+    assert "{3, 3, 1, 0, " in (out / "poet_schedule.h").read_text()
     import torch
 
     torch.manual_seed(7)  # the weights of the model go along

@@ -10,14 +10,15 @@ from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT
 from poet_planner.planning.request import Request
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node, Value
+from poet_profiles.graph import Graph, Node, PageCost, Value
 
 BOARD = load_board("nrf52840")
+PAGE = PageCost(1.0, 1.0, 1.0, 1.0)
 
 
 def step(values: int, board: str | None = "nrf52840") -> CostedStep:
-    """So many values of 400 B that all live until the end."""
-    made = tuple(Node(f"v{k}", 1.0, 1.0, (Value(f"v{k}", 400),)) for k in range(values))
+    """So many values of 400 B that all live until the end, and may be paged."""
+    made = tuple(Node(f"v{k}", 1.0, 1.0, (Value(f"v{k}", 400, PAGE),)) for k in range(values))
     end = Node("end", 1.0, 1.0, (Value("end", 0),), tuple(node.id for node in made))
     graph = Graph(f"{values} values", (*made, end), 64)
     layout = GRADIENTS_RESIDENT if values < 10 else GRADIENTS_PAGED
@@ -31,9 +32,9 @@ def test_a_share_is_of_the_usual_layout() -> None:
 
 
 def test_a_board_gives_the_smaller_of_what_both_layouts_leave() -> None:
-    """Tables have an entry of 12 B for each value that lives at once, and for one more."""
+    """Tables have an entry of 4 B for each value that may be paged."""
     request = Request(step(1).graph, board="nrf52840")
-    few, many = (BOARD.usable_ram_bytes - 12 * (values + 1) for values in (4, 40))
+    few, many = (BOARD.usable_ram_bytes - 4 * values for values in (4, 40))
     assert [plan_ram_bytes(BOARD, step(values).graph) for values in (4, 40)] == [few, many]
     assert ram_budget_bytes(request, step(4), step(4)) == few
     assert ram_budget_bytes(request, step(4), step(40)) == ram_budget_bytes(request, step(40), step(4)) == many
