@@ -151,7 +151,6 @@ def _profiles(first: Path, second: Path, limit: float) -> Compared:
     tables = [profile.read_profile(path) for path in (first, second)]
     _refuse_others("board", first, second, *tables)
     _refuse_others("source", first, second, *tables)
-    _refuse_others("dtype", first, second, *tables)
     rows = [_profile_rows(table) for table in tables]
     left_out = {
         name: why for name in rows[0] if name in rows[1] and (why := _unlike_rows(rows[0][name], rows[1][name]))
@@ -179,6 +178,8 @@ def _profile_rows(table: pd.DataFrame) -> dict[str, Mapping[str, Any]]:
 
 def _unlike_rows(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Why two rows of one configuration are not of the same thing; empty where they are."""
+    if first["dtype"] != second["dtype"]:
+        return f"dtype {first['dtype']} against {second['dtype']}"
     if first["slice"] != second["slice"]:
         return f"slice {first['slice']:g} against {second['slice']:g}"
     places = [row.get("where") or "" for row in (first, second)]

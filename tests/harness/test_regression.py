@@ -124,6 +124,15 @@ def test_rows_of_one_file_and_rows_that_are_not_alike_are_listed(tmp_path: Path)
     assert [change.row for change in compared.changes] == ["idle"]
 
 
+def test_rows_of_another_dtype_are_left_out(tmp_path: Path) -> None:
+    """One profile has rows of int8, the other none, or of f16."""
+    first = profile(tmp_path / "a.csv", RELU, replace(RELU, op="map_s8", dtype="s8"), IDLE)
+    others = (replace(RELU, dtype="f16"), replace(RELU, op="map_s8", dtype="s8", time_s=9.0), IDLE)
+    compared = compare_files(first, profile(tmp_path / "b.csv", *others), 0.02)
+    assert compared.left_out == {"relu size=64": "dtype f32 against f16"}
+    assert {change.row for change in compared.changes} == {"map_s8 size=64", "idle"}
+
+
 def test_a_run_is_judged_by_its_untraced_steps_and_by_each_action(tmp_path: Path) -> None:
     steps = [replace(STEP, training_step=n, observed_time_s=time_s) for n, time_s in ((1, 1.0), (2, 1.01), (3, 1.02))]
     first = run(tmp_path / "a.csv", TRACED, ACTION, *steps)

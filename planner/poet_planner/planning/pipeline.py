@@ -33,7 +33,7 @@ from poet_planner.report.int8 import Int8Report, int8_report
 from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
-from poet_planner.schedule.extraction import stored_bytes
+from poet_planner.schedule.extraction import Extraction, stored_bytes
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
 
@@ -401,7 +401,7 @@ def verified(
         inference=made,
         extraction=extraction,
     )
-    summary = replace(summary, more_ram=more_ram, int8=_int8(step, validate))
+    summary = replace(summary, more_ram=more_ram, int8=_int8(step, extraction, validate))
     if prepared.whole is not None and prepared.whole.step.costed is not None:
         summary = with_whole(summary, prepared.plain_store_all, prepared.whole.step.costed)
     return Plan(
@@ -421,10 +421,11 @@ def verified(
     )
 
 
-def _int8(step: CostedStep, validate: Path | None) -> Int8Report | None:
-    """What of a step is on int8, with its answers beside those of f32 where samples are given."""
+def _int8(step: CostedStep, extraction: Extraction | None, validate: Path | None) -> Int8Report | None:
+    """What is on int8 of a step, or of what makes its features, with its answers beside f32's on samples, if given."""
     made = step.training_step
-    report = int8_report(step.graph, None if made is None else made.int8_samples)
+    frozen = step.graph if extraction is None else extraction.graph
+    report = int8_report(frozen, None if made is None else made.int8_samples)
     if validate is None:
         return report
     if made is None:

@@ -202,3 +202,16 @@ def test_what_does_not_go_together_is_refused(model: str, profile: str, asked: d
 def test_what_is_quantised_already_is_refused() -> None:
     with pytest.raises(UserError, match="quantised is quantised already"):
         _ = TrainingStep(of_chain(), calibration=Calibration()).traced
+
+
+@pytest.mark.parametrize("features", ["auto", "whole"])
+def test_the_summary_counts_layers_on_int8_wherever_they_are_computed(
+    trained: Model, files: tuple[Path, Path], features: str
+) -> None:
+    """In each step, or once a sample, where their features are kept."""
+    given = {"frozen": "int8", "calibrate": files[0], "validate": files[1], "features": features}
+    made = plan(trained, profile="mkr1000", micro_batches=1, **given)  # type: ignore[arg-type]
+    assert (made.summary.features is None) == (features == "whole")
+    assert made.summary.int8 is not None and made.summary.int8.validation is not None
+    assert made.summary.int8.layers == made.summary.int8.frozen_layers > 1
+    assert made.summary.int8.validation.samples == 597
