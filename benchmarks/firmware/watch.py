@@ -93,7 +93,8 @@ class Project:
         profiles = [str(self.folder / "int8.csv"), self.board] if self.on_int8 else [self.board]
         profile = [word for name in profiles for word in ("--profile", name)]
         optimizer = ["--optimizer", "sgd", "--momentum", "0.9", "--clip-value", "0.2"]
-        return [*self.model, *profile, *optimizer, "--library", "watch_net", "--out", str(self.plan)]
+        features = ["--features", "whole"] if self.on_int8 else []  # the diary keeps windows, and no features
+        return [*self.model, *profile, *optimizer, *features, "--library", "watch_net", "--out", str(self.plan)]
 
     def prepare(self, example: Any) -> None:
         """For layers on int8: samples, and a profile of the network's operators."""
