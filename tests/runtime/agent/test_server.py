@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import socket
 import subprocess
@@ -133,14 +135,17 @@ def test_noise_is_dropped_and_what_stands_between_is_answered(seed: int) -> None
     assert set(device.calls) == {""}
 
 
-def listening(server: Server, capfd: pytest.CaptureFixture[str], place: str = "127.0.0.1:0") -> tuple[int, str]:
-    """The port at which a server listens from now on, and what it has said."""
+def listening(server: Server, place: str = "127.0.0.1:0") -> tuple[int, str]:
+    """The port at which a server listens from now on, and what it has said.
+
+    Its own stream: what is written while a capture is read and cut off is lost, and then waited for in vain.
+    """
     thread = threading.Thread(target=serve_tcp, args=(server, place), daemon=True)
-    thread.start()
-    said = ""
-    while "listens at" not in said or not said.endswith("\n"):
-        said += capfd.readouterr().err
-        thread.join(0.01)
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream):
+        thread.start()
+        while "listens at" not in (said := stream.getvalue()) or not said.endswith("\n"):
+            thread.join(0.01)
     return int(said.splitlines()[0].rpartition(":")[2]), said
 
 
@@ -165,10 +170,10 @@ class Slow(Counted):
 
 
 @pytest.mark.parametrize("first", [b"", b">0001 hel", request(1, "hello"), request(1, "hello") + request(2, "count")])
-def test_a_second_host_is_told_that_another_is_connected(capfd: pytest.CaptureFixture[str], first: bytes) -> None:
+def test_a_second_host_is_told_that_another_is_connected(first: bytes) -> None:
     """Whatever the first does: silent, in the middle of a line, idle after hello, or waiting for a long request."""
     device = Slow()
-    port, _ = listening(device.server, capfd)
+    port, _ = listening(device.server)
     with socket.create_connection(("127.0.0.1", port), timeout=60) as holder:
         holder.sendall(first)
         if len(first) > 10:
@@ -184,10 +189,10 @@ def test_a_second_host_is_told_that_another_is_connected(capfd: pytest.CaptureFi
 
 
 def test_a_client_that_says_nothing_does_not_hold_the_board(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "SILENT_S", 0.2)
-    port, _ = listening(Counted().server, capfd)
+    port, _ = listening(Counted().server)
     for beginning in (b"", b">0001 hel"):
         with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
             silent.sendall(beginning)
@@ -204,8 +209,8 @@ def test_a_client_that_says_nothing_does_not_hold_the_board(
             line.recv(1)  # a host that has said hello may think for as long as it likes
 
 
-def test_a_host_that_hangs_up_leaves_the_board_free(capfd: pytest.CaptureFixture[str]) -> None:
-    port, _ = listening(Counted().server, capfd)
+def test_a_host_that_hangs_up_leaves_the_board_free() -> None:
+    port, _ = listening(Counted().server)
     for number in range(30):
         with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
             line.sendall(request(number, "hello"))
@@ -229,16 +234,14 @@ def test_a_dead_host_is_noticed_by_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("place", "is_open"), [(":0", True), ("0.0.0.0:0", True), ("localhost:0", False)])
-def test_it_is_told_who_can_reach_the_agent(capfd: pytest.CaptureFixture[str], place: str, is_open: bool) -> None:
-    port, said = listening(Counted().server, capfd, place)
+def test_it_is_told_who_can_reach_the_agent(place: str, is_open: bool) -> None:
+    port, said = listening(Counted().server, place)
     words = f"\nanyone who reaches port {port} of this computer can run this agent, without a password"
     assert (words in said) == is_open
 
 
-def test_one_host_after_the_other_is_served_at_a_port_and_what_is_there_stays(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    port, _ = listening(Counted().server, capfd)
+def test_one_host_after_the_other_is_served_at_a_port_and_what_is_there_stays() -> None:
+    port, _ = listening(Counted().server)
     for number, wanted in enumerate(("times=1", "times=2")):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
             if not number:
