@@ -93,8 +93,8 @@ def plan(
     deadline : float or str, optional
         Most time for a step: seconds; ``"800ms"``, or ``"1.5x"`` the store-all schedule's time. Default is none.
     parameters : str
-        ``"resident"``: they, gradients and state count in RAM. ``"card"``: larger ones, and the batch, lie on the card.
-        ``"auto"``: in RAM if they fit. ``"excluded"``: they do not count, as in the POET paper.
+        ``"resident"``: they, gradients and state count in RAM. ``"card"``: larger ones lie on the card, and the batch
+        where RAM has no room. ``"auto"``: in RAM if they fit. ``"excluded"``: not counted, as in the POET paper.
     gradients : str
         ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations, on a
         Linux board until the step ends. ``"early"``: a parameter changes as soon as its gradient is done, on a
