@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 MODEL, BATCH, COUNT, EPOCHS, SEED, RATE = "finetune_cnn_small", 4, 18, 3, 7, 0.05
 ASKED = {"profile": "nrf52840", "batch": BATCH, "optimizer": Optimizer(momentum=0.9)}
 # The tightest RAM has features made of fewer samples than a batch at a time.
-PLANS: dict[str, dict[str, Any]] = {"whole": {}, "kept": {"features": "auto"}, "tight": {"features": 0, "ram": "30KB"}}
+PLANS: dict[str, dict[str, Any]] = {"whole": {"features": "whole"}, "kept": {}, "tight": {"features": 0, "ram": "30KB"}}
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,9 @@ typedef struct poet_operator_set {
     size_t count;
 } poet_operator_set;
 
+/* What a program may lack: its address is NULL where nothing in the program names it. */
+#define POET_OPTIONAL __attribute__((weak))
+
 /* Kernels that a program links where one of its files names them so, as the network's own does: those of products, each
  * for some shapes (ops/kernels.h), and some convolutions' (winograd, depthwise, depthwise_padded, small_planes).
  * Without one a product takes longer, and so does depthwise_padded; the other convolutions are POET_E_UNSUPPORTED. What

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "poet/optional.h"
+#include "poet/operator.h"
 #include "poet/poet.h"
 
 POET_OPTIONAL int poet_open_card(poet *p, const poet_network *network, const poet_block_device *card);

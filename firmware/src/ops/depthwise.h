@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "conv.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 #define POET_DEPTHWISE_COLUMNS 3 /* of results at a time: few enough for registers; 3, 6, 12, 24, 48 are multiples */
 

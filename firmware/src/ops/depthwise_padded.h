@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "micro_kernel.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 /* Whether asking is worth it: more rows share what a tile loads, and a kernel is whole or parted by a stride of 2. */
 static inline bool poet_depthwise_padded_might(const poet_gemm *gemm)

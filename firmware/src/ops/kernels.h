@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #include "micro_kernel.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 #define POET_TILES_M4F (POET_FPU_ASSEMBLY && POET_EVERY_REGISTER) /* most of them need every register */
 

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "conv.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 /* Whether a convolution is computed so: one group, as many images and channels as a tile has columns. */
 bool poet_small_planes_suits(const poet_conv *conv);

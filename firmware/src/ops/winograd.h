@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "poet/optional.h"
+#include "poet/operator.h"
 #include "shape.h"
 
 #define POET_WINOGRAD_PART 8      /* channels, or tiles of a weight gradient: decides bits */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "poet/model.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 #include "poet/schedule.h"
 
 typedef struct poet_card_check {

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 /* Remainders by the reflected polynomial 0xEDB88320 of four bits. */
 static const uint32_t remainders[16] = {

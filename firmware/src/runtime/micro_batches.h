@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "poet/optional.h"
+#include "poet/operator.h"
 #include "poet/runner.h"
 
 /* Whether a run adds to the sums and changes no weight: all but the last of a batch. */

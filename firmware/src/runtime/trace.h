@@ -3,7 +3,7 @@
 #ifndef POET_RUNTIME_TRACE_H
 #define POET_RUNTIME_TRACE_H
 
-#include "poet/optional.h"
+#include "poet/operator.h"
 #include "poet/runner.h"
 
 POET_OPTIONAL void poet_keep_ticks(poet_runner *runner, const poet_run *run, uint32_t call, uint32_t ticks);

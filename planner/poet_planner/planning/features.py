@@ -35,8 +35,6 @@ def where_to_cut(request: Request) -> Division:
     UserError
         If the model cannot be traced, or the profile lacks rows that are needed.
     """
-    from poet_planner.features.independent import independent_values
-
     step, board, costs = request.training_step, request.target_board, request.cost_model
     in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and request.parts in (None, 1)
     if step is None or board is None or costs is None or board.kind != "microcontroller" or not in_ram:
@@ -49,6 +47,8 @@ def where_to_cut(request: Request) -> Division:
     fixed = fixed_nodes(graph)
     if _energy_j(graph, fixed) < LEAST_SHARE * _energy_j(graph, {node.id for node in graph.nodes}):
         return Division()
+    from poet_planner.features.independent import independent_values  # PyTorch: a costed graph needs none
+
     inputs = {one.id for one in graph.residents if one.kind == "input"}
     alone = independent_values(step.model, step.traced) | inputs
 
