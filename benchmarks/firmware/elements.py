@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_harness.profiling.configurations import TRANSFERS, Configuration
+from poet_harness.profiling.configurations import Configuration
 from poet_harness.profiling.grid import grid
 from poet_profiles.operators import OPERATORS, params_key, parse_params
 from rich.console import Console
@@ -52,12 +52,11 @@ WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = 1
 
 
 def main() -> int:
+    measured = [name for name in OPERATORS if name in {shape.op for shape in grid()}]
     wanted = sys.argv[1:] or [
-        name
-        for name in OPERATORS
-        if name in CONVOLUTIONS or (name not in TRANSFERS and not any(product in name for product in PRODUCTS))
+        name for name in measured if name in CONVOLUTIONS or not any(product in name for product in PRODUCTS)
     ]
-    unknown = sorted(set(wanted) - OPERATORS.keys())
+    unknown = sorted(set(wanted) - set(measured))
     if unknown:
         print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
         return 2
