@@ -94,11 +94,6 @@ def train(folder: Path, case: Case, seconds: int) -> None:
     planning = [*model, *case.frozen, "--features", "whole", "--time-limit", str(seconds)]
     call(folder, "poet-plan", "data", *model, "--steps", str(case.steps), "--out", "data.npz")
     shipped = ["--profile", board]
-    if case.on_int8:  # of which a shipped profile need not have rows
-        call(folder, "poet-plan", "graph", *model, *case.frozen, "--board", board, "--out", "graph.json")
-        alone = ["--board", board, "--emulate", "--graph", "graph.json", "--quick"]
-        call(folder, "poet-harness", "profile", *alone, "--out", "alone.csv")
-        shipped = ["--profile", "alone.csv", *shipped]
     call(folder, "poet-plan", *planning, *shipped, "--out", "first")
     call(folder, "poet-harness", "flash", "--board", board, "--emulate", "--plan", "first")
     call(folder, "poet-harness", "profile", *emulated, "--plan", "first", "--out", "own.csv")

@@ -90,20 +90,24 @@ class Project:
     @property
     def planning(self) -> list[str]:
         """What poet-plan is given."""
-        profiles = [str(self.folder / "int8.csv"), self.board] if self.on_int8 else [self.board]
-        profile = [word for name in profiles for word in ("--profile", name)]
         optimizer = ["--optimizer", "sgd", "--momentum", "0.9", "--clip-value", "0.2"]
         features = ["--features", "whole"] if self.on_int8 else []  # the diary keeps windows, and no features
-        return [*self.model, *profile, *optimizer, *features, "--library", "watch_net", "--out", str(self.plan)]
+        return [
+            *self.model,
+            "--profile",
+            self.board,
+            *optimizer,
+            *features,
+            "--library",
+            "watch_net",
+            "--out",
+            str(self.plan),
+        ]
 
     def prepare(self, example: Any) -> None:
-        """For layers on int8: samples, and a profile of the network's operators."""
+        """For layers on int8, the samples that their ranges come from."""
         if self.on_int8:
             example.write_samples(self.samples)
-            graph, board = str(self.folder / "graph.json"), ["--board", self.board]
-            call("poet-plan", "graph", *self.model, *board, "--out", graph)
-            emulated = [*board, "--emulate", "--graph", graph, "--quick", "--out", str(self.folder / "int8.csv")]
-            call("poet-harness", "profile", *emulated)
 
     @property
     def graph(self) -> Graph:
