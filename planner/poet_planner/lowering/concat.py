@@ -23,7 +23,7 @@ def with_padded_joins(traced: TracedGraph) -> TracedGraph:
     operators: list[TracedOperator] = []
     for operator in traced.operators:
         tensors, axis = _joined(operator)
-        if len(tensors) < 2 or any(tensor.dtype != torch.float32 for tensor in tensors):
+        if not tensors or any(tensor.dtype != torch.float32 for tensor in tensors):
             operators.append(operator)
             continue
         for part in _padded_and_added(operator, tensors, axis):
@@ -35,7 +35,7 @@ def with_padded_joins(traced: TracedGraph) -> TracedGraph:
 
 
 def _joined(operator: TracedOperator) -> tuple[Sequence[Ref], int]:
-    """Tensors with equally many axes, and the axis along which they are joined; no tensors where it is no join."""
+    """Tensors that have elements, of equally many axes, and the axis along which they are joined; else no tensors."""
     if operator.target not in (aten.cat.default, aten.stack.default):
         return (), 0
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
@@ -43,6 +43,7 @@ def _joined(operator: TracedOperator) -> tuple[Sequence[Ref], int]:
     if operator.target is aten.stack.default:
         axis = given["dim"] % (len(tensors[0].shape) + 1)
         return [_unsqueezed(tensor, axis) for tensor in tensors], axis
+    tensors = [tensor for tensor in tensors if prod(tensor.shape)]
     ranks = {len(tensor.shape) for tensor in tensors}
     return (tensors, given["dim"] % ranks.pop()) if len(ranks) == 1 else ((), 0)
 

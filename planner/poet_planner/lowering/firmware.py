@@ -206,6 +206,8 @@ class Lowering:
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):
             return None
+        if not all(prod(ref.shape) for ref in lowered.operands):
+            return None  # what has no elements lies nowhere
         # Running statistics are values, and not updated in place, after the first of two uses of a module.
         if lowered.update and any(id in self._traced.values for id in lowered.update.results):
             return None

@@ -128,3 +128,12 @@ def test_a_graph_file_says_it_too(tmp_path: Path) -> None:
     write_graph(graph, tmp_path / "graph.json")
     assert read_graph(tmp_path / "graph.json") == graph
     assert why_no_headers(read_graph(tmp_path / "graph.json")) == why_no_headers(graph)
+
+
+def test_a_gradient_without_elements_is_not_taken_for_one() -> None:
+    class Rolled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            out = super().forward(x)
+            return torch.cat([out[:, 3:], out], 1)
+
+    assert "the firmware has no slice" in why(Rolled(4, CLASSES), rows())

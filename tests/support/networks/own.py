@@ -451,7 +451,7 @@ def cross_attention(batch: int | None = None) -> Model:
 
 
 class Joined(nn.Module):
-    """Branches joined, enlarged, cut apart, gated, and summed over several axes."""
+    """Branches joined, one of no channels among them, enlarged, cut apart, gated, and summed over several axes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -462,7 +462,7 @@ class Joined(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         small = interpolate(max_pool2d(self.narrow(x), 2), scale_factor=2)
-        values, gates = self.mixed(torch.cat([self.wide(x), small, x], 1)).chunk(2, 1)
+        values, gates = self.mixed(torch.cat([self.wide(x), small, x[:, 2:], torch.cat([x])], 1)).chunk(2, 1)
         gated = values * torch.sigmoid(gates)
         rows = torch.stack([gated.sum((2, 3)), gated.mean((2, 3))], 2)
         out: Tensor = self.fc(rows.flatten(1))
