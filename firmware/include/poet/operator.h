@@ -137,9 +137,6 @@ const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t co
  * subnormals, zeros' signs and NaNs, and neither fuses nor reorders. */
 bool poet_arithmetic_is_ieee(void);
 
-/* The inputs in whose place the first output may lie: bit i stands for input i. */
-uint32_t poet_operator_takes_over(uint8_t code);
-
 #ifdef __cplusplus
 }
 #endif
