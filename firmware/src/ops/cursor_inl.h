@@ -44,21 +44,44 @@ static inline void cursor_set_rows(poet_cursor *cursor, const poet_gemm *gemm, c
     }
 }
 
-/* One row and four columns; `sums` come in as they begin. */
-static inline void multiply_1x4(const poet_gemm *gemm, const float *a, const float *b, int32_t b_column, float *sums)
+/* One row and four columns; `sums` come in as they begin. Of one tap in each k_row, the k_rows are its taps. */
+__attribute__((noinline)) static void multiply_1x4(const poet_gemm *gemm, const float *a, const float *b, float *sums)
 {
+    const int single = gemm->taps == 1;
+    const int32_t taps = single ? gemm->k_rows : gemm->taps;
+    const int32_t k_rows = single ? 1 : gemm->k_rows;
+    const int32_t a_tap = single ? gemm->a_k_row : gemm->a_tap;
+    const int32_t b_tap = single ? gemm->b_k_row : gemm->b_tap;
+    const int32_t b_column = gemm->b_column;
     float s[POET_TILE] = {sums[0], sums[1], sums[2], sums[3]};
-    for (int32_t channel = 0; channel < gemm->channels; channel++) {
-        for (int32_t k_row = 0; k_row < gemm->k_rows; k_row++) {
-            const float *a_at = a + channel * gemm->a_channel + k_row * gemm->a_k_row;
-            const float *b_at = b + channel * gemm->b_channel + k_row * gemm->b_k_row;
-            for (int32_t tap = 0; tap < gemm->taps; tap++) {
-                poet_multiply_add_1x4(s, *a_at, b_at[0], b_at[b_column], b_at[2 * b_column], b_at[3 * b_column]);
-                a_at += gemm->a_tap;
-                b_at += gemm->b_tap;
+    int32_t channel = gemm->channels;
+    do {
+        const float *a_row = a;
+        const float *b_row = b;
+        int32_t k_row = k_rows;
+        do {
+            const float *a_at = a_row;
+            const float *b_at = b_row;
+            int32_t tap = taps;
+            if (b_column == 1) { /* lets the compiler put distances into the instructions */
+                do {
+                    poet_multiply_add_1x4(s, *a_at, b_at[0], b_at[1], b_at[2], b_at[3]);
+                    a_at += a_tap;
+                    b_at += b_tap;
+                } while (--tap > 0);
+            } else {
+                do {
+                    poet_multiply_add_1x4(s, *a_at, b_at[0], b_at[b_column], b_at[2 * b_column], b_at[3 * b_column]);
+                    a_at += a_tap;
+                    b_at += b_tap;
+                } while (--tap > 0);
             }
-        }
-    }
+            a_row += gemm->a_k_row;
+            b_row += gemm->b_k_row;
+        } while (--k_row > 0);
+        a += gemm->a_channel;
+        b += gemm->b_channel;
+    } while (--channel > 0);
     for (int32_t j = 0; j < POET_TILE; j++) {
         sums[j] = s[j];
     }

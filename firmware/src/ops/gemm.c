@@ -46,49 +46,6 @@ static void multiply_rows(poet_cursor *cursor, micro_kernel kernel, const poet_g
     }
 }
 
-/* A row of a plain matrix product: one tap in each k_row, columns of B and of the result contiguous. */
-static int is_plain(const poet_gemm *gemm)
-{
-    return gemm->channels == 1 && gemm->taps == 1 && gemm->b_column == 1 && gemm->out_column == 1 &&
-           gemm->columns >= POET_TILE;
-}
-
-static void multiply_plain_row(const poet_gemm *gemm, const float *a, float start, const float *b, float *out)
-{
-    const int32_t last = gemm->columns - POET_TILE;
-    for (int32_t column = 0; column < gemm->columns; column += POET_TILE) {
-        const int32_t first = column < last ? column : last;
-        const float *a_at = a;
-        const float *b_at = b + first;
-        float sums[POET_TILE] = {start, start, start, start};
-        for (int32_t k_row = gemm->k_rows; k_row > 0; k_row--) {
-            poet_multiply_add_1x4(sums, *a_at, b_at[0], b_at[1], b_at[2], b_at[3]);
-            a_at += gemm->a_k_row;
-            b_at += gemm->b_k_row;
-        }
-        for (int32_t j = 0; j < POET_TILE; j++) {
-            out[first + j] = sums[j];
-        }
-    }
-}
-
-static void multiply_row(const poet_gemm *gemm, const float *a, float start, const float *b, float *out)
-{
-    for (int32_t column = 0; column < gemm->columns; column += POET_TILE) {
-        const int32_t past = column + POET_TILE - gemm->columns;
-        const int32_t first = past > 0 && column >= past ? column - past : column;
-        float sums[POET_TILE] = {start, start, start, start};
-        if (gemm->b_column == 1) {
-            multiply_1x4(gemm, a, b + first, 1, sums); /* lets the compiler put distances into the instructions */
-        } else {
-            multiply_1x4(gemm, a, b + first * gemm->b_column, gemm->b_column, sums);
-        }
-        for (int32_t j = first; j < gemm->columns && j < first + POET_TILE; j++) {
-            out[j * gemm->out_column] = sums[j - first];
-        }
-    }
-}
-
 #define PART_COLUMNS (2 * POET_TILE)
 
 /* Fewer than four rows or columns, or columns apart: through a buffer, two tiles at a time while there are as many. */
@@ -117,25 +74,28 @@ __attribute__((noinline)) static void multiply_part(poet_cursor *cursor, micro_k
     }
 }
 
-/* Each is computed by itself: there are few, or the program lacks a kernel. Not inlined, nor is multiply_part, because
- * tiles would pay for their variables. */
+/* Each is computed by itself, four columns at a time and the last ones with some before them: there are few, or the
+ * program lacks a kernel. Not inlined, nor is multiply_part, because tiles would pay for their variables. */
 __attribute__((noinline)) static void multiply_few_rows(const poet_gemm *gemm, const float *a, const float *start,
                                                         const float *b, float *out)
 {
-    const int plain = is_plain(gemm);
+    const int32_t width = gemm->columns < POET_TILE ? gemm->columns : POET_TILE;
+    const int32_t last = gemm->columns - width;
     for (int32_t row = 0; row < gemm->rows; row++) {
-        const float *a_row = a + row * gemm->a_row;
-        const float first = start ? start[row] : SUM_OF_NOTHING;
-        float *out_row = out + row * gemm->out_row;
+        const float first_sum = start ? start[row] : SUM_OF_NOTHING;
         for (int32_t panel = 0; panel < gemm->panels; panel++) {
-            const float *b_at = b + panel * gemm->b_panel;
-            float *out_at = out_row + panel * gemm->out_panel;
-            if (plain) {
-                multiply_plain_row(gemm, a_row, first, b_at, out_at);
-            } else {
-                multiply_row(gemm, a_row, first, b_at, out_at);
+            for (int32_t column = 0; column < gemm->columns; column += POET_TILE) {
+                const int32_t first = column < last ? column : last;
+                float sums[POET_TILE] = {first_sum, first_sum, first_sum, first_sum};
+                multiply_1x4(gemm, a, b + panel * gemm->b_panel + first * gemm->b_column, sums);
+                float *out_at = out + panel * gemm->out_panel + first * gemm->out_column;
+                for (int32_t j = 0; j < width; j++) {
+                    out_at[j * gemm->out_column] = sums[j];
+                }
             }
         }
+        a += gemm->a_row;
+        out += gemm->out_row;
     }
 }
 

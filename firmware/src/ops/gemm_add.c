@@ -33,7 +33,7 @@ static void add_part(poet_cursor *cursor, const poet_gemm *gemm, int32_t rows, i
         const float *b_at = b + first * gemm->b_column;
         if (rows <= FEW_ROWS) {
             for (int32_t i = 0; i < rows; i++) {
-                multiply_1x4(gemm, cursor->a[i], b_at, gemm->b_column, part + i * POET_TILE);
+                multiply_1x4(gemm, cursor->a[i], b_at, part + i * POET_TILE);
             }
         } else {
             cursor->b = b_at;

@@ -68,30 +68,29 @@ static void nt_add_rows(const poet_gemm_nt *gemm, int32_t first, int32_t columns
 }
 
 /* Fewer than four rows or columns: through a buffer, where what is missing repeats the last one. Not inlined, because
- * the common way would pay for its variables. */
-__attribute__((noinline)) static void nt_add_part(poet_nt_kernel *fours, const poet_nt_cursor *whole,
+ * the common way would pay for its variables. Column by column, because the compiler would copy rows by calls. */
+__attribute__((noinline)) static void nt_add_part(poet_nt_kernel *fours, poet_nt_cursor *cursor,
                                                   const poet_gemm_nt *gemm, int32_t rows, int32_t columns,
                                                   const float *a, const float *const *b, float *out)
 {
     float part[POET_TILE * POET_TILE] = {0};
     const float *b_repeated[POET_TILE];
-    poet_nt_cursor cursor = *whole;
-    for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < columns; j++) {
+    for (int32_t j = 0; j < columns; j++) {
+        for (int32_t i = 0; i < rows; i++) {
             part[i * POET_TILE + j] = out[i * gemm->out_row + j];
         }
     }
     for (int32_t i = 0; i < POET_TILE; i++) {
-        cursor.a[i] = a + (i < rows ? i : rows - 1) * gemm->a_row;
+        cursor->a[i] = a + (i < rows ? i : rows - 1) * gemm->a_row;
         b_repeated[i] = b[i < columns ? i : columns - 1];
     }
-    cursor.b = b_repeated;
-    cursor.out = part;
-    cursor.out_row = POET_TILE;
-    cursor.tiles = 1;
-    fours(&cursor);
-    for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < columns; j++) {
+    cursor->b = b_repeated;
+    cursor->out = part;
+    cursor->out_row = POET_TILE;
+    cursor->tiles = 1;
+    fours(cursor);
+    for (int32_t j = 0; j < columns; j++) {
+        for (int32_t i = 0; i < rows; i++) {
             out[i * gemm->out_row + j] = part[i * POET_TILE + j];
         }
     }
@@ -104,11 +103,16 @@ static void nt_add_columns(poet_nt_cursor *cursor, const poet_gemm_nt *gemm, int
     poet_nt_kernel *const fours = nt_fours_of(gemm);
     poet_nt_kernel *const tiles = columns == POET_TILE ? fours : columns == 2 ? nt_pairs_of(gemm) : NULL;
     int32_t row = 0;
-    if (tiles != NULL && cursor->tiles > 0) {
+    if (tiles != NULL && gemm->rows >= POET_TILE) {
+        for (int32_t i = 0; i < POET_TILE; i++) {
+            cursor->a[i] = a + i * gemm->a_row;
+        }
         cursor->b = b;
         cursor->out = out;
+        cursor->out_row = gemm->out_row;
+        cursor->tiles = gemm->rows / POET_TILE;
         tiles(cursor);
-        row = cursor->tiles * POET_TILE;
+        row = gemm->rows - gemm->rows % POET_TILE;
     }
     if (fours == NULL || (tiles == NULL && columns <= FEW_COLUMNS)) {
         nt_add_rows(gemm, row, columns, a, b, out);
@@ -130,11 +134,6 @@ void poet_gemm_nt_add(const poet_gemm_nt *gemm, const float *a, const float *con
         return;
     }
     poet_nt_cursor cursor;
-    for (int32_t i = 0; i < POET_TILE; i++) {
-        cursor.a[i] = a + i * gemm->a_row;
-    }
-    cursor.out_row = gemm->out_row;
-    cursor.tiles = gemm->rows / POET_TILE;
     cursor.k_rows = gemm->k_rows;
     cursor.taps = gemm->taps;
     cursor.b_k_row = gemm->b_k_row;

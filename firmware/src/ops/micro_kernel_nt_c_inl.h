@@ -8,25 +8,9 @@
 #include "kernels.h"
 #include "multiply_add.h"
 
-static inline int nt_add_3x3(const poet_gemm_nt *gemm, const float *a, const float *const *b, float *out)
-{
-    (void)gemm;
-    (void)a;
-    (void)b;
-    (void)out;
-    return 0;
-}
-
-static inline int32_t nt_add_row_quickly(const poet_gemm_nt *gemm, int32_t columns, const float *a,
-                                         const float *const *b, float *out)
-{
-    (void)gemm;
-    (void)columns;
-    (void)a;
-    (void)b;
-    (void)out;
-    return 0;
-}
+/* No kernel takes windows or rows. */
+#define nt_add_3x3(gemm, a, b, out) 0
+#define nt_add_row_quickly(gemm, columns, a, b, out) 0
 
 static void nt_add_4x4(const poet_nt_cursor *cursor, ptrdiff_t a, float *out)
 {
@@ -56,16 +40,7 @@ static void nt_add_tiles(const poet_nt_cursor *cursor)
     }
 }
 
-static inline poet_nt_kernel *nt_fours_of(const poet_gemm_nt *gemm)
-{
-    (void)gemm;
-    return nt_add_tiles;
-}
-
-static inline poet_nt_kernel *nt_pairs_of(const poet_gemm_nt *gemm)
-{
-    (void)gemm;
-    return NULL;
-}
+#define nt_fours_of(gemm) nt_add_tiles
+#define nt_pairs_of(gemm) ((poet_nt_kernel *)NULL)
 
 #endif

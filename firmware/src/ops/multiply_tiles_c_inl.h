@@ -26,26 +26,9 @@ static inline int stores_in_place(micro_kernel kernel, const poet_gemm *gemm)
     return gemm->rows >= POET_TILE && gemm->columns >= POET_TILE && gemm->out_column == 1;
 }
 
-static inline int suits_pair(micro_kernel kernel)
-{
-    (void)kernel;
-    return 0;
-}
-
-static inline int has_tiles(micro_kernel kernel)
-{
-    (void)kernel;
-    return 1;
-}
-
-static inline int multiply_vector(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out)
-{
-    (void)gemm;
-    (void)a;
-    (void)start;
-    (void)b;
-    (void)out;
-    return 0;
-}
+/* There is one kernel, of whole tiles. */
+#define suits_pair(kernel) 0
+#define has_tiles(kernel) 1
+#define multiply_vector(gemm, a, start, b, out) 0
 
 #endif
