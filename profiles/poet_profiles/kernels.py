@@ -27,6 +27,7 @@ from poet_profiles.operators import (
 
 FEW = 2  # rows or columns: no tile
 NT_COLUMNS = 36  # at a time
+ROW_TAPS = 8
 VECTOR_COLUMNS = 16
 KERNEL_WEIGHTS, KERNEL_WIDTH = 9, 3
 _CONVOLUTIONS: dict[str, Callable[[Params], bool]] = {
@@ -75,10 +76,10 @@ class _Product:
 
     def kernels(self) -> set[str]:
         """As poet_gemm_multiply."""
-        if vector := self._vector():
-            return {vector}
+        if self._plain() and self.k_rows == 1 and not self.started:
+            return {"outer"} if self.columns >= VECTOR_COLUMNS else set()
         if self.rows <= FEW:
-            return set()
+            return {"vector"} if self._plain() and self.columns >= VECTOR_COLUMNS else set()
         kernel = self._kernel()
         whole = kernel.startswith("gradient") or kernel in ("transposed_five", "transposed_spread")
         in_place = whole or (self.rows >= BLOCK and self.columns >= BLOCK and self.out_column == 1)
@@ -87,12 +88,8 @@ class _Product:
             return {kernel, f"{kernel}_pair"}
         return {kernel}
 
-    def _vector(self) -> str | None:
-        plain = (self.channels, self.taps, self.b_column, self.out_column, self.panels) == (1, 1, 1, 1, 1)
-        one_k_row = self.k_rows == 1 and not self.started
-        if not plain or self.columns < VECTOR_COLUMNS or (self.rows > FEW and not one_k_row):
-            return None
-        return "outer" if one_k_row else "vector"
+    def _plain(self) -> bool:
+        return (self.channels, self.taps, self.b_column, self.out_column, self.panels) == (1, 1, 1, 1, 1)
 
     def _kernel(self) -> str:
         if self.columns >= BLOCK and (gradient := self._gradient()):
@@ -136,6 +133,7 @@ class _RowsByRows:
 
     rows: int
     places: Sequence[int]
+    taps: int
     b_tap: int
 
     def kernels(self) -> set[str]:
@@ -159,7 +157,7 @@ class _RowsByRows:
         return named if pairs and self.rows % BLOCK == 0 else {*named, fours}
 
     def _row(self, columns: int) -> set[str]:
-        return {"nt_row"} if self.b_tap == 1 and columns >= 2 else set()
+        return {"nt_row"} if self.b_tap == 1 and self.taps >= ROW_TAPS and columns >= 2 else set()
 
     def _windows(self) -> bool:
         if len(self.places) % KERNEL_WEIGHTS or self.b_tap not in (1, 2):
@@ -170,9 +168,9 @@ class _RowsByRows:
         )
 
 
-def _rows_by_rows(rows: int, places: Sequence[int], b_tap: int) -> Iterator[_RowsByRows]:
+def _rows_by_rows(rows: int, places: Sequence[int], taps: int, b_tap: int) -> Iterator[_RowsByRows]:
     for first in range(0, len(places), NT_COLUMNS):
-        yield _RowsByRows(rows, places[first : first + NT_COLUMNS], b_tap)
+        yield _RowsByRows(rows, places[first : first + NT_COLUMNS], taps, b_tap)
 
 
 _Any = _Product | _RowsByRows
@@ -288,6 +286,7 @@ def _conv2d_backward_weight(params: Params, streamed: bool) -> Iterator[_Any]:
     channels = p["c"] // p["g"]
     rows, columns = _positions(p)
     padded = p["ph"] > 0 or p["pw"] > 0
+    one_row = (p["r"], p["s"], p["sh"], p["sw"]) == (1, 1, 1, 1) and not padded
     step = min(-(-POSITIONS_AT_A_TIME // columns), rows) if padded and channels > 1 else rows
     for count in _filters(p, streamed):
         if is_small_planes(params):
@@ -302,14 +301,14 @@ def _conv2d_backward_weight(params: Params, streamed: bool) -> Iterator[_Any]:
                 for r in range(p["r"])
                 for s in range(p["s"])
             ]
-            yield from _rows_by_rows(count, places, p["sw"])
+            yield from _rows_by_rows(count, places, rows * columns if one_row else columns, p["sw"])
 
 
 def _factors(m: int, k: int, n: int, a: tuple[int, int], c: tuple[int, int], y_m: int) -> Iterator[_Any]:
     """A matrix product; distances of the factors' rows and columns."""
     (a_m, a_k), (c_k, c_n) = a, c
     if a_k == c_k == 1:
-        yield from _rows_by_rows(m, [column * c_n for column in range(n)], 1)
+        yield from _rows_by_rows(m, [column * c_n for column in range(n)], k, 1)
     elif n >= BLOCK:
         yield _Product(m, n, 1, k, 1, a_m, 0, a_k, 0, c_n, 0, 1)
     elif m >= BLOCK:

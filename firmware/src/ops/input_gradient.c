@@ -11,9 +11,12 @@
 #include "depthwise.h"
 #include "gemm.h"
 #include "im2col.h"
+#include "poet/operator.h"
 #include "small_planes.h"
 #include "span.h"
 #include "winograd.h"
+
+POET_KERNELS(gradients)
 
 /* One axis of one phase: taps first, first + stride, ... of the kernel, elements begin, begin + stride, ... of gx. */
 typedef struct phase {

@@ -36,7 +36,7 @@ const uint8_t poet_nt_row_kernels = 1;
     STEP("b0", "s24", "b1", "s25") STEP("b2", "s26", "b3", "s27") \
     STEP("b4", "s28", "b5", "s29") STEP("b6", "s30", "b7", "s31")
 
-#define ROW_TAPS(COLUMNS, LAST_SUM, ...)                                                      \
+#define ROW_OF_TAPS(COLUMNS, LAST_SUM, ...)                                                      \
     __asm__ volatile("vldm %[sums], {s24-" LAST_SUM "}\n"                                     \
                      "subs %[n], %[n], #8\n blt 2f\n"                                         \
                      "1: vldmia %[a]!, {s0-s7}\n" COLUMNS(ROW_EIGHT_TAPS)                     \
@@ -54,14 +54,14 @@ static inline void add_taps_1x8(int32_t n, float *sums, const float *a, const fl
 {
     const float *b0 = b[0] + at, *b1 = b[1] + at, *b2 = b[2] + at, *b3 = b[3] + at;
     const float *b4 = b[4] + at, *b5 = b[5] + at, *b6 = b[6] + at, *b7 = b[7] + at;
-    ROW_TAPS(ROW_EIGHT_COLUMNS, "s31",
-             , [b2] "+&r"(b2), [b3] "+&r"(b3), [b4] "+&r"(b4), [b5] "+&r"(b5), [b6] "+&r"(b6), [b7] "+&r"(b7));
+    ROW_OF_TAPS(ROW_EIGHT_COLUMNS, "s31",
+                , [b2] "+&r"(b2), [b3] "+&r"(b3), [b4] "+&r"(b4), [b5] "+&r"(b5), [b6] "+&r"(b6), [b7] "+&r"(b7));
 }
 
 static inline void add_taps_1x2(int32_t n, float *sums, const float *a, const float *const *b, ptrdiff_t at)
 {
     const float *b0 = b[0] + at, *b1 = b[1] + at;
-    ROW_TAPS(ROW_TWO_COLUMNS, "s25", );
+    ROW_OF_TAPS(ROW_TWO_COLUMNS, "s25", );
 }
 
 int32_t poet_kernel_nt_row(const poet_gemm_nt *gemm, int32_t columns, const float *a, const float *const *b, float *out)

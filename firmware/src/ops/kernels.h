@@ -34,7 +34,8 @@ typedef void poet_nt_kernel(const poet_nt_cursor *cursor);
 POET_OPTIONAL poet_nt_kernel poet_kernel_nt_fours, poet_kernel_nt_fours_stride_2, poet_kernel_nt_pairs;
 
 /* Adds the products of one row with as many columns as it can, whose taps are contiguous, and returns how many: all but
- * the last one, if they are odd. */
+ * the last one, if they are odd. It takes eight taps at once: of fewer, loops are as quick. */
+#define ROW_TAPS 8
 POET_OPTIONAL int32_t poet_kernel_nt_row(const poet_gemm_nt *gemm, int32_t columns, const float *a,
                                          const float *const *b, float *out);
 

@@ -3,7 +3,10 @@
 #ifndef POET_OPS_MICRO_KERNEL_CHOICE_M4F_INL_H
 #define POET_OPS_MICRO_KERNEL_CHOICE_M4F_INL_H
 
+#include <stddef.h>
+
 #include "micro_kernel.h"
+#include "poet/optional.h"
 
 typedef enum micro_kernel {
     MICRO_GENERAL,
@@ -26,24 +29,8 @@ typedef enum micro_kernel {
 #define FIRST_PARTICULAR MICRO_TRANSPOSED_FIVE /* from here on one suits whole tiles only */
 #define FIRST_GRADIENT MICRO_GRADIENT_3X3
 
-static inline micro_kernel gradient_kernel_of(const poet_gemm *gemm)
-{
-    if (gemm->a_row != KERNEL_WEIGHTS || gemm->b_column != 1 || gemm->b_tap != -1) {
-        return MICRO_GENERAL;
-    }
-    if (gemm->taps == 3 && gemm->k_rows == 3 && gemm->a_tap == 1 && gemm->a_k_row == 3 && gemm->out_column == 1) {
-        if (gemm->rows % 3 == 0 && gemm->rows % POET_TILE != 0) {
-            return MICRO_GRADIENT_THREE;
-        }
-        return gemm->rows >= POET_TILE ? MICRO_GRADIENT_3X3 : MICRO_GENERAL;
-    }
-    if (gemm->taps <= 2 && gemm->k_rows <= 2 && gemm->a_tap == 2 && gemm->a_k_row == 6 && gemm->out_column == 2) {
-        static const micro_kernel kernels[] = {MICRO_GRADIENT_1X1, MICRO_GRADIENT_1X2, MICRO_GRADIENT_2X1,
-                                               MICRO_GRADIENT_2X2};
-        return gemm->rows >= POET_TILE ? kernels[2 * gemm->k_rows + gemm->taps - 3] : MICRO_GENERAL;
-    }
-    return MICRO_GENERAL;
-}
+/* Of an input gradient; MICRO_GENERAL for another product. A program that computes none lacks it. */
+POET_OPTIONAL micro_kernel poet_gradient_kernel_of(const poet_gemm *gemm);
 
 static inline micro_kernel transposed_kernel_of(const poet_gemm *gemm)
 {
@@ -67,9 +54,11 @@ static inline int stores_in_place(micro_kernel kernel, const poet_gemm *gemm)
 __attribute__((noinline)) static micro_kernel kernel_of(const poet_cursor *cursor, const poet_gemm *gemm)
 {
     const int singles = cursor->taps == 1 && cursor->channels == 1;
-    const micro_kernel gradient = gemm->columns >= POET_TILE ? gradient_kernel_of(gemm) : MICRO_GENERAL;
-    if (gradient != MICRO_GENERAL) {
-        return gradient;
+    if (gemm->columns >= POET_TILE && poet_gradient_kernel_of != NULL) {
+        const micro_kernel gradient = poet_gradient_kernel_of(gemm);
+        if (gradient != MICRO_GENERAL) {
+            return gradient;
+        }
     }
     if (singles && cursor->a_k_row == 1 && (cursor->b_column == 1 || cursor->b_column == 2)) {
         return cursor->b_column == 1 ? MICRO_SINGLES : MICRO_SINGLES_STRIDE_2;

@@ -43,8 +43,9 @@ static inline poet_nt_kernel *nt_pairs_of(const poet_gemm_nt *gemm)
 static inline int32_t nt_add_row_quickly(const poet_gemm_nt *gemm, int32_t columns, const float *a,
                                          const float *const *b, float *out)
 {
-    return poet_kernel_nt_row != NULL && gemm->b_tap == 1 && columns >= 2 ? poet_kernel_nt_row(gemm, columns, a, b, out)
-                                                                          : 0;
+    return poet_kernel_nt_row != NULL && gemm->b_tap == 1 && gemm->taps >= ROW_TAPS && columns >= 2
+               ? poet_kernel_nt_row(gemm, columns, a, b, out)
+               : 0;
 }
 
 #endif

@@ -57,20 +57,38 @@ static inline void multiply_tiles(const poet_cursor *cursor, micro_kernel kernel
     }
 }
 
+/* A column by a row. No sum is begun: a product that is added to SUM_OF_NOTHING stays as it is. */
+static void multiply_outer(const poet_gemm *gemm, const float *a, const float *b, float *out)
+{
+    if (gemm->columns >= VECTOR_COLUMNS && poet_kernel_outer != NULL) {
+        poet_kernel_outer(gemm, a, b, out);
+        return;
+    }
+    for (int32_t row = 0; row < gemm->rows; row++) {
+        for (int32_t column = 0; column < gemm->columns; column++) {
+            out[column] = *a * b[column];
+        }
+        a += gemm->a_row;
+        out += gemm->out_row;
+    }
+}
+
 /* Says whether it could: a plain product of few rows, or of one k_row. */
 static int multiply_vector(const poet_gemm *gemm, const float *a, const float *start, const float *b, float *out)
 {
-    const int one_k_row = gemm->k_rows == 1 && gemm->channels == 1 && start == NULL;
-    if ((gemm->rows > 2 && !one_k_row) || gemm->channels != 1 || gemm->taps != 1 || gemm->b_column != 1 ||
-        gemm->out_column != 1 || gemm->panels != 1 || gemm->columns < VECTOR_COLUMNS ||
-        (one_k_row ? poet_kernel_outer == NULL : poet_kernel_vector == NULL)) {
+    const int one_k_row = gemm->k_rows == 1 && start == NULL;
+    if ((gemm->rows > FEW_ROWS && !one_k_row) || gemm->channels != 1 || gemm->taps != 1 || gemm->b_column != 1 ||
+        gemm->out_column != 1 || gemm->panels != 1) {
         return 0;
     }
     if (one_k_row) {
-        poet_kernel_outer(gemm, a, b, out);
-    } else {
-        poet_kernel_vector(gemm, a, start, b, out);
+        multiply_outer(gemm, a, b, out);
+        return 1;
     }
+    if (gemm->columns < VECTOR_COLUMNS || poet_kernel_vector == NULL) {
+        return 0;
+    }
+    poet_kernel_vector(gemm, a, start, b, out);
     return 1;
 }
 
