@@ -77,15 +77,13 @@ float poet_log(float x)
     }
     m = m - 1.0f;
     const float z = m * m;
-    float p = 7.0376836292e-2f;
-    p = p * m - 1.1514610310e-1f;
-    p = p * m + 1.1676998740e-1f;
-    p = p * m - 1.2420140846e-1f;
-    p = p * m + 1.4249322787e-1f;
-    p = p * m - 1.6668057665e-1f;
-    p = p * m + 2.0000714765e-1f;
-    p = p * m - 2.4999993993e-1f;
-    p = p * m + 3.3333331174e-1f;
+    static const float factors[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
+                                    -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
+                                    2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+    float p = factors[0];
+    for (uint32_t i = 1; i < sizeof factors / sizeof *factors; i++) {
+        p = p * m + factors[i];
+    }
     float y = p * m * z;
     const float kf = (float)k;
     y = y + kf * LN2_LOW;

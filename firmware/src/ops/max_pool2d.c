@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maximum over windows. The second output is the row-major place of the maximum inside its window: one byte an
  * element, so a window has at most 256 places. */
-#include "max_of_window_inl.h"
+#include "max_of_2x2_inl.h"
 
 int poet_max_pool2d_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maximum over windows, of any size: without the places that a way back needs. */
-#include "max_of_window_inl.h"
+#include "max_of_2x2_inl.h"
 
 int poet_max_pool2d_infer_sizes(const int32_t *params, poet_sizes *sizes)
 {

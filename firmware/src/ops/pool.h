@@ -15,4 +15,10 @@ typedef struct poet_pool {
  * every window sees at least one element. */
 int poet_pool_read(const int32_t *params, poet_pool *pool);
 
+/* The maximum of a window of the plane x, the first of equal ones, and its row-major place inside the window. */
+float poet_max_of_window(const poet_windows *win, const float *x, int32_t oy, int32_t ox, int32_t *place);
+
+/* Those of all windows; `places` may be NULL. */
+void poet_max_of_windows(const poet_pool *pool, const float *x, float *y, uint8_t *places);
+
 #endif
