@@ -102,7 +102,7 @@ static int by_pieces(poet_runner *runner, poet_run *run)
 static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t nothing)
 {
     static const poet_block_device card = {.block_count = UINT32_MAX, .read = read_page, .write = write_page};
-    poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK, .ways = &ways};
+    poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK};
     poet_runner runner;
     without_work = nothing;
     const int status = poet_runner_init(&runner, &poet_built_model, schedule(), &tables, ram, sizeof ram);

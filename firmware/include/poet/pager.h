@@ -25,8 +25,6 @@ extern "C" {
 #define POET_CARD_DATA_BLOCK 2048u /* after the label and what is committed */
 #define POET_PAGE_READS 3u         /* one, and two more if the check fails */
 
-struct poet_pager_ways;
-
 typedef struct poet_pager {
     const poet_block_device *device;
     uint32_t page_area; /* its first block: POET_CARD_DATA_BLOCK, unless kept tensors lie there */
@@ -37,16 +35,7 @@ typedef struct poet_pager {
     void *data;
     uint32_t bytes;
     uint32_t crc;
-    const struct poet_pager_ways *ways;
 } poet_pager;
-
-/* What the runner does with it. A program that opens no pager links none of it. */
-typedef struct poet_pager_ways {
-    int (*start_out)(poet_pager *pager, uint32_t block, const void *data, uint32_t bytes, uint32_t *crc);
-    int (*start_in)(poet_pager *pager, uint32_t block, void *data, uint32_t bytes, uint32_t crc);
-    int (*read)(poet_pager *pager, uint32_t block, void *data, uint32_t bytes);
-    int (*wait)(poet_pager *pager);
-} poet_pager_ways;
 
 /* Writes the label that allows poet to use the card, and ends what was committed there. Whatever was on it may be
  * overwritten from then on. POET_E_FULL if the card has no page area. */

@@ -115,7 +115,8 @@ static inline bool poet_runner_takes_rate(float rate)
 }
 
 /* Begins a run of which nothing is done yet: POET_MORE; POET_E_ABSENT without the card or record that it needs;
- * POET_E_ARGUMENT with another learning rate, which would spoil every weight. */
+ * POET_E_ARGUMENT with another learning rate, which would spoil every weight; POET_E_UNSUPPORTED for a trace in a
+ * program that reads none (poet_runner_read_trace). */
 int poet_runner_begin(poet_runner *runner, poet_run *run);
 
 /* Makes the next call, one operator or one transfer: POET_MORE, POET_OK or POET_GATHERED with the last

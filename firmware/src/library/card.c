@@ -3,12 +3,9 @@
 
 #include "poet/checkpoint.h"
 #include "poet/keeping.h"
-#include "poet/operator.h"
 #include "poet/record.h"
 
 const uint8_t poet_card_kernels = 1;
-
-POET_KERNELS(card_check) /* a weak symbol would bring nothing out of an archive */
 
 __attribute__((cold)) int poet_open_card(poet *p, const poet_network *network, const poet_block_device *card)
 {

@@ -12,6 +12,12 @@
 
 POET_OPTIONAL int poet_open_card(poet *p, const poet_network *network, const poet_block_device *card);
 
+/* Whether a plan, which may be NULL, has anything there. */
+static inline bool poet_needs_card(const poet_plan *plan)
+{
+    return plan != NULL && (plan->model->kept_count > 0 || plan->schedule->page_count > 0);
+}
+
 /* Between two steps and two inferences. */
 static inline bool poet_is_idle(const poet *p)
 {

@@ -7,6 +7,8 @@
 
 #include "poet/features.h"
 
+#include "card.h"
+
 static const poet_feature_maker *maker_of(const poet *p)
 {
     return p->network == NULL ? NULL : p->network->maker;
@@ -39,11 +41,15 @@ static int run(const poet *p, const poet_plan *plan)
     return poet_runner_step(&runner, &run);
 }
 
-__attribute__((cold)) int poet_feature_maker_check(const poet_network *network, uint32_t ram_bytes)
+__attribute__((cold)) int poet_feature_maker_check(const poet_network *network, uint32_t ram_bytes, bool card)
 {
     const poet_extraction *extraction = network->maker->extraction;
-    return extraction->samples != network->batch ? POET_E_CORRUPT
-                                                 : poet_features_check(extraction, network->train->model, ram_bytes);
+    if (extraction->samples != network->batch) {
+        return POET_E_CORRUPT;
+    }
+    const int status = poet_features_check(extraction, network->train->model, ram_bytes);
+    const bool needs_card = poet_needs_card(&extraction->plan) || poet_needs_card(extraction->infer);
+    return status == POET_OK && needs_card && !card ? POET_E_ABSENT : status;
 }
 
 int poet_feature_maker_make(poet *p)

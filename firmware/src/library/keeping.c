@@ -6,6 +6,9 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
 {
     const poet_model *model = network->train->model;
     const poet_tables *tables = network->tables;
+    if (poet_record_ends_steps(model)) {
+        return POET_E_UNSUPPORTED;
+    }
     poet_record_init(keeping->record, model, p->runner.ram, tables->checks, tables->homes);
     const int status = poet_record_load(keeping->record, p->card);
     if (status == POET_E_ABSENT) {

@@ -7,7 +7,6 @@
 
 #include "poet/crc32.h"
 #include "poet/feature_maker.h"
-#include "poet/record.h"
 #include "poet/saved.h"
 
 #include "card.h"
@@ -20,16 +19,13 @@ static const poet_model *model_of(const poet *p)
 static int check_network(const poet_network *network)
 {
     const poet_model *model = network->train->model;
-    if (model->kept_count > 0 && (network->keeping == NULL || poet_record_ends_steps(model))) {
+    if (model->kept_count > 0 && network->keeping == NULL) {
         return POET_E_UNSUPPORTED;
     }
-    if (network->initial == NULL) {
-        return POET_OK;
-    }
-    return network->initial_bytes <= poet_saved_bytes(model) &&
-                   poet_crc32(0, network->initial, network->initial_bytes) == network->initial_crc
-               ? POET_OK
-               : POET_E_CORRUPT;
+    const bool is_whole =
+        network->initial == NULL || (network->initial_bytes <= poet_saved_bytes(model) &&
+                                     poet_crc32(0, network->initial, network->initial_bytes) == network->initial_crc);
+    return is_whole ? POET_OK : POET_E_CORRUPT;
 }
 
 static void set_residents(const poet_network *network, uint8_t *residents)
@@ -41,30 +37,17 @@ static void set_residents(const poet_network *network, uint8_t *residents)
     for (uint32_t i = 0; left > 0 && i < model->resident_count; i++) {
         const poet_resident *resident = &model->residents[i];
         if (resident->kind == POET_RESIDENT_PARAMETER || resident->kind == POET_RESIDENT_STATE) {
-            const uint32_t bytes = resident->bytes < left ? resident->bytes : left;
-            memcpy(residents + resident->offset, initial, bytes);
-            initial += bytes;
-            left -= bytes;
+            for (uint32_t at = 0; at < resident->bytes && left > 0; at++, left--) {
+                residents[resident->offset + at] = *initial++;
+            }
         }
     }
-}
-
-static bool has_card(const poet_plan *plan)
-{
-    return plan != NULL && (plan->model->kept_count > 0 || plan->schedule->page_count > 0);
-}
-
-static bool needs_card(const poet_network *network)
-{
-    const poet_extraction *extraction = network->maker == NULL ? NULL : network->maker->extraction;
-    return has_card(network->train) || has_card(network->infer) ||
-           (extraction != NULL && (has_card(&extraction->plan) || has_card(extraction->infer)));
 }
 
 static int open_card(poet *p, const poet_network *network, const poet_block_device *card)
 {
     if (card == NULL) {
-        return needs_card(network) ? POET_E_ABSENT : POET_OK;
+        return poet_needs_card(network->train) || poet_needs_card(network->infer) ? POET_E_ABSENT : POET_OK;
     }
     return poet_open_card == NULL ? POET_E_UNSUPPORTED : poet_open_card(p, network, card);
 }
@@ -88,7 +71,7 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
         status = poet_runner_check_inference(network->infer, network->train->model, ram_bytes);
     }
     if (status == POET_OK && network->maker != NULL) {
-        status = network->maker->check(network, ram_bytes);
+        status = network->maker->check(network, ram_bytes, card != NULL);
     }
     if (status == POET_OK) {
         status = open_card(p, network, card);

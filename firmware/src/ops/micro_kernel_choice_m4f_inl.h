@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "micro_kernel.h"
-#include "poet/optional.h"
+#include "poet/operator.h"
 
 typedef enum micro_kernel {
     MICRO_GENERAL,

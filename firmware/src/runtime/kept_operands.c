@@ -6,6 +6,8 @@
 #include "poet/crc32.h"
 #include "poet/pager.h"
 
+#include "runner_parts.h"
+
 /* The kept tensors of one node, while its operator runs. */
 typedef struct kept_operands {
     const poet_kept *const *inputs; /* NULL where an operand is in RAM */
@@ -231,4 +233,14 @@ static int run_call(const poet_runner *runner, const poet_run *run, const poet_c
     return compute(run, inputs, outputs, operator, args);
 }
 
-const poet_kept_ways poet_kept_on_card = {.run = run_call, .forget = poet_record_forget};
+/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
+static void begin(const poet_runner *runner, poet_record *record)
+{
+    float *loss = poet_record_ends_steps(runner->model) ? poet_loss_of(runner) : NULL;
+    poet_record_forget(record);
+    if (loss != NULL) {
+        *loss = 0.0f;
+    }
+}
+
+const poet_kept_ways poet_kept_on_card = {.run = run_call, .begin = begin};

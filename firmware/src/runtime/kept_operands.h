@@ -16,7 +16,8 @@ typedef struct poet_kept_ways {
     int (*run)(const poet_runner *runner, const poet_run *run, const poet_call *call, const poet_operator *operator,
                poet_op_args *args);
 
-    void (*forget)(poet_record *record);
+    /* Of a run: forgets what was written, and the loss of the step before. */
+    void (*begin)(const poet_runner *runner, poet_record *record);
 } poet_kept_ways;
 
 extern const poet_kept_ways poet_kept_on_card;

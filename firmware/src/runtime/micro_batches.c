@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "micro_batches.h"
+#include "runner_parts.h"
 
 const uint8_t poet_micro_batches_kernels = 1;
 

@@ -6,6 +6,9 @@
 
 #include "poet/checkpoint.h"
 #include "poet/crc32.h"
+#include "poet/operator.h"
+
+POET_KERNELS(card_part) /* the runner's, which is weak, and would not come out of an archive by itself */
 
 static const char label[] = "POET CARD 1\n";
 
@@ -27,12 +30,10 @@ int poet_pager_format(const poet_block_device *device)
     return status != POET_OK ? status : device->sync(device->context);
 }
 
-static const poet_pager_ways ways = {poet_pager_start_out, poet_pager_start_in, poet_pager_read, poet_pager_wait};
-
 __attribute__((cold)) int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
-    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK, .ways = &ways};
+    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK};
     const int status = device->read(device->context, 0, found, sizeof found);
     if (status != POET_OK) {
         return status;

@@ -2,34 +2,17 @@
 #include "poet/runner.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "poet/finite.h"
 
+#include "card_part.h"
 #include "kept_operands.h"
-#include "micro_batches.h"
 #include "plan_check.h"
-#include "trace.h"
+#include "runner_parts.h"
 
 /* --- start --- */
 
-static uint32_t trace_parts(const poet_schedule *schedule)
-{
-    return (schedule->call_count + POET_TRACE_ROWS - 1u) / POET_TRACE_ROWS;
-}
-
-/* The trace, where one is asked for, lies in RAM that nothing else takes, if there is enough. */
-__attribute__((cold)) static void place_trace(poet_runner *runner, uint32_t ram_bytes)
-{
-    const uint32_t taken = (runner->schedule->ram_bytes + 3u) / 4u * 4u;
-    if (taken <= ram_bytes && trace_parts(runner->schedule) <= (ram_bytes - taken) / sizeof *runner->trace) {
-        runner->trace = (poet_trace_part *)(void *)(runner->ram + taken);
-        runner->trace_in_ram = true;
-    }
-}
-
-/* NULL in a model without one. */
-__attribute__((cold, noinline)) static float *loss_of(const poet_runner *runner)
+__attribute__((cold, noinline)) float *poet_loss_of(const poet_runner *runner)
 {
     const poet_model *model = runner->model;
     for (uint32_t i = 0; i < model->resident_count; i++) {
@@ -40,25 +23,19 @@ __attribute__((cold, noinline)) static float *loss_of(const poet_runner *runner)
     return NULL;
 }
 
-/* Whether an inference keeps nothing on the card, or what the training has there, in the same places. */
-static bool keeps_alike(const poet_model *model, const poet_model *training)
-{
-    return model->kept_count == 0 ||
-           (model->kept == training->kept && model->kept_count == training->kept_count &&
-            model->unit_count == training->unit_count && model->home_blocks == training->home_blocks);
-}
-
 __attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference, const poet_model *training,
                                                       uint32_t ram_bytes)
 {
     const poet_model *model = inference->model;
     const poet_schedule *schedule = inference->schedule;
     if (model->residents != training->residents || model->resident_count < training->resident_count ||
-        model->resident_bytes < training->resident_bytes || !keeps_alike(model, training) ||
-        model->micro_batches != 1u) {
+        model->resident_bytes < training->resident_bytes || model->micro_batches != 1u) {
         return POET_E_CORRUPT;
     }
     const int status = poet_plan_check(model, schedule, ram_bytes);
+    if (status == POET_OK && &poet_on_card != NULL && !poet_on_card.alike(model, training)) {
+        return POET_E_CORRUPT;
+    }
     for (uint32_t i = 0; status == POET_OK && i < schedule->call_count; i++) {
         if ((schedule->calls[i].flags & POET_CHANGES) != 0) {
             return POET_E_CORRUPT;
@@ -88,8 +65,8 @@ void poet_runner_open(poet_runner *runner, const poet_model *model, const poet_s
     runner->trace_in_ram = false;
     runner->traced = false;
     runner->gathered = 0;
-    if (tables->trace != NULL) {
-        place_trace(runner, ram_bytes);
+    if (tables->trace != NULL && poet_trace_place != NULL) {
+        poet_trace_place(runner, ram_bytes);
     }
 }
 
@@ -100,14 +77,7 @@ bool poet_runner_needs_card(const poet_runner *runner, bool trace)
 
 static int wait_for_bus(const poet_run *run)
 {
-    return run->pager == NULL ? POET_OK : run->pager->ways->wait(run->pager);
-}
-
-/* --- trace --- */
-
-__attribute__((cold)) uint32_t poet_runner_card_blocks(const poet_schedule *schedule)
-{
-    return schedule->page_blocks + trace_parts(schedule);
+    return run->pager == NULL ? POET_OK : poet_on_card.wait(run->pager);
 }
 
 __attribute__((cold)) void poet_runner_forget_sums(poet_runner *runner)
@@ -115,46 +85,40 @@ __attribute__((cold)) void poet_runner_forget_sums(poet_runner *runner)
     runner->gathered = 0;
 }
 
-__attribute__((cold)) void poet_runner_forget_trace(poet_runner *runner)
-{
-    runner->traced = false;
-}
-
 /* --- calls --- */
 
-/* Whether a call is passed over until the last micro-batch. */
-static bool waits_for_the_batch(const poet_runner *runner, const poet_call *call)
-{
-    return (call->flags & POET_CHANGES) != 0 && poet_is_gathering(runner);
-}
+#define MOSTLY(condition) __builtin_expect((condition) != 0, 1) /* keeps what follows on the straight way */
 
-/* What a call needs before it. POET_MORE: it is passed over. */
-static int prepare(const poet_runner *runner, const poet_run *run, const poet_call *call)
+/* What a call needs before it, or in place of it. POET_MORE: that is all. */
+__attribute__((cold, noinline)) static int attend(const poet_runner *runner, poet_run *run, const poet_call *call)
 {
-    const int status = (call->flags & POET_WAITS) != 0 ? wait_for_bus(run) : POET_OK;
+    int status = (call->flags & POET_WAITS) != 0 ? wait_for_bus(run) : POET_OK;
+    if (status == POET_OK && call->op >= POET_PAGE_IN) {
+        status = poet_on_card.move(runner, run, call);
+        return status == POET_OK ? POET_MORE : status;
+    }
     if (status != POET_OK || (call->flags & POET_CHANGES) == 0) {
         return status;
     }
     return poet_is_gathering(runner) ? POET_MORE : poet_runner_check_loss(runner);
 }
 
-/* Starts a transfer. A device without DMA has completed it by now. */
-__attribute__((cold)) static int move_page(const poet_runner *runner, poet_run *run, const poet_call *call)
+/* Waits for the bus where that is due. Then takes the clock's differences, which may wrap, in 64 bits: a run may be
+ * longer than the counter's period. */
+__attribute__((noinline, cold)) static int after_calls(const poet_runner *runner, poet_run *run, int status)
 {
-    const uint32_t *words = runner->schedule->words + call->words;
-    uint32_t *crc = &runner->pages[words[POET_PAGE_NUMBER]].crc;
-    const uint32_t block = run->pager->page_area + words[POET_PAGE_BLOCK];
-    void *data = runner->ram + words[POET_PAGE_PLACE];
-    if (call->op == POET_PAGE_OUT) {
-        run->page_outs++;
-        return run->pager->ways->start_out(run->pager, block, data, words[POET_PAGE_BYTES], crc);
+    if (status != POET_OK || run->calls == runner->schedule->call_count || run->trace) {
+        const int transfer = wait_for_bus(run);
+        run->calls -= status == POET_OK && transfer != POET_OK;
+        status = status != POET_OK ? status : transfer;
     }
-    run->page_ins++;
-    return run->pager->ways->start_in(run->pager, block, data, words[POET_PAGE_BYTES], *crc);
+    const uint32_t now = poet_ticks_now(run);
+    run->ticks += now - run->before;
+    run->before = now;
+    return status;
 }
 
-/* From the next call on: one, or all. */
-static int make_calls(poet_runner *runner, poet_run *run, bool one)
+int poet_make_calls(poet_runner *runner, poet_run *run, bool one)
 {
     const poet_schedule *schedule = runner->schedule;
     uint8_t *const ram = runner->ram;
@@ -165,83 +129,49 @@ static int make_calls(poet_runner *runner, poet_run *run, bool one)
     poet_op_args args = {NULL, (const void *const *)places, places, NULL, run->learning_rate, NULL, NULL};
     int status = POET_OK;
     for (; call != end; call++) {
-        if ((call->flags & (POET_WAITS | POET_CHANGES)) != 0) {
-            status = prepare(runner, run, call);
+        if ((call->flags & (POET_WAITS | POET_CHANGES)) != 0 || call->op >= POET_PAGE_IN) {
+            status = attend(runner, run, call);
             if (status == POET_MORE) {
-                status = POET_OK;
                 continue;
             }
             if (status != POET_OK) {
                 break;
             }
         }
-        if (call->op >= POET_PAGE_IN) {
-            status = move_page(runner, run, call);
-        } else {
-            const uint32_t *word = schedule->words + call->words;
-            const uint32_t operands = (uint32_t)call->inputs + call->outputs;
-            for (uint32_t i = 0; constants == NULL && i < operands; i++) {
-                places[i] = ram + word[i];
+        const uint32_t *word = schedule->words + call->words;
+        const uint32_t *const workspace = word + call->inputs + call->outputs;
+        void **place = places;
+        if (MOSTLY(constants == NULL)) {
+            while (word != workspace) {
+                *place++ = ram + *word++;
             }
-            for (uint32_t i = 0; constants != NULL && i < operands; i++) {
-                places[i] =
-                    (word[i] & POET_WORD_CONSTANT) != 0 ? constants + (word[i] - POET_WORD_CONSTANT) : ram + word[i];
-            }
-            args.params = schedule->params + call->params;
-            args.outputs = places + call->inputs;
-            args.workspace = (call->flags & POET_WORKSPACE) != 0 ? ram + word[operands] : NULL;
-            const poet_operator *operator = &schedule->operators[call->op];
-            status =
-                run->record == NULL ? operator->run(&args) : run->record->ways->run(runner, run, call, operator, &args);
         }
+        for (; word != workspace; word++) {
+            *place++ = (*word & POET_WORD_CONSTANT) != 0 ? constants + (*word - POET_WORD_CONSTANT) : ram + *word;
+        }
+        args.params = schedule->params + call->params;
+        args.outputs = places + call->inputs;
+        args.workspace = (call->flags & POET_WORKSPACE) != 0 ? ram + *workspace : NULL;
+        const poet_operator *operator = &schedule->operators[call->op];
+        status =
+            run->record == NULL ? operator->run(&args) : run->record->ways->run(runner, run, call, operator, &args);
         if (status != POET_OK) {
             break;
         }
     }
     run->calls = (uint32_t)(call - schedule->calls);
-    return status;
+    status = status == POET_MORE ? POET_OK : status;
+    return run->pager == NULL && run->hooks == NULL ? status : after_calls(runner, run, status);
 }
 
 /* --- a run --- */
 
-static uint32_t ticks_now(const poet_run *run)
-{
-    return run->hooks != NULL && run->hooks->ticks != NULL ? run->hooks->ticks() : 0u;
-}
-
-static void set_window(const poet_run *run, bool inside)
-{
-    if (run->hooks != NULL && run->hooks->window != NULL) {
-        run->hooks->window(inside);
-    }
-}
-
-/* Keeps the line low for 30 us: a meter that samples every 10 us must see where one window ends and the next begins. */
-static void pause_between_windows(const poet_run *run)
-{
-    if (run->hooks == NULL || run->hooks->ticks == NULL) {
-        return;
-    }
-    const uint32_t start = run->hooks->ticks();
-    while (run->hooks->ticks() - start <= run->hooks->ticks_hz / 33333u) {
-    }
-}
-
 static int end(poet_runner *runner, poet_run *run, int status)
 {
-    set_window(run, false);
+    poet_set_window(run, false);
     runner->traced = runner->traced && status == POET_OK;
     run->under_way = false;
     return runner->model->micro_batches > 1u ? poet_micro_batch_end(runner, status) : status;
-}
-
-/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
-__attribute__((cold)) static void forget_loss(const poet_runner *runner)
-{
-    float *loss = loss_of(runner);
-    if (loss != NULL) {
-        *loss = 0.0f;
-    }
 }
 
 int poet_runner_begin(poet_runner *runner, poet_run *run)
@@ -253,46 +183,24 @@ int poet_runner_begin(poet_runner *runner, poet_run *run)
         (run->record == NULL && runner->model->kept_count > 0)) {
         return POET_E_ABSENT;
     }
+    if (run->trace && poet_trace_call == NULL) {
+        return POET_E_UNSUPPORTED;
+    }
     run->ticks = 0;
     run->page_ins = 0;
     run->page_outs = 0;
     run->calls = 0;
     runner->traced = run->trace;
     if (run->record != NULL) {
-        run->record->ways->forget(run->record);
-        if (poet_record_ends_steps(runner->model)) {
-            forget_loss(runner);
-        }
+        run->record->ways->begin(runner, run->record);
     }
     run->under_way = true;
-    set_window(run, !run->trace);
-    run->before = ticks_now(run);
+    poet_set_window(run, !run->trace);
+    run->before = poet_ticks_now(run);
     if (runner->model->micro_batches > 1u) {
         poet_micro_batch_begin(runner);
     }
     return runner->schedule->call_count > 0 ? POET_MORE : end(runner, run, POET_OK);
-}
-
-/* Calls, after the last of which, and after a failed one, the bus is idle; and after each that is timed for itself. */
-static int go_on(poet_runner *runner, poet_run *run, bool one)
-{
-    const int status = make_calls(runner, run, one);
-    if (status == POET_OK && run->calls < runner->schedule->call_count && !run->trace) {
-        return POET_OK;
-    }
-    const int transfer = wait_for_bus(run);
-    run->calls -= status == POET_OK && transfer != POET_OK;
-    return status != POET_OK ? status : transfer;
-}
-
-/* Differences of a wrapping counter, summed in 64 bits: a run may be longer than the counter's period. */
-static uint32_t take_ticks(poet_run *run)
-{
-    const uint32_t now = ticks_now(run);
-    const uint32_t ticks = now - run->before;
-    run->ticks += ticks;
-    run->before = now;
-    return ticks;
 }
 
 int poet_runner_next(poet_runner *runner, poet_run *run)
@@ -300,26 +208,8 @@ int poet_runner_next(poet_runner *runner, poet_run *run)
     if (!run->under_way) {
         return POET_E_ORDER;
     }
-    const uint32_t number = run->calls;
-    const bool traced = run->trace && !waits_for_the_batch(runner, &runner->schedule->calls[number]);
-    if (traced) {
-        pause_between_windows(run);
-        set_window(run, true);
-        run->before = ticks_now(run);
-    }
-    const int status = go_on(runner, run, true);
-    const uint32_t ticks = take_ticks(run);
-    if (traced) {
-        set_window(run, false);
-    }
-    if (status != POET_OK) {
-        return end(runner, run, status);
-    }
-    if (run->trace && poet_keep_ticks != NULL) {
-        poet_keep_ticks(runner, run, number, ticks);
-        run->before = ticks_now(run);
-    }
-    return run->calls == runner->schedule->call_count ? end(runner, run, POET_OK) : POET_MORE;
+    const int status = run->trace ? poet_trace_call(runner, run) : poet_make_calls(runner, run, true);
+    return status == POET_OK && run->calls < runner->schedule->call_count ? POET_MORE : end(runner, run, status);
 }
 
 int poet_runner_settle(poet_runner *runner, poet_run *run)
@@ -370,7 +260,7 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
 {
     int status = poet_runner_begin(runner, run);
     if (status == POET_MORE && !needs_each(run)) {
-        return end(runner, run, go_on(runner, run, false));
+        return end(runner, run, poet_make_calls(runner, run, false));
     }
     while (status == POET_MORE) {
         status = poet_runner_next(runner, run);
@@ -383,7 +273,7 @@ int poet_runner_step(poet_runner *runner, poet_run *run)
 
 float poet_runner_loss(const poet_runner *runner)
 {
-    const float *loss = loss_of(runner);
+    const float *loss = poet_loss_of(runner);
     return loss != NULL ? *loss : 0.0f;
 }
 

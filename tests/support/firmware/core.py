@@ -77,7 +77,7 @@ BlockDevice = structure(
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
-    data=c.c_void_p, bytes=u32, crc=u32, ways=c.c_void_p,
+    data=c.c_void_p, bytes=u32, crc=u32,
 )  # fmt: skip
 Resident = structure("Resident", offset=u32, bytes=u32, kind=u8)
 Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kind=u8)
