@@ -99,7 +99,7 @@ static int by_pieces(poet_runner *runner, poet_run *run)
     return status;
 }
 
-static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t nothing)
+static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t nothing, const poet_hooks *asked)
 {
     static const poet_block_device card = {.block_count = UINT32_MAX, .read = read_page, .write = write_page};
     poet_pager pager = {.device = &card, .page_area = POET_CARD_DATA_BLOCK};
@@ -109,24 +109,30 @@ static int run_by(int (*step)(poet_runner *runner, poet_run *run), uint32_t noth
     if (status != POET_OK) {
         return status;
     }
-    poet_run run = {.pager = &pager, .hooks = &hooks, .learning_rate = 0.01f};
+    poet_run run = {.pager = &pager, .hooks = asked, .learning_rate = 0.01f};
     return step(&runner, &run);
 }
 
 int run_schedule(uint32_t nothing)
 {
-    return run_by(poet_runner_step, nothing);
+    return run_by(poet_runner_step, nothing, &hooks);
+}
+
+/* All calls in one go, as a program does that asks for nothing between two of them. */
+int run_at_once(uint32_t nothing)
+{
+    return run_by(poet_runner_step, nothing, NULL);
 }
 
 int run_by_pieces(void)
 {
-    return run_by(by_pieces, 0);
+    return run_by(by_pieces, 0, &hooks);
 }
 
 /* What the others do besides the run. */
 int check_schedule(void)
 {
     poet_runner runner;
-    without_work = 0;
-    return poet_runner_init(&runner, &poet_built_model, &poet_built_schedule, &tables, ram, sizeof ram);
+    without_work = 1;
+    return poet_runner_init(&runner, &poet_built_model, schedule(), &tables, ram, sizeof ram);
 }

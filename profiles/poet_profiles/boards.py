@@ -170,7 +170,7 @@ class Board(BaseModel):
     clock_hz: int = Field(gt=0)
     crystal_hz: int | None = Field(default=None, gt=0)
     crystal_is_clock: bool = False
-    runner_cycles: int = Field(default=400, ge=0)
+    runner_cycles: int = Field(default=240, ge=0)
     fpu: bool
     ram_bytes: int = Field(gt=0)
     ram_reserved_bytes: int = Field(default=0, ge=0)
