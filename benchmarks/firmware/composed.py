@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--profile", type=Path, default=SHIPPED, help="of the nRF52840")
     options = parser.parse_args()
     board = load_board("nrf52840")
-    costs = CostModel(read_profile(options.profile), board.storage_block_bytes, board.dma_overlap)
+    costs = CostModel(read_profile(options.profile), board.storage_block_bytes, board.dma_overlap, fpu=board.fpu)
     wanted = list(configurations())
     table = Table(
         "layer", "tile", "operator", "ms", "off", "mJ", "off", title="emulated; the composed costs are off by"

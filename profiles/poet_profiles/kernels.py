@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the firmware's kernels an operator enters on a core with a floating-point unit.
+"""Which products an operator consists of, and which of the firmware's kernels they enter with a floating-point unit.
 
 A mirror of the choices in firmware/src/ops: gemm.c, gemm_nt.c, micro_kernel_choice_m4f_inl.h, and the operators that
 describe their products to them. A program links the kernels that are named here; without one of a product it computes
-the same bits by loops.
+the same bits by loops. What an operator costs is predicted from its products.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,18 +47,23 @@ def kernels_of(op: str, params: Params) -> frozenset[str]:
     named = {name for name, suits in _CONVOLUTIONS.items() if suits(params)}
     if named & {"depthwise", "winograd"}:
         return frozenset(named)
-    base = plain_update(op).removeprefix("streamed_").removesuffix(ACCUMULATE).removesuffix("_relu")
     adds = op.endswith(ACCUMULATE)
-    products = _PRODUCTS.get(base)
-    for product in products(params, op.startswith("streamed_")) if products else ():
-        if isinstance(product, _RowsByRows) or not adds:
+    for product in products_of(op, params):
+        if isinstance(product, RowsByRows) or not adds:
             named |= product.kernels()
     return frozenset(named)
 
 
+def products_of(op: str, params: Params) -> Iterator[AnyProduct]:
+    """All that an operator computes if it is neither depthwise nor by Winograd's algorithm; none of other operators."""
+    base = plain_update(op).removeprefix("streamed_").removesuffix(ACCUMULATE).removesuffix("_relu")
+    products = _PRODUCTS.get(base)
+    return products(params, op.startswith("streamed_")) if products else iter(())
+
+
 @dataclass(frozen=True)
-class _Product:
-    """What of a ``poet_gemm`` decides how it is computed."""
+class Product:
+    """What of a ``poet_gemm`` decides how it is computed, and how often it is."""
 
     rows: int
     columns: int
@@ -73,25 +79,41 @@ class _Product:
     out_column: int
     panels: int = 1
     started: bool = False
+    times: int = 1
 
     def kernels(self) -> set[str]:
         """As poet_gemm_multiply."""
-        if self._plain() and self.k_rows == 1 and not self.started:
-            return {"outer"} if self.columns >= VECTOR_COLUMNS else set()
+        kernel = self.kernel()
+        if kernel is None:
+            return set()
+        return {kernel, f"{kernel}_pair"} if self.has_pair(kernel) else {kernel}
+
+    def kernel(self) -> str | None:
+        """That of all columns but the last ones."""
+        if self.is_outer():
+            return "outer" if self.columns >= VECTOR_COLUMNS else None
         if self.rows <= FEW:
-            return {"vector"} if self._plain() and self.columns >= VECTOR_COLUMNS else set()
-        kernel = self._kernel()
+            return "vector" if self._plain() and self.columns >= VECTOR_COLUMNS else None
+        return self._tiles()
+
+    def in_place(self, kernel: str) -> bool:
+        """Whether results are stored where they belong, and not through a buffer."""
         whole = kernel.startswith("gradient") or kernel in ("transposed_five", "transposed_spread")
-        in_place = whole or (self.rows >= BLOCK and self.columns >= BLOCK and self.out_column == 1)
-        has_pair = kernel in ("singles", "transposed", "strided")
-        if in_place and has_pair and self.columns % BLOCK in (1, 2):
-            return {kernel, f"{kernel}_pair"}
-        return {kernel}
+        return whole or (self.rows >= BLOCK and self.columns >= BLOCK and self.out_column == 1)
+
+    def has_pair(self, kernel: str) -> bool:
+        """Whether the last one or two columns have a kernel of their own."""
+        paired = kernel in ("singles", "transposed", "strided")
+        return paired and self.in_place(kernel) and self.columns % BLOCK in (1, 2)
+
+    def is_outer(self) -> bool:
+        """Whether it is a column by a row, begun with no sum."""
+        return self._plain() and self.k_rows == 1 and not self.started
 
     def _plain(self) -> bool:
         return (self.channels, self.taps, self.b_column, self.out_column, self.panels) == (1, 1, 1, 1, 1)
 
-    def _kernel(self) -> str:
+    def _tiles(self) -> str:
         if self.columns >= BLOCK and (gradient := self._gradient()):
             return gradient
         one_k_row = self.k_rows == 1
@@ -128,17 +150,19 @@ class _Product:
 
 
 @dataclass(frozen=True)
-class _RowsByRows:
+class RowsByRows:
     """What of a ``poet_gemm_nt`` decides; ``places`` are those of its columns, at most as many as are taken at once."""
 
     rows: int
     places: Sequence[int]
-    taps: int
     b_tap: int
+    k_rows: int
+    taps: int
+    times: int = 1
 
     def kernels(self) -> set[str]:
         """As poet_gemm_nt_add."""
-        if self._windows():
+        if self.are_windows():
             return {"nt_3x3"}
         if self.rows <= FEW:
             return self._row(len(self.places))
@@ -159,7 +183,8 @@ class _RowsByRows:
     def _row(self, columns: int) -> set[str]:
         return {"nt_row"} if self.b_tap == 1 and self.taps >= ROW_TAPS and columns >= 2 else set()
 
-    def _windows(self) -> bool:
+    def are_windows(self) -> bool:
+        """Whether the columns are the places of 3x3 kernels."""
         if len(self.places) % KERNEL_WEIGHTS or self.b_tap not in (1, 2):
             return False
         return all(
@@ -168,51 +193,56 @@ class _RowsByRows:
         )
 
 
-def _rows_by_rows(rows: int, places: Sequence[int], taps: int, b_tap: int) -> Iterator[_RowsByRows]:
+def _rows_by_rows(
+    rows: int, places: Sequence[int], b_tap: int, k_rows: int, taps: int, times: int = 1
+) -> Iterator[RowsByRows]:
     for first in range(0, len(places), NT_COLUMNS):
-        yield _RowsByRows(rows, places[first : first + NT_COLUMNS], taps, b_tap)
+        yield RowsByRows(rows, places[first : first + NT_COLUMNS], b_tap, k_rows, taps, times)
 
 
-_Any = _Product | _RowsByRows
+AnyProduct = Product | RowsByRows
 
 
-def _counts(rows: int, tile: int, group: int, halves: bool) -> set[int]:
-    """Of rows of weights that are computed at once: tile by tile, and of one group."""
-    counts = set()
+def _counts(rows: int, tile: int, group: int, halves: bool) -> Counter[int]:
+    """How often so many rows of weights are computed at once: tile by tile, and of one group."""
+    counts: Counter[int] = Counter()
     for step in {tile, tile // 2} - {0} if halves and tile < rows else {tile}:
         for first in range(0, rows, step):
             end = min(first + step, rows)
             while first < end:
                 count = min(group - first % group, end - first)
-                counts.add(count)
+                counts[count] += 1
                 first += count
     return counts
 
 
-def _filters(p: Params, streamed: bool) -> set[int]:
+def _filters(p: Params, streamed: bool) -> Counter[int]:
     return _counts(p["k"], p.get("tile", p["k"]), p["k"] // p["g"], streamed)
 
 
-def _positions(p: Params) -> tuple[int, int]:
+def positions(p: Params) -> tuple[int, int]:
+    """Rows and columns of a convolution's results."""
     return (
         output_extent(p["h"], p["r"], p["sh"], p["ph"]),
         output_extent(p["w"], p["s"], p["sw"], p["pw"]),
     )
 
 
-def _in_place(p: Params) -> bool:
-    return (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0) and _positions(p)[1] >= BLOCK
+def reads_in_place(p: Params) -> bool:
+    """Whether a convolution reads its input where it lies; ``p`` as laid out."""
+    return (p["r"], p["s"], p["ph"], p["pw"]) == (1, 1, 0, 0) and positions(p)[1] >= BLOCK
 
 
-def _conv2d(params: Params, streamed: bool) -> Iterator[_Any]:
+def _conv2d(params: Params, streamed: bool) -> Iterator[AnyProduct]:
     p = laid_out(params)
     channels = p["c"] // p["g"]
-    rows, columns = _positions(p)
-    for count in _filters(p, streamed):
+    rows, columns = positions(p)
+    for count, groups in _filters(p, streamed).items():
         if is_small_planes(params):
             yield _small_planes(count, p["n"], channels, 9 * channels, 9, 4 * channels, 4 * p["k"], True)
             continue
-        yield _Product(
+        panels = rows if reads_in_place(p) or channels == 1 else 1
+        yield Product(
             rows=count,
             columns=columns,
             channels=1,
@@ -225,16 +255,18 @@ def _conv2d(params: Params, streamed: bool) -> Iterator[_Any]:
             b_column=p["sw"],
             b_tap=1,
             out_column=1,
-            panels=rows if _in_place(p) or channels == 1 else 1,
+            panels=panels,
             started=bool(p["bias"]),
+            times=p["n"] * groups * (rows // panels),
         )
 
 
 def _small_planes(
     rows: int, columns: int, channels: int, a_row: int, a_channel: int, b_column: int, out_column: int, forward: bool
-) -> _Product:
+) -> Product:
     tap = 1 if forward else -1
-    return _Product(rows, columns, channels, 2, 2, a_row, a_channel, 3, 1, b_column, tap, out_column, started=True)
+    places = (a_row, a_channel, 3, 1, b_column, tap, out_column)
+    return Product(rows, columns, channels, 2, 2, *places, started=True, times=4)
 
 
 @dataclass(frozen=True)
@@ -253,18 +285,19 @@ def _phase(remainder: int, kernel: int, stride: int, padding: int, extent: int) 
     return _Phase(taps, -(-(extent - begin) // stride) if begin < extent else 0)
 
 
-def _conv2d_backward_input(params: Params, streamed: bool) -> Iterator[_Any]:
+def _conv2d_backward_input(params: Params, streamed: bool) -> Iterator[AnyProduct]:
     p = laid_out(params)
     channels, filters = p["c"] // p["g"], p["k"] // p["g"]
-    strides = -(-p["h"] // p["sh"]) if _in_place(p) or filters == 1 else 1
-    for count in _filters(p, streamed):
+    strides = -(-p["h"] // p["sh"]) if reads_in_place(p) or filters == 1 else 1
+    for count, groups in _filters(p, streamed).items():
         if is_small_planes(params):
             yield _small_planes(channels, p["n"], count, 9, 9 * channels, 4 * p["k"], 4 * p["c"], False)
             continue
         for row in (_phase(i, p["r"], p["sh"], p["ph"], p["h"]) for i in range(p["sh"])):
             for column in (_phase(j, p["s"], p["sw"], p["pw"], p["w"]) for j in range(p["sw"])):
                 if min(row.taps, row.count, column.taps, column.count) > 0:
-                    yield _Product(
+                    panels = min(row.count, strides)
+                    yield Product(
                         rows=channels,
                         columns=column.count,
                         channels=count,
@@ -277,22 +310,24 @@ def _conv2d_backward_input(params: Params, streamed: bool) -> Iterator[_Any]:
                         b_column=1,
                         b_tap=-1,
                         out_column=p["sw"],
-                        panels=min(row.count, strides),
+                        panels=panels,
+                        times=p["n"] * groups * (row.count // panels),
                     )
 
 
-def _conv2d_backward_weight(params: Params, streamed: bool) -> Iterator[_Any]:
+def _conv2d_backward_weight(params: Params, streamed: bool) -> Iterator[AnyProduct]:
     p = laid_out(params)
     channels = p["c"] // p["g"]
-    rows, columns = _positions(p)
+    rows, columns = positions(p)
     padded = p["ph"] > 0 or p["pw"] > 0
-    one_row = (p["r"], p["s"], p["sh"], p["sw"]) == (1, 1, 1, 1) and not padded
     step = min(-(-POSITIONS_AT_A_TIME // columns), rows) if padded and channels > 1 else rows
-    for count in _filters(p, streamed):
+    for count, groups in _filters(p, streamed).items():
         if is_small_planes(params):
-            yield _Product(count, channels, p["n"], 2, 2, 4, 4 * p["k"], 2, 1, 4, 1, 9, started=True)
+            yield Product(count, channels, p["n"], 2, 2, 4, 4 * p["k"], 2, 1, 4, 1, 9, started=True, times=4)
             continue
-        for at_once in {step, rows % step} - {0}:
+        for at_once, times in ((step, rows // step), (rows % step, 1)):
+            if at_once == 0:
+                continue
             height = (at_once - 1) * p["sh"] + p["r"] if padded else p["h"]
             width = (columns - 1) * p["sw"] + p["s"] if padded else p["w"]
             places = [
@@ -301,41 +336,43 @@ def _conv2d_backward_weight(params: Params, streamed: bool) -> Iterator[_Any]:
                 for r in range(p["r"])
                 for s in range(p["s"])
             ]
-            yield from _rows_by_rows(count, places, rows * columns if one_row else columns, p["sw"])
+            yield from _rows_by_rows(count, places, p["sw"], at_once, columns, p["n"] * groups * times)
 
 
-def _factors(m: int, k: int, n: int, a: tuple[int, int], c: tuple[int, int], y_m: int) -> Iterator[_Any]:
+def _factors(
+    m: int, k: int, n: int, a: tuple[int, int], c: tuple[int, int], y_m: int, times: int
+) -> Iterator[AnyProduct]:
     """A matrix product; distances of the factors' rows and columns."""
     (a_m, a_k), (c_k, c_n) = a, c
     if a_k == c_k == 1:
-        yield from _rows_by_rows(m, [column * c_n for column in range(n)], k, 1)
+        yield from _rows_by_rows(m, [column * c_n for column in range(n)], 1, 1, k, times)
     elif n >= BLOCK:
-        yield _Product(m, n, 1, k, 1, a_m, 0, a_k, 0, c_n, 0, 1)
+        yield Product(m, n, 1, k, 1, a_m, 0, a_k, 0, c_n, 0, 1, times=times)
     elif m >= BLOCK:
-        yield _Product(n, m, 1, k, 1, c_n, 0, c_k, 0, a_m, 0, y_m)
+        yield Product(n, m, 1, k, 1, c_n, 0, c_k, 0, a_m, 0, y_m, times=times)
 
 
-def _linear(p: Params, streamed: bool) -> Iterator[_Any]:
-    for n in _counts(p["n"], p.get("tile", p["n"]), p["n"], streamed):
-        yield from _factors(p["m"], p["k"], n, (p["k"], 1), (1, p["k"]), p["n"])
+def _linear(p: Params, streamed: bool) -> Iterator[AnyProduct]:
+    for n, times in _counts(p["n"], p.get("tile", p["n"]), p["n"], streamed).items():
+        yield from _factors(p["m"], p["k"], n, (p["k"], 1), (1, p["k"]), p["n"], times)
 
 
-def _linear_backward_input(p: Params, streamed: bool) -> Iterator[_Any]:
-    for k in _counts(p["n"], p["tile"], p["n"], streamed):
-        yield from _factors(p["m"], k, p["k"], (p["n"], 1), (p["k"], 1), p["k"])
+def _linear_backward_input(p: Params, streamed: bool) -> Iterator[AnyProduct]:
+    for k, times in _counts(p["n"], p["tile"], p["n"], streamed).items():
+        yield from _factors(p["m"], k, p["k"], (p["n"], 1), (p["k"], 1), p["k"], times)
 
 
-def _linear_update(p: Params, _streamed: bool) -> Iterator[_Any]:
-    for m in _counts(p["n"], p["tile"], p["n"], False):
-        yield from _factors(m, p["m"], p["k"], (1, p["n"]), (p["k"], 1), p["k"])
+def _linear_update(p: Params, _streamed: bool) -> Iterator[AnyProduct]:
+    for m, times in _counts(p["n"], p["tile"], p["n"], False).items():
+        yield from _factors(m, p["m"], p["k"], (1, p["n"]), (p["k"], 1), p["k"], times)
 
 
-def _matmul(p: Params, _streamed: bool) -> Iterator[_Any]:
+def _matmul(p: Params, _streamed: bool) -> Iterator[AnyProduct]:
     m, k, n = p["m"], p["k"], p["n"]
-    yield from _factors(m, k, n, (1, m) if p["ta"] else (k, 1), (1, k) if p["tb"] else (n, 1), n)
+    yield from _factors(m, k, n, (1, m) if p["ta"] else (k, 1), (1, k) if p["tb"] else (n, 1), n, p.get("b", 1))
 
 
-_PRODUCTS: dict[str, Callable[[Params, bool], Iterator[_Any]]] = {
+_PRODUCTS: dict[str, Callable[[Params, bool], Iterator[AnyProduct]]] = {
     "conv2d": _conv2d,
     "conv2d_backward_input": _conv2d_backward_input,
     "conv2d_backward_weight": _conv2d_backward_weight,

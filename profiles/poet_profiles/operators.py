@@ -192,11 +192,11 @@ def _conv2d_backward_input_workspace(p: Params) -> int:
     in_group = p["k"] // p["g"]
     channels = min(in_group, p.get("tile", in_group))
     strides = -(-p["h"] // p["sh"]) if in_group == 1 else 1
-    rows = _positions_met(strides * p["sh"], p["r"], p["sh"], p["ph"])
-    return _padded_rows(channels, rows, _positions_met(max(p["w"], BLOCK * p["sw"]), p["s"], p["sw"], p["pw"]))
+    rows = positions_met(strides * p["sh"], p["r"], p["sh"], p["ph"])
+    return _padded_rows(channels, rows, positions_met(max(p["w"], BLOCK * p["sw"]), p["s"], p["sw"], p["pw"]))
 
 
-def _positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
+def positions_met(extent: int, kernel: int, stride: int, padding: int) -> int:
     """Positions of a convolution whose windows meet so many elements of its input."""
     return (extent - 1 + padding) // stride + (kernel - 1 - padding) // stride + 1
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from poet_profiles.operators import ACCUMULATE, CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
 
+from . import small_shapes
 from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page
 
 PAGE_SIZES = tuple(512 << shift for shift in range(12))
@@ -71,21 +72,23 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
     rows = ((1, 10), (8, 10), (32, 10), (8, 64), (32, 64))
     dense = ((1, 64, 10), (8, 64, 10), (8, 128, 64), (32, 64, 64))
     linear = [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense]
+    small = list(small_shapes.products())
+    convolutions = [*_convolutions(), *small_shapes.convolutions()]
     return {
-        CONV_PARAMS: _convolutions(),
-        POOL_PARAMS: [_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))],
+        CONV_PARAMS: convolutions,
+        POOL_PARAMS: [
+            *(_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))),
+            *small_shapes.pools(),
+        ],
         STRIDED_PARAMS: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
-        "m k n bias": linear,
+        "m k n bias": [*linear, *({"m": m, "k": k, "n": n, "bias": m % 2} for m, k, n in small)],
         "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
         f"{CONV_PARAMS} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
         CONV_PARAMS.removesuffix(" bias"): _convolutions(),
         "m k n": linear,
         "m k n tile": [{"m": m, "k": k, "n": n, "tile": min(n, 16)} for m, k, n in dense],
-        "b m k n ta tb": [
-            {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}
-            for m, k, n in dense
-            for ta, tb in ((0, 0), (1, 0), (0, 1))
-        ],
+        "b m k n ta tb": [_matmul(m, k, n, ta, tb) for m, k, n in dense for ta, tb in ((0, 0), (1, 0), (0, 1))]
+        + [_matmul(*shape) for m, k, n in small for shape in ((m, n, k, 0, 0), (n, m, k, 1, 0), (m, k, n, 0, 1))],
         "m n": [{"m": m, "n": n} for m, n in rows],
         "size": [{"size": size} for size in (64, 512, 4096, 16384)],
         "size tile": [{"size": size, "tile": min(size, 512)} for size in (64, 512, 4096)],
@@ -110,6 +113,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for op in ("streamed_embedding", "streamed_embedding_update")
         },
     }
+
+
+def _matmul(m: int, k: int, n: int, ta: int, tb: int) -> dict[str, int]:
+    return {"b": 1, "m": m, "k": k, "n": n, "ta": ta, "tb": tb}
 
 
 def _convolutions() -> Iterator[dict[str, int]]:

@@ -3,13 +3,14 @@
 
 A configuration that the profile holds costs what its row says. Any other is predicted by a model of its operator,
 
-    cost = constant + FLOPs * per_flop + bytes * per_byte + loops * per_loop
+    cost = constant + FLOPs * per_flop + bytes * per_byte + the sum of loops * per_loop
 
-(see `features`) whose coefficients are not negative and minimise the squared relative error over the profile's own rows
-of that operator; a row's prediction by a model fitted without it gives the error that is reported. Convolutions by
-Winograd's algorithm have models of their own. An operator that adds to a sum so far and has no row is predicted by the
-model of the one that does not, and one without results for a way back by that of the one with them. Any other of which
-the profile has no row at all is predicted by the same model over all compute rows. A page transfer costs
+(see `features` and `loops`) whose coefficients are not negative and minimise the squared relative error over the
+profile's own rows of that operator; a row's prediction by a model fitted without it gives the error that is reported.
+Each way of computing an operator has a model of its own, in which rows of similar ways and operators count little: they
+say what a loop costs of which the others know nothing. An operator that adds to a sum so far and has no row is
+predicted by the model of the one that does not, and one without results for a way back by that of the one with them.
+Any other of which the profile has no row at all is predicted from FLOPs and bytes, by all compute rows. A page costs
 ``latency + blocks * per_block``, fitted on the page rows; a page takes whole blocks of the card. A configuration on
 kept tensors without a row of its own costs what it consists of (see `card`): transfers, a weight gradient, a descent.
 """
@@ -19,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
-from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,11 +27,12 @@ import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
-from poet_profiles.operators import ACCUMULATE, INFER, S8
+from poet_profiles.operators import ACCUMULATE, INFER, OPTIMIZERS, S8
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, WeightTile, card_work
-from poet_planner.costs.features import WINOGRAD, features, has_features, kind
+from poet_planner.costs.features import Features, features, has_features
+from poet_planner.costs.fitting import fit_relative, left_out_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +45,13 @@ IDLE = "idle"
 OVERHEAD = "overhead"
 STEP = "step"
 ALL_OPERATORS = "(all operators)"
+# Operators that compute the same, beside those that a name tells by its end.
+ALIKE = {"conv2d": "conv2d_relu", "conv2d_relu": "conv2d", "linear": "matmul", "matmul": "linear"}
+# Columns of every model; those of a way's loops follow.
+CONSTANT, FLOPS, BYTES, BLOCKS = "constant", "flops", "bytes", "blocks"
+# What a row counts that is computed another way, or by a similar operator: so little that it hardly moves what the rows
+# of the same way say, and enough to know what they leave open.
+SIMILAR_WEIGHT = 0.03
 
 
 class Basis(StrEnum):
@@ -70,13 +77,15 @@ class Fit:
     name: str
     rows: int
     sources: tuple[str, ...]
+    columns: tuple[str, ...]
     time: tuple[float, ...]
     energy: tuple[float, ...]
     time_error: float | None
     energy_error: float | None
 
-    def predict(self, factors: Sequence[float]) -> tuple[float, float]:
+    def predict(self, counts: Mapping[str, float]) -> tuple[float, float]:
         """Time in seconds and energy in joules of one configuration, or of one page."""
+        factors = [counts.get(column, 0.0) for column in self.columns]
         return _dot(self.time, factors), _dot(self.energy, factors)
 
 
@@ -114,11 +123,23 @@ class CostModel:
     smallest_page_bytes : int
         Smaller values are not paged, and smaller transfers left out of the fit: they take longer than their bytes say.
         Published costs of pages hold for every size.
+    fpu : bool
+        Whether the board's core has a floating-point unit, and so the firmware's kernels for it.
+    runner_s : float
+        What the firmware's runner takes for a call, which rows of a benchmark do not contain; those in place do, and to
+        published ones nothing is added. Updates are one call together: theirs is left out.
     """
 
     def __init__(
-        self, profile: pd.DataFrame, block_bytes: int = 512, overlaps: bool = False, smallest_page_bytes: int = 0
+        self,
+        profile: pd.DataFrame,
+        block_bytes: int = 512,
+        overlaps: bool = False,
+        smallest_page_bytes: int = 0,
+        fpu: bool = False,
+        runner_s: float = 0.0,
     ) -> None:
+        self._fpu = fpu
         self._block_bytes = block_bytes
         self._overlaps = overlaps
         rows = [_Row(*row) for row in profile[list(_Row._fields)].itertuples(index=False)]
@@ -128,16 +149,19 @@ class CostModel:
             self._exact.setdefault((row.op, row.params), row)
         between = self._exact.get((OVERHEAD, ""))
         self._between = (between.time_s, between.energy_j) if between else (0.0, 0.0)
-        self._by_kind: dict[str, list[_Row]] = {}
+        self._by_op: dict[str, list[_Row]] = {}
         for row in self._exact.values():
             if row.op not in (IDLE, OVERHEAD, STEP):
-                self._by_kind.setdefault(kind(row.op, row.params), []).append(row)
-        paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_kind.get(op, ())}
+                self._by_op.setdefault(row.op, []).append(row)
+        paged = {row.source for op in (PAGE_IN, PAGE_OUT) for row in self._by_op.get(op, ())}
         self._smallest_page_bytes = smallest_page_bytes if paged != {Basis.PUBLISHED.value} else 0
         self._known_fits: dict[str, Fit] = {}
+        self._features: dict[str, list[tuple[_Row, Features]]] = {}
         self._fits: dict[str, Fit] = {}
         self._workspaces = _workspaces(profile)
         self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
+        self._runner_s = runner_s if self._firmware else 0.0
+        self._in_place = _in_place(profile)
         self._idle_power_w = _idle_power_w(profile)
         self._senses = not any(str(meter).startswith(NO_SENSOR) for meter in profile["meter"])
 
@@ -177,7 +201,15 @@ class CostModel:
         source = node.operation.operands[0] if node.operation.operands else ""
         work = card_work(graph, op, params, self._overlaps, source)
         cost = self._operator(node.id, op, params) if work is None else self._on_card(node.id, op, params, work)
-        return cost._replace(time_s=cost.time_s + self._between[0], energy_j=cost.energy_j + self._between[1])
+        runner = self._runner_share(cost, op, params)
+        time_s, energy_j = cost.time_s * (1 + runner), cost.energy_j * (1 + runner)
+        return cost._replace(time_s=time_s + self._between[0], energy_j=energy_j + self._between[1])
+
+    def _runner_share(self, cost: _Cost, op: str, params: str) -> float:
+        """What the runner adds to a call, which takes as much power as the call."""
+        if not cost.time_s or op in OPTIMIZERS or (op, params) in self._in_place:
+            return 0.0
+        return self._runner_s / cost.time_s
 
     def _on_card(self, node: str, op: str, params: str, work: CardWork) -> _Cost:
         """Of a row's cost, the card takes what its transfers are predicted to take; all, if it does nothing else."""
@@ -205,15 +237,16 @@ class CostModel:
                 "use another layer, or add a row that was measured on the board to the profile "
                 "(its op and params as `poet-plan graph` writes them)"
             )
-        fit = self._fit(op, params)
-        time_s, energy_j = fit.predict(features(op, params, _model_of(fit, op)))
+        counted = features(op, params, self._fpu)
+        fit = self._fit(op, counted)
+        time_s, energy_j = fit.predict(_columns(counted))
         return _Cost(time_s, energy_j, Basis.FITTED, {fit.name: energy_j})
 
     def _sum(self, node: str, work: CardWork) -> _Cost:
         """An operator on the card whose parts the profile knows."""
         computed = [self._operator(node, *part) for part in work.operators]
-        costs = {part: self._part(node, part) for part in set(work.parts)}
-        parts = [costs[part] for part in work.parts]
+        costs = {part: self._part(part) for part in set(work.parts)}
+        parts = [costs[part].cost for part in work.parts]
         read = [self._transfer(PAGE_IN, size) for size in work.read_bytes]
         written = [self._transfer(PAGE_OUT, size) for size in work.written_bytes]
         times, energies = zip((0.0, 0.0), *(one[:2] for one in computed), *parts, strict=True)
@@ -222,76 +255,101 @@ class CostModel:
         hidden = sum(min(part[0], transfer[0]) for part, transfer in zip(parts, arriving, strict=False))
         card_s, card_j = max(0.0, sum(moves_s) - hidden), sum(moves_j)
         predicted_j = {PAGE_IN: sum(one[1] for one in read), PAGE_OUT: sum(one[1] for one in written)}
-        for part, (_, energy_j) in zip(work.parts, parts, strict=True):
-            _add(predicted_j, {self._fit(part.op, part.whole).name: energy_j})
+        for part in work.parts:
+            _add(predicted_j, {costs[part].fit: costs[part].cost[1]})
         for one in computed:
             _add(predicted_j, one.predicted_j)
         return _Cost(sum(times) + card_s, sum(energies) + card_j, Basis.FITTED, predicted_j, card_s, card_j)
 
-    def _part(self, node: str, part: WeightTile) -> tuple[float, float]:
-        """Time and energy of some rows of weights: what the model says, corrected by what it says of the whole."""
-        fit = self._fit(part.op, part.whole)
-        op = _model_of(fit, part.op)
-        costs = fit.predict(features(part.op, part.params, op, part.whole))
-        row = self._exact.get((op, part.whole))
-        if row is None:
-            return costs
-        whole = fit.predict(features(op, part.whole))
-        return costs[0] * row.time_s / whole[0], costs[1] * row.energy_j / whole[1]
+    def _part(self, part: WeightTile) -> _Part:
+        """Of some rows of weights: what the model says, corrected by what it says of the whole."""
+        counted = features(part.op, part.params, self._fpu, part.whole)
+        fit = self._fit(part.op, counted)
+        time_s, energy_j = fit.predict(_columns(counted))
+        row = self._exact.get((part.op, part.whole))
+        if row is not None:
+            counted = features(part.op, part.whole, self._fpu)
+            whole = self._fit(part.op, counted).predict(_columns(counted))
+            time_s, energy_j = time_s * row.time_s / whole[0], energy_j * row.energy_j / whole[1]
+        return _Part(fit.name, (time_s, energy_j))
 
     def _transfer(self, op: str, size: int) -> tuple[float, float]:
         """Time and energy of moving so many bytes in or out."""
-        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
+        if PAGE_IN not in self._by_op or PAGE_OUT not in self._by_op:
             raise UserError(
                 "the profile has no page rows, so that nothing can lie on the card; profile the board's card"
             )
-        return self._page_fit(op).predict((1.0, float(self._blocks(size))))
+        return self._page_fit(op).predict({CONSTANT: 1.0, BLOCKS: float(self._blocks(size))})
 
-    def _fit(self, op: str, params: str) -> Fit:
-        kinds = (kind(name, params) for name in (op, op.removesuffix(ACCUMULATE), op.removesuffix(INFER)))
-        name = next((name for name in kinds if name in self._by_kind), ALL_OPERATORS)
-        if name == ALL_OPERATORS and op.endswith(S8):
+    def _fit(self, op: str, counted: Features) -> Fit:
+        """The model of the operator by that way, of similar rows if it has none, or else of all."""
+        known = [name for name in _similar(op) if name in self._by_op]
+        name = f"{known[0]}, {counted.way}" if known and counted.way else known[0] if known else ALL_OPERATORS
+        if name in self._known_fits:
+            return self._used(name)
+        rows = [(row, one) for like in known for row, one in self._counted(like) if _resemble(one, counted)]
+        if not rows:
+            return self._fit_of_all(op)
+        own = [row.op == known[0] and one.way == counted.way for row, one in rows]
+        weights = np.where(own, 1.0, SIMILAR_WEIGHT) if any(own) else np.ones(len(rows))
+        self._known_fits[name] = _fitted(name, [row for row, _ in rows], [_columns(one) for _, one in rows], weights)
+        return self._used(name)
+
+    def _fit_of_all(self, op: str) -> Fit:
+        if op.endswith(S8):
             raise UserError(
                 f"the profile has no row of {op}, and what is on int8 costs what nothing else does; profile the board "
                 "again, or the plan's graph.json with poet-harness profile --graph"
             )
-        if name not in self._known_fits:
-            rows = [row for row in self._by_kind.get(name) or self._compute_rows if has_features(row.params)]
+        if ALL_OPERATORS not in self._known_fits:
+            names = (name for name in self._by_op if name not in (PAGE_IN, PAGE_OUT) and not name.endswith(S8))
+            rows = [row for name in names for row in self._by_op[name] if has_features(row.params)]
             if not rows:
                 raise UserError(f"the profile has no row of {op} nor of any other operator; profile the board first")
-            self._known_fits[name] = _fitted(name, rows, [features(row.op, row.params) for row in rows])
-        return self._used(name)
+            counts = [_columns(replace(features(row.op, row.params), loops={})) for row in rows]
+            self._known_fits[ALL_OPERATORS] = _fitted(ALL_OPERATORS, rows, counts, np.ones(len(rows)))
+        return self._used(ALL_OPERATORS)
+
+    def _counted(self, op: str) -> list[tuple[_Row, Features]]:
+        if op not in self._features:
+            rows = [row for row in self._by_op[op] if has_features(row.params)]
+            self._features[op] = [(row, features(op, row.params, self._fpu)) for row in rows]
+        return self._features[op]
 
     def _used(self, name: str) -> Fit:
         return self._fits.setdefault(name, self._known_fits[name])
 
-    @cached_property
-    def _compute_rows(self) -> list[_Row]:
-        kinds = (name for name in self._by_kind if name not in (PAGE_IN, PAGE_OUT) and not name.endswith(S8))
-        return [row for name in kinds for row in self._by_kind[name]]
-
     def _page(self, value: Value) -> PageCost | None:
         if value.bytes < max(1, self._smallest_page_bytes):
             return None
-        if PAGE_IN not in self._by_kind or PAGE_OUT not in self._by_kind:
+        if PAGE_IN not in self._by_op or PAGE_OUT not in self._by_op:
             return None
         return PageCost(*self._transfer(PAGE_OUT, value.bytes), *self._transfer(PAGE_IN, value.bytes))
 
     def _page_fit(self, op: str) -> Fit:
         if op not in self._known_fits:
-            rows = _sequential(self._by_kind[op])
+            rows = _sequential(self._by_op[op])
             rows = [row for row in rows if _page_bytes(row.params) >= self._smallest_page_bytes] or rows
-            blocks = [(1.0, float(self._blocks(_page_bytes(row.params)))) for row in rows]
-            self._known_fits[op] = _fitted(op, rows, blocks)
+            blocks = [{CONSTANT: 1.0, BLOCKS: float(self._blocks(_page_bytes(row.params)))} for row in rows]
+            self._known_fits[op] = _fitted(op, rows, blocks, np.ones(len(rows)))
         return self._used(op)
 
     def _blocks(self, size: int) -> int:
         return -(-size // self._block_bytes)
 
 
-def _model_of(fit: Fit, op: str) -> str:
-    """The operator on whose rows the model was fitted that predicts ``op``; itself where it was fitted on all."""
-    return op if fit.name == ALL_OPERATORS else fit.name.removesuffix(WINOGRAD)
+def _similar(op: str) -> list[str]:
+    """The operator, and those that compute nearly the same, what it can do without last."""
+    plain = op.removesuffix(ACCUMULATE).removesuffix(INFER)
+    return list(dict.fromkeys((op, plain, ALIKE.get(plain, plain))))
+
+
+def _resemble(one: Features, other: Features) -> bool:
+    return one.way == other.way or (one.products and other.products)
+
+
+def _columns(counted: Features) -> dict[str, float]:
+    return {CONSTANT: 1.0, FLOPS: counted.flops, BYTES: counted.bytes, **counted.loops}
 
 
 def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:
@@ -301,6 +359,14 @@ def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:
     placed = profile[profile["where"] == PLACE].sort_values("workspace_bytes")
     keys = zip(placed["op"], placed["params"], strict=True)
     return {key: int(size) for key, size in zip(keys, placed["workspace_bytes"], strict=True)}
+
+
+def _in_place(profile: pd.DataFrame) -> frozenset[tuple[str, str]]:
+    """Configurations that were timed in a step, runner included."""
+    if "where" not in profile:
+        return frozenset()
+    placed = profile[profile["where"] == PLACE]
+    return frozenset(zip(placed["op"], placed["params"], strict=True))
 
 
 def _idle_power_w(profile: pd.DataFrame) -> float | None:
@@ -318,6 +384,13 @@ class _Row(NamedTuple):
     time_s: float
     energy_j: float
     source: str
+
+
+class _Part(NamedTuple):
+    """Time and energy of a part of an operator, by the model of that name."""
+
+    fit: str
+    cost: tuple[float, float]
 
 
 class _Cost(NamedTuple):
@@ -351,70 +424,25 @@ def _sequential(rows: list[_Row]) -> list[_Row]:
     return [row for row in rows if row.params.endswith("pattern=sequential")] or rows
 
 
-def _fitted(name: str, rows: Sequence[_Row], table: Sequence[tuple[float, ...]]) -> Fit:
-    matrix = np.array(table)
+def _fitted(
+    name: str, rows: Sequence[_Row], counts: Sequence[Mapping[str, float]], weights: NDArray[np.float64]
+) -> Fit:
+    """Rows that count less are said nothing about: neither how many there are, nor how well they are predicted."""
+    columns = tuple(dict.fromkeys(column for one in counts for column in one))
+    table = np.array([[one.get(column, 0.0) for column in columns] for one in counts])
     times = np.array([row.time_s for row in rows])
     energies = np.array([row.energy_j for row in rows])
+    own = [row for row, weight in zip(rows, weights, strict=True) if weight == 1]
     return Fit(
         name=name,
-        rows=len(rows),
-        sources=tuple(sorted({row.source for row in rows})),
-        time=fit_relative(matrix, times),
-        energy=fit_relative(matrix, energies),
-        time_error=_left_out_error(matrix, times),
-        energy_error=_left_out_error(matrix, energies),
+        rows=len(own),
+        sources=tuple(sorted({row.source for row in own})),
+        columns=columns,
+        time=fit_relative(table, times, weights),
+        energy=fit_relative(table, energies, weights),
+        time_error=left_out_error(table, times, weights),
+        energy_error=left_out_error(table, energies, weights),
     )
-
-
-def fit_relative(table: NDArray[np.float64], costs: NDArray[np.float64]) -> tuple[float, ...]:
-    """Coefficients, none negative, of least squared relative error.
-
-    Every choice of columns is solved without the sign constraint and the best solution without a negative coefficient
-    kept, which is exact: at the optimum the constraint binds only on coefficients that are zero. Of equally good
-    solutions the one with fewer columns is kept, later columns before the constant.
-
-    Parameters
-    ----------
-    table : array, shape (rows, columns)
-        Features of each row.
-    costs : array, shape (rows,)
-        In seconds or joules; rows of zero cost carry no relative error and are left out.
-    """
-    used = costs > 0
-    columns = table.shape[1]
-    best = np.zeros(columns)
-    if not used.any():
-        return tuple(best)
-    weighted = table[used] / costs[used, None]
-    least = float(used.sum())
-    # Columns of one scale keep the small systems well conditioned.
-    scale = np.maximum(np.abs(weighted).max(axis=0), np.finfo(float).tiny)
-    for chosen in _subsets(columns):
-        solution, *_ = np.linalg.lstsq(weighted[:, chosen] / scale[chosen], np.ones(len(weighted)), rcond=None)
-        error = float(np.sum((weighted[:, chosen] / scale[chosen] @ solution - 1) ** 2))
-        if (solution >= 0).all() and error < least - 1e-12:
-            least = error
-            best = np.zeros(columns)
-            best[chosen] = solution / scale[chosen]
-    return tuple(float(coefficient) for coefficient in best)
-
-
-def _subsets(columns: int) -> Iterable[list[int]]:
-    for size in range(1, columns + 1):
-        for chosen in combinations(reversed(range(columns)), size):
-            yield sorted(chosen)
-
-
-def _left_out_error(table: NDArray[np.float64], costs: NDArray[np.float64]) -> float | None:
-    """Mean relative error of each row's prediction by a model fitted on the others; None for a single row."""
-    errors = []
-    for index in range(len(costs)):
-        others = np.arange(len(costs)) != index
-        if not others.any() or not costs[index]:
-            continue
-        predicted = _dot(fit_relative(table[others], costs[others]), table[index])
-        errors.append(abs(predicted - costs[index]) / costs[index])
-    return float(np.mean(errors)) if errors else None
 
 
 def _dot(coefficients: Iterable[float], factors: Iterable[float]) -> float:

@@ -79,9 +79,13 @@ class BudgetedStep:
 
     @cached_property
     def runner_j(self) -> float:
-        """What the firmware's runner adds, in joules, to tell forms apart: those in more parts have more steps."""
+        """What the firmware's runner adds, in joules, to tell forms apart: those in more parts have more steps.
+
+        Costs that a build of the firmware was profiled for have it in them.
+        """
         seconds, board = once_s(self.graph), self.step.board
-        if board is None or board.kind != "microcontroller" or not seconds:
+        profiled = self.step.costed is not None and self.step.costed.firmware
+        if board is None or board.kind != "microcontroller" or not seconds or profiled:
             return 0.0
         steps = self.graph.micro_batches * len(self.graph.nodes)
         return steps * board.runner_cycles / board.clock_hz * self.once_j / seconds

@@ -15,7 +15,6 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
-from poet_planner.costs.features import kind
 from poet_planner.graph.batch import nodes_of_batch
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep
@@ -161,12 +160,8 @@ def _fit_error_j(step: CostedStep) -> float:
     if step.costed is None:
         return 0.0
     errors = {name: fit.energy_error or 0.0 for name, fit in step.costed.fits.items()}
-    worst = max(errors.values(), default=0.0)
-    return sum(
-        node.energy_j * errors.get(kind(node.operation.op, node.operation.params), worst)
-        for node in nodes_of_batch(step.graph)
-        if node.operation and step.costed.basis[node.id] == "fitted"
-    )
+    predicted = (step.costed.predicted_j[node.id] for node in nodes_of_batch(step.graph))
+    return sum(joules * errors[name] for of_node in predicted for name, joules in of_node.items())
 
 
 def _note(form: BudgetedStep) -> str:

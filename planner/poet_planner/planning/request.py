@@ -197,7 +197,9 @@ class Request:
         board = self.target_board
         if board is None or not self._profiles:
             return None
-        return CostModel(self._rows, board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes)
+        runner_s = board.runner_cycles / board.clock_hz if board.kind == "microcontroller" else 0.0
+        card = board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes
+        return CostModel(self._rows, *card, board.fpu, runner_s)
 
     @cached_property
     def _rows(self) -> pd.DataFrame:

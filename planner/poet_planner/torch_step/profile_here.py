@@ -33,7 +33,7 @@ from poet_runtime.pinned_pager import CudaStreams
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor
 
-from poet_planner.costs.cost_model import fit_relative
+from poet_planner.costs.fitting import fit_relative
 
 CACHE = "costs-here"
 # In the place of a folder: pages wait in the memory of a GPU's host.

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops that a small shape runs, counted one by one; and predictions of such shapes beside the emulated cores."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poet_harness.profiling.grid import grid
+from poet_planner.costs.features import features
+from poet_planner.costs.loops import loops
+from poet_profiles.operators import OPERATORS, output_extent, parse_params
+
+few = st.integers(1, 5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(few, few, st.integers(1, 7), st.integers(1, 7), few, few, few, st.integers(1, 3), st.integers(0, 2))
+def test_taps_that_meet_the_plane_are_counted(
+    n: int, c: int, h: int, w: int, k: int, r: int, s: int, stride: int, padding: int
+) -> None:
+    p = {"n": n, "c": c, "h": h, "w": w, "k": k, "r": r, "s": s, "sh": stride, "sw": stride}
+    p |= {"ph": min(padding, r - 1), "pw": min(padding, s - 1), "g": 1, "bias": 0}
+    rows, columns = output_extent(h, r, stride, p["ph"]), output_extent(w, s, stride, p["pw"])
+    if min(h + 2 * p["ph"] - r, w + 2 * p["pw"] - s) < 0:
+        return
+    met = sum(
+        0 <= y * stride - p["ph"] + i < h and 0 <= x * stride - p["pw"] + j < w
+        for y, x, i, j in product(range(rows), range(columns), range(r), range(s))
+    )
+    counted = loops("conv2d", p, fpu=False)
+    assert counted is not None
+    assert counted.way == "Winograd" or counted.counts["met taps"] == n * k * c * met
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "way", "counts"),
+    [
+        ("matmul", "b=1 m=5 k=7 n=9 ta=0 tb=0", "general", {"tiles": 2 * 3, "taps": 6 * 7}),
+        ("linear", "m=1 k=7 n=9 bias=0", "rows by rows", {"row tiles": 2, "row taps": 14, "row dot taps": 7}),
+        # An image's row of four results, four rows of one channel by one filter: each by itself, for twelve taps.
+        (
+            "conv2d",
+            "n=2 c=1 h=4 w=4 k=1 r=3 s=4 sh=1 sw=1 ph=1 pw=0 g=1 bias=0",
+            "few rows",
+            {"products": 2, "strips": 8, "row tiles": 8, "row taps": 96, "filled rows": 12, "filled": 48},
+        ),
+        ("max_pool2d", "n=1 c=2 h=5 w=5 r=2 s=2 sh=2 sw=2 ph=0 pw=0", "windows of 2x2", {"strips": 4, "outputs": 8}),
+    ],
+)
+def test_loops_are_those_of_the_firmware(op: str, params: str, way: str, counts: dict[str, int]) -> None:
+    counted = loops(op, parse_params(params), fpu=False)
+    assert counted is not None
+    assert counted.way == way
+    assert {name: counted.counts[name] for name in counts} == counts
+
+
+def test_every_configuration_of_the_grid_has_features() -> None:
+    for item in grid():
+        if not item.is_page:
+            assert features(item.op, item.params, fpu=True).bytes >= 0
+            assert features(item.op, item.params).flops == OPERATORS[item.op].sizes(parse_params(item.params)).flops
+
+
+# Shapes whose tiles are not whole, or that have one row of results; none is in the shipped profiles.
+UNPROFILED = (
+    ("linear", "m=4 k=256 n=9 bias=1"),
+    ("linear", "m=2 k=48 n=5 bias=0"),
+    ("matmul", "b=1 m=4 k=256 n=9 ta=0 tb=1"),
+    ("matmul", "b=1 m=9 k=4 n=256 ta=1 tb=0"),
+    ("matmul", "b=1 m=4 k=9 n=256 ta=0 tb=0"),
+    ("conv2d_relu", "n=1 c=6 h=3 w=3 k=10 r=3 s=3 sh=1 sw=1 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d", "n=1 c=8 h=1 w=20 k=12 r=1 s=5 sh=1 sw=1 ph=0 pw=2 g=1 bias=1"),
+    ("conv2d_backward_input", "n=2 c=3 h=5 w=5 k=6 r=3 s=3 sh=2 sw=2 ph=1 pw=1 g=1 bias=0"),
+    ("conv2d_backward_weight", "n=2 c=3 h=5 w=5 k=6 r=3 s=3 sh=2 sw=2 ph=1 pw=1 g=1 bias=0"),
+    ("max_pool2d", "n=3 c=5 h=7 w=7 r=3 s=3 sh=2 sw=2 ph=0 pw=0"),
+)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
+    reason="needs the emulator extra and arm-none-eabi-gcc",
+)
+def test_small_shapes_that_nobody_profiled_take_what_is_predicted(tmp_path: Path) -> None:
+    from poet_harness.profiling.configurations import Configuration
+    from poet_profiles.boards import load_board
+
+    from benchmarks.firmware.elements import cycles_of
+    from benchmarks.firmware.predicted import cores, predicted, shipped_costs
+
+    for board, core in cores(tmp_path).items():
+        costs, hz = shipped_costs(board), load_board(board).clock_hz
+        for shape in (Configuration(*one) for one in UNPROFILED):
+            seconds = predicted(costs, shape)
+            assert seconds is not None, shape
+            assert seconds * hz == pytest.approx(cycles_of(core, shape), rel=0.2), (board, shape)
