@@ -114,7 +114,8 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
     costs = ("predicted\nms", "observed\nms", "predicted\nmJ", "observed\nmJ", "difference")
     allocates = any(seen.peak_bytes for seen in step.actions)  # else all lies where the plan says
     peak = ("predicted\npeak RAM", "observed\npeak RAM") if allocates else ("peak RAM",)
-    table = Table("operator", "runs", *costs, *peak, title=f"Traced step ({source})")
+    runner = None if allocates else "predicted with what a call costs the runner, observed without"
+    table = Table("operator", "runs", *costs, *peak, title=f"Traced step ({source})", caption=runner)
     table.columns[0].no_wrap = True
     sums: dict[str, list[float]] = {}
     peaks: dict[str, tuple[int, int]] = {}
