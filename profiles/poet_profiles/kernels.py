@@ -18,7 +18,6 @@ from poet_profiles.operators import (
     POSITIONS_AT_A_TIME,
     Params,
     is_depthwise,
-    is_depthwise_padded,
     is_small_planes,
     is_winograd,
     laid_out,
@@ -33,7 +32,6 @@ VECTOR_COLUMNS = 16
 KERNEL_WEIGHTS, KERNEL_WIDTH = 9, 3
 _CONVOLUTIONS: dict[str, Callable[[Params], bool]] = {
     "depthwise": is_depthwise,
-    "depthwise_padded": is_depthwise_padded,
     "small_planes": is_small_planes,
     "winograd": is_winograd,
 }
@@ -82,11 +80,23 @@ class Product:
     times: int = 1
 
     def kernels(self) -> set[str]:
-        """As poet_gemm_multiply."""
+        """As poet_conv_multiply."""
+        if self.is_single_channel():
+            return {"depthwise_padded"}
         kernel = self.kernel()
         if kernel is None:
             return set()
         return {kernel, f"{kernel}_pair"} if self.has_pair(kernel) else {kernel}
+
+    def is_single_channel(self) -> bool:
+        """As poet_depthwise_padded_multiply: of kernels of 3x3, or parted by the stride of an input gradient."""
+        if self.rows > FEW or self.channels != 1:
+            return False
+        descends = (self.b_tap, self.b_column) == (-1, 1)
+        shape = (self.k_rows, self.taps, self.a_k_row, self.a_tap, self.out_column)
+        if shape == (KERNEL_WIDTH, KERNEL_WIDTH, KERNEL_WIDTH, 1, 1):
+            return descends or (self.b_tap == 1 and self.b_column <= FEW)
+        return descends and self.out_column == FEW and max(self.k_rows, self.taps) <= FEW
 
     def kernel(self) -> str | None:
         """That of all columns but the last ones."""

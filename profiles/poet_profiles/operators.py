@@ -133,17 +133,6 @@ def is_depthwise(p: Params) -> bool:
     return alone and (p["sh"], p["sw"]) in strides and _planes(p)[1] >= DEPTHWISE_COLUMNS
 
 
-def is_depthwise_padded(p: Params) -> bool:
-    """Whether the firmware has quicker kernels for what :func:`is_depthwise` leaves of kernels of single channels.
-
-    ``p`` are parameters of any operator; only those of a convolution can be such.
-    """
-    if not {"r", "g"} <= p.keys() or (p["r"], p["s"]) != (3, 3) or is_depthwise(p):
-        return False
-    channels = sorted((p["c"] // p["g"], p["k"] // p["g"]))
-    return channels[0] == 1 and channels[1] <= 2
-
-
 def is_small_planes(p: Params) -> bool:
     """Whether the firmware computes a convolution on planes of 2 x 2 image by image side by side, and pads none.
 

@@ -217,9 +217,8 @@ def _by_tiles(q: Product, fpu: bool) -> tuple[str, Counts]:
 
 def _few_rows(q: Product, fpu: bool) -> tuple[str, Counts]:
     """One row and four columns at a time."""
-    parted = q.out_column == PAIR and max(q.k_rows, q.taps) <= PAIR
-    if fpu and q.channels == 1 and (parted or q.k_rows == q.taps == 3):
-        way = "single channels, parted" if parted else "single channels"
+    if fpu and q.is_single_channel():
+        way = "single channels, parted" if q.out_column == PAIR else "single channels"
     elif q.b_column > 1:
         way = "few rows, columns apart"
     else:
