@@ -81,13 +81,18 @@ def main() -> int:
 
 
 def shapes(names: list[str]) -> Iterator[Configuration]:
-    """For each operator, one of the benchmark grid's shapes; of a convolution, planes of 2x2."""
-    every = grid()
+    """For each operator, one of the benchmark grid's shapes, with windows of 2x2; of a convolution, planes of 2x2."""
+    every = [shape for shape in grid() if "pool" not in shape.op or halves(parse_params(shape.params))]
     for name in names:
         if name in CONVOLUTIONS:
             yield Configuration(name, params_key(name, {**SMALL_PLANES, "bias": 0}))
             continue
         yield min((shape for shape in every if shape.op == name), key=lambda shape: abs(largest(shape) - BYTES))
+
+
+def halves(pool: dict[str, int]) -> bool:
+    """Whether its windows of 2x2 are side by side, and meet every element."""
+    return {pool[name] for name in ("r", "s", "sh", "sw")} == {2} and pool["h"] % 2 == pool["w"] % 2 == 0
 
 
 def largest(shape: Configuration) -> int:
