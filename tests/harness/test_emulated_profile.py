@@ -139,7 +139,8 @@ def test_convolutions_tile_by_tile_take_what_the_shipped_profile_composes(
     """Read tile by tile, at once or in halves; inputs are transformed for each tile."""
     operation = Operation(op, f"{TILED}{tile}", (), ("n",))
     graph = Graph("composed", (Node("n", 0, 0, (Value("n", 4),), operation=operation),))
-    costs = CostModel(read_profile(ROOT / "profiles" / "nrf52840.csv"), BOARD.storage_block_bytes, BOARD.dma_overlap)
+    shipped, card = read_profile(ROOT / "profiles" / "nrf52840.csv"), (BOARD.storage_block_bytes, BOARD.dma_overlap)
+    costs = CostModel(shipped, *card, fpu=BOARD.fpu)
     costed = costs.apply(graph)
     assert costed.basis["n"] is Basis.FITTED
     with profiling(image, tmp_path / "card.img") as (profiler, _), ProfileWriter(tmp_path / "p.csv") as writer:

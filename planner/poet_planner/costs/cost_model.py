@@ -33,6 +33,7 @@ from poet_profiles.profile import NO_SENSOR, PLACE
 from poet_planner.costs.card import CardWork, WeightTile, card_work
 from poet_planner.costs.features import Features, features, has_features
 from poet_planner.costs.fitting import fit_relative, left_out_error
+from poet_planner.costs.loops import WINOGRAD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -349,7 +350,9 @@ def _resemble(one: Features, other: Features) -> bool:
 
 
 def _columns(counted: Features) -> dict[str, float]:
-    return {CONSTANT: 1.0, FLOPS: counted.flops, BYTES: counted.bytes, **counted.loops}
+    """By Winograd's algorithm, the loops are all there is: beside others they would give up what a few filters cost."""
+    beside = {} if counted.way == WINOGRAD else {CONSTANT: 1.0, FLOPS: counted.flops, BYTES: counted.bytes}
+    return {**beside, **counted.loops}
 
 
 def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:

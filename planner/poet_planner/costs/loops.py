@@ -111,23 +111,38 @@ def _windows(p: Params) -> Loops:
 
 
 def _winograd(op: str, p: Params) -> Counts:
-    """Of 2x2 results each, by as many tiles and channels at a time."""
+    """Tiles of 2x2 results, eight at a time: by fours of tiles, of filters and, in a weight gradient, of channels."""
     height, width, channels, filters = *positions(p), p["c"], p["k"]
     if op == "conv2d_backward_input":
         height, width, channels, filters = p["h"], p["w"], p["k"], p["c"]
     tiles = p["n"] * -(-height // 2) * -(-width // 2)
-    batches = -(-tiles // WINOGRAD_TILES)
+    batches, parts, blocks = -(-tiles // WINOGRAD_TILES), -(-channels // WINOGRAD_PART), -(-filters // BLOCK)
+    if op == "conv2d_backward_weight":
+        products = batches * -(-channels // BLOCK) * blocks
+        sums = {"tiles": products, "taps": tiles * -(-channels // BLOCK) * blocks, "outputs": products * BLOCK}
+        return Counter({"filled": tiles * channels, "strips": tiles * parts * blocks, **sums})
+    groups, whole = -(-tiles // BLOCK), _whole_groups(tiles, height, width)
     return Counter(
         {
-            "filled": tiles * channels,
-            "outputs": tiles * filters,
-            "taps": tiles * channels * filters,
-            "tiles": batches * channels * filters,
-            "strips": batches * filters * -(-channels // WINOGRAD_PART),
-            "products": batches,
-            "fills": batches * channels,
+            "filled": groups * BLOCK * channels,
+            "strips": batches * channels * blocks,
+            "taps": groups * channels * blocks,
+            "tiles": groups * parts * blocks,
+            "outputs": whole * parts * filters,
+            "parts": (groups - whole) * parts * filters,
         }
     )
+
+
+def _whole_groups(tiles: int, height: int, width: int) -> int:
+    """How many groups of four tiles are two pairs side by side of which all results lie inside of the plane."""
+    across, down = -(-width // 2), -(-height // 2)
+
+    def is_whole(first: int) -> bool:
+        row, column = first // across % down, first % across
+        return 2 * row + 2 <= height and 2 * column + 4 <= width
+
+    return sum(is_whole(first) and is_whole(first + 2) for first in range(0, tiles - BLOCK + 1, BLOCK))
 
 
 def _depthwise(p: Params, fpu: bool) -> Counts:

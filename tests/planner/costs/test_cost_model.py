@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel
 from poet_planner.costs.fitting import fit_relative
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import ACCUMULATE, OPERATORS, params_key, parse_params
+from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 
@@ -319,11 +320,20 @@ LAYER = {
     "bias": 0,
 }
 TRANSFORMED = 16 * 32  # 4x4 tiles of the input of that layer
-PER_TRANSFORM = 2e-6
+PRODUCTS = 4 * 32 * 16  # of four of them with four filters
+PER_TRANSFORM, PER_PRODUCT = 2e-6, 7e-6
+
+
+def winograd_s(op: str, p: Params) -> float:
+    """By a law: products of four tiles and four filters, and the transform of what is read, once for all filters."""
+    tiles = p["n"] * -(-p["h"] // 2) * -(-p["w"] // 2)
+    read, filters = (p["k"], p["c"]) if "input" in op else (p["c"], p["k"])
+    if "weight" in op:
+        return PER_TRANSFORM * tiles * read + PER_PRODUCT * tiles * -(-read // 4) * -(-filters // 4)
+    return PER_TRANSFORM * -(-tiles // 4) * 4 * read + PER_PRODUCT * -(-tiles // 4) * read * -(-filters // 4)
 
 
 def winograd_rows(op: str) -> dict[str, float]:
-    """By a law: FLOPs, and the transform of what is read, once for all filters."""
     shapes = [
         LAYER | {"n": n, "c": c, "k": k, "h": h, "w": w}
         for n, c, k, h, w in (
@@ -331,25 +341,17 @@ def winograd_rows(op: str) -> dict[str, float]:
             *((3, 33, 8, 6, 4), (1, 8, 11, 14, 22), (2, 17, 28, 10, 8), (5, 12, 12, 6, 6), (1, 64, 9, 20, 4)),
         )
     ]
-    flops = [OPERATORS[op].sizes(p).flops for p in shapes]
-    read = "k" if "input" in op else "c"
-    transformed = [p["n"] * p[read] * (p["h"] // 2) * (p["w"] // 2) for p in shapes]
-    return {
-        params_key(op, p): PER_FLOP * count + PER_TRANSFORM * tiles
-        for p, count, tiles in zip(shapes, flops, transformed, strict=True)
-    }
+    return {params_key(op, p): winograd_s(op, p) for p in shapes}
 
 
 @pytest.mark.parametrize(
-    ("op", "tile", "passes", "added"),
-    [("conv2d", 16, 4, 0), ("conv2d", 4, 16, 0), ("conv2d_update", 16, 4, 0), ("conv2d_backward_input", 16, 2, 3)],
+    ("op", "tile", "passes"),
+    [("conv2d", 16, 4), ("conv2d", 4, 16), ("conv2d_update", 16, 4), ("conv2d_backward_input", 16, 2)],
 )
-def test_inputs_are_transformed_again_for_each_tile(
-    tmp_path: Path, op: str, tile: int, passes: int, added: int
-) -> None:
+def test_inputs_are_transformed_again_for_each_tile(tmp_path: Path, op: str, tile: int, passes: int) -> None:
     """Tiles of four filters, too, which by themselves would be computed directly. Input gradients read gy once.
 
-    It has twice as many channels as the input, to which they are added for all tiles but the first.
+    It has twice as many channels as the input.
     """
     name = op.replace("update", "backward_weight")
     rows = [*(row(name, key, time_s) for key, time_s in winograd_rows(name).items()), *page_rows()]
@@ -358,8 +360,7 @@ def test_inputs_are_transformed_again_for_each_tile(
     size = 4 * LAYER["k"] * LAYER["c"] * 9
     count = LAYER["k"] // tile
     moved = (2 if "update" in op else 1) * (count * LATENCY + size // 512 * PER_BLOCK)
-    flops = OPERATORS[name].sizes(LAYER).flops + added * LAYER["c"] * LAYER["h"] * LAYER["w"]
-    computed = PER_FLOP * flops + PER_TRANSFORM * TRANSFORMED * passes
+    computed = PER_PRODUCT * PRODUCTS + PER_TRANSFORM * TRANSFORMED * passes
     assert node.graph.nodes[0].time_s == pytest.approx(moved + computed, rel=1e-3)
 
 
@@ -466,20 +467,23 @@ def test_a_plan_knows_whether_anybody_has_measured_its_energies(tmp_path: Path) 
 
 
 def test_neither_kind_of_convolution_is_predicted_by_the_other(tmp_path: Path) -> None:
-    """Direct ones take a law, those by Winograd's algorithm half of it: with exact rows of both, both are found."""
+    """Each takes a law of its own: with exact rows of both, both are found."""
 
-    def rows(op: str, channels: tuple[int, ...], factor: float) -> dict[str, float]:
+    def direct_s(op: str, p: Params) -> float:
+        return PER_FLOP * OPERATORS[op].sizes(p).flops
+
+    def rows(op: str, channels: tuple[int, ...], law: Callable[[str, Params], float]) -> dict[str, float]:
         keys = [
             f"n=1 c={c} h={extent} w={extent} k={c} r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0"
             for c in channels
             for extent in (6, 8, 12)
         ]
-        return {key: factor * PER_FLOP * OPERATORS[op].sizes(parse_params(key)).flops for key in keys}
+        return {key: law(op, parse_params(key)) for key in keys}
 
     for op in ("conv2d", "conv2d_backward_input", "conv2d_backward_weight"):
-        direct, winograd = rows(op, (2, 4, 7), 1.0), rows(op, (8, 16, 33), 0.5)
+        direct, winograd = rows(op, (2, 4, 7), direct_s), rows(op, (8, 16, 33), winograd_s)
         costs = model(tmp_path / op, [row(op, key, time_s) for key, time_s in (direct | winograd).items()])
-        others = {**rows(op, (3, 5), 1.0), **rows(op, (9, 40), 0.5)}
+        others = {**rows(op, (3, 5), direct_s), **rows(op, (9, 40), winograd_s)}
         for key, time_s in others.items():
             assert costs.apply(graph(op, key)).graph.nodes[0].time_s == pytest.approx(time_s, rel=1e-6)
         alone = model(tmp_path / f"{op}_alone", [row(op, key, time_s) for key, time_s in direct.items()])
