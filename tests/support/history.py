@@ -24,8 +24,13 @@ class History:
             pytest.skip("a shallow clone has no history")
 
     def lines(self, *command: str) -> list[str]:
+        """What a command of git prints."""
         git = ["git", "-c", "core.quotePath=off", *command]
         return subprocess.run(git, cwd=self.folder, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def text(self, file: str) -> str:
+        """A file as `COMMIT:PATH`."""
+        return "\n".join(self.lines("show", file))
 
     def first(self, *what: str) -> list[str]:
         """The oldest commit that `git log` finds: one hash, or none."""
