@@ -30,7 +30,7 @@ ALLOWED = {
 }
 LAYERED = {"poet_harness": "harness/poet_harness", "poet_planner": "planner/poet_planner"}
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.
-GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "params", "time_budget", "engine")
+GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "time_budget", "engine")
 SOLVE = {
     "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
     "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},

@@ -13,7 +13,6 @@ from itertools import product
 from joblib import Parallel, delayed
 from poet_planner.solve.instance import Problem
 from poet_planner.solve.optimise import first_search_s
-from poet_planner.solve.params import DEFAULTS
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 
 from benchmarks.planner.instances import Instance, load_problem
@@ -44,7 +43,7 @@ INSTANCES = (
 def first_run(problem: Problem, seed: int, effort: float) -> float:
     """Overhead in % of the store-all schedule's energy; infinite where no schedule turned up."""
     search = Annealer(problem, seed)
-    search.run(int(effort * first_search_s(problem, DEFAULTS.effort) * moves_per_second(problem)))
+    search.run(int(effort * first_search_s(problem) * moves_per_second(problem)))
     found = search.incumbent
     return float("inf") if found is None else 100 * (found.energy / float(problem.node_energy.sum()) - 1)
 
