@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store-all and page-all as methods: a graph has one such schedule, which is refused beyond the limits."""
+"""Store-all and page-all as methods, with the one schedule that each has for a graph."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from poet_planner.solve import OptimiseOptions
 def single_schedule(
     make: Callable[[Graph], Schedule], name: str
 ) -> Callable[[Graph, int, float | None, OptimiseOptions], Schedule]:
-    """A method's ``schedule`` where a graph has but one, which ``make`` makes: it is refused beyond the limits.
+    """Make the ``schedule`` of a method that has one schedule for a graph, made by ``make``.
 
-    The options leave nothing to choose; the objective time is refused.
+    A schedule beyond the limits is refused, and so is the objective time; options leave nothing to choose.
     """
 
     def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
