@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +45,8 @@ from tests.support.harness.served_agent import ServedAgent
 from tests.support.harness.simulated_device import Line, Noise, clean, serve
 from tests.support.networks.small_program import BATCH, MODEL, write_small_program
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 HOST = load_board("host")
 
 
@@ -53,15 +55,6 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plan")
     write_small_program(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Several would wait for each other where other tests run beside these."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def profile(plan: Path, out: Path, *options: str) -> Result:
