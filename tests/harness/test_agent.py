@@ -28,7 +28,7 @@ from poet_harness.profiling.network import Network, PlacedOperator, from_plan
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.target.connect import connect
-from poet_harness.training.trainer import make_ready
+from poet_harness.training.ready import make_ready
 from poet_planner import models
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.schedule.store_all import store_all_schedule
