@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from poet_profiles.whole_file import write_whole
 
 from benchmarks.planner.best_known import add_to_best
-from benchmarks.planner.figures import INSTANCE, report
+from benchmarks.planner.figures import INSTANCE, report, short
 from benchmarks.planner.instances import SUITES, Instance, suite
 from benchmarks.planner.measuring import COLUMNS, METHODS, Run, measure
 
@@ -63,14 +63,15 @@ def measure_suites(
 
 def table(
     results: Results = HERE / "results.csv",
-    out: Annotated[Path | None, typer.Option(help="Write the report here instead of printing it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the report here, and short.csv beside it.")] = None,
 ) -> None:
     """The figures, from the results so far and the best values known."""
-    text = report(pd.read_csv(results))
+    rows = pd.read_csv(results)
     if out is None:
-        print(text)
+        print(report(rows))
     else:
-        write_whole(out, text)
+        write_whole(out, report(rows))
+        write_whole(out.with_name("short.csv"), short(rows).to_csv(index=False, lineterminator="\n"))
 
 
 def chosen(suites: list[str], only: str, subset: int) -> list[Instance]:
