@@ -10,10 +10,6 @@ is imported when the name is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from poet_profiles.moved import moved
-
-from poet_planner.former_names import FORMER_NAMES
-
 if TYPE_CHECKING:
     from poet_planner.graph import Graph
     from poet_planner.graph.optimizer import Optimizer
@@ -60,8 +56,6 @@ _HOMES = {
     "pyomo_of": "poet_planner.solve.milp.pyomo_model",
     "verify": "poet_planner.schedule.verify",
 }
-
-moved(__name__, FORMER_NAMES)
 
 # Type checkers see the imports above, and no attribute that is not there.
 if not TYPE_CHECKING:

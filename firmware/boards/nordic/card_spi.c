@@ -39,15 +39,24 @@ void card_spi_init(void)
     NVIC_ISER0 = 1u << SPIM0_IRQ;
 }
 
-bool card_spi_acknowledge(void)
+static void card_interrupt(void)
 {
     const bool ended = SPIM0_EVENTS_END != 0u;
 
     SPIM0_EVENTS_END = 0u;
     SPIM0_INTENCLR = SPIM0_INTENSET_END;
     __asm__ volatile("dsb" ::: "memory"); /* the event is gone before the interrupt could be raised by it again */
-    return ended;
+    if (ended) {
+        poet_sdcard_interrupt(&card_spi_card);
+    }
 }
+
+/* The one interrupt that is ever taken, after the core's own entries of the vector table. */
+typedef void (*vector)(void);
+extern const vector nordic_interrupts[SPIM0_IRQ + 1u];
+__attribute__((section(".vectors.interrupts"), used)) const vector nordic_interrupts[SPIM0_IRQ + 1u] = {
+    [SPIM0_IRQ] = card_interrupt,
+};
 
 static void set_speed(void *context, uint32_t hz)
 {
@@ -56,16 +65,6 @@ static void set_speed(void *context, uint32_t hz)
                       : hz >= 4000000u ? SPIM0_FREQUENCY_M4
                       : hz >= 1000000u ? SPIM0_FREQUENCY_M1
                                        : SPIM0_FREQUENCY_K250;
-}
-
-static void select_card(void *context, bool selected)
-{
-    (void)context;
-    if (selected) {
-        gpio_clear(PIN_CARD_CS);
-    } else {
-        gpio_set(PIN_CARD_CS);
-    }
 }
 
 /* Hands a transfer to EasyDMA. */
@@ -141,7 +140,7 @@ const poet_spi card_spi = {
     .context = NULL,
     .fastest_hz = 8000000u,
     .set_speed = set_speed,
-    .select = select_card,
+    .select = card_spi_select,
     .transfer = transfer,
     .start = start,
     .sleep = sleep_while,

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
-from poet_planner.cli.former_options import renamed
 from poet_planner.comparison.registry import METHODS
 from poet_planner.planning import choose, forms_in_ram
 from poet_planner.planning.choose import choose_layout
@@ -273,41 +272,6 @@ def test_an_option_that_a_method_does_not_take_is_refused_even_with_its_default(
     refused = f"poet-plan: --{option}: --method {method.name} takes none; leave one of the two out\n"
     said = capsys.readouterr().err
     assert said == refused if option not in method.takes else said.startswith("poet-plan: no.json: cannot be read")
-
-
-@pytest.mark.parametrize(
-    ("words", "new"),
-    [
-        (["--strategy", "store-all"], ["store_all"]),
-        (["--strategy=plain"], ["store_all"]),
-        (["--strategy", "page-all", "--formulation", "best"], ["page_all"]),
-        (["--formulation=paper", "--strategy", "optimal"], ["poet_ilp"]),
-        (["--strategy", "optimal"], []),
-    ],
-)
-def test_options_of_the_last_release_say_the_new_one(
-    words: list[str], new: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    method = [word for name in new for word in ("--method", name)]
-    assert renamed(["--ram", "1KB", *words]) == [*method, "--ram", "1KB"]
-    said = capsys.readouterr().err.splitlines()
-    assert said and all(" is --method " in line for line in said)
-    assert not new or any(line.endswith(f" is --method {new[0]} now") for line in said)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--strategy", "page-all", "--formulation", "paper"],
-        ["--strategy", "store-all", "--method", "page_all"],
-        ["--method=dtr", "--formulation", "best"],
-    ],
-)
-def test_two_methods_are_refused(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", "no.json", *words) == BAD_INPUT
-    assert "give it once" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("option", [("--momentum", "0.9"), ("--gradients", "paged"), ("--batch", "2")])
