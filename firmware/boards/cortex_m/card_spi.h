@@ -9,6 +9,7 @@
 extern const poet_spi card_spi;
 void card_spi_init(void);
 bool card_spi_finds_a_card(void);
+bool card_spi_acknowledge(void); /* whether a transfer that was started has ended, in its interrupt: Nordic's */
 
 /* Of every board: the card on that bus, and its chip select, with `context` unused. */
 extern poet_sdcard card_spi_card;

@@ -15,6 +15,20 @@
 
 static uint32_t reset_causes;
 
+static void card_interrupt(void)
+{
+    if (card_spi_acknowledge()) {
+        poet_sdcard_interrupt(&card_spi_card);
+    }
+}
+
+/* The one interrupt that is ever taken, after the core's own entries of the vector table. */
+typedef void (*vector)(void);
+extern const vector nordic_interrupts[SPIM0_IRQ + 1u];
+__attribute__((section(".vectors.interrupts"), used)) const vector nordic_interrupts[SPIM0_IRQ + 1u] = {
+    [SPIM0_IRQ] = card_interrupt,
+};
+
 void poet_board_init(void)
 {
     P0_OUTSET = PINS_HIGH_0;

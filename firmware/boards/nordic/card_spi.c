@@ -39,24 +39,15 @@ void card_spi_init(void)
     NVIC_ISER0 = 1u << SPIM0_IRQ;
 }
 
-static void card_interrupt(void)
+bool card_spi_acknowledge(void)
 {
     const bool ended = SPIM0_EVENTS_END != 0u;
 
     SPIM0_EVENTS_END = 0u;
     SPIM0_INTENCLR = SPIM0_INTENSET_END;
     __asm__ volatile("dsb" ::: "memory"); /* the event is gone before the interrupt could be raised by it again */
-    if (ended) {
-        poet_sdcard_interrupt(&card_spi_card);
-    }
+    return ended;
 }
-
-/* The one interrupt that is ever taken, after the core's own entries of the vector table. */
-typedef void (*vector)(void);
-extern const vector nordic_interrupts[SPIM0_IRQ + 1u];
-__attribute__((section(".vectors.interrupts"), used)) const vector nordic_interrupts[SPIM0_IRQ + 1u] = {
-    [SPIM0_IRQ] = card_interrupt,
-};
 
 static void set_speed(void *context, uint32_t hz)
 {

@@ -32,13 +32,13 @@ from poet_planner.cli.progress import progress
 from poet_planner.planning.request import AUTO_PARTS
 
 if TYPE_CHECKING:
+    from poet_profiles.plan_folder.summary import MoreRam
     from poet_profiles.schedule import Schedule
 
     from poet_planner.planning.budgeted_step import BudgetedStep
     from poet_planner.planning.method import Method
     from poet_planner.planning.plan import Plan
     from poet_planner.planning.request import Request
-    from poet_planner.report.summary import MoreRam
     from poet_planner.solve import OptimiseOptions
 
 MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
@@ -213,7 +213,7 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
-    from poet_planner.report.summary import table
+    from poet_planner.report.table import more_ram_text, table
 
     summary, out = plan.summary, output.out
     if output.as_json:
@@ -246,4 +246,5 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.more_ram is not None:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
-        console.print(f"{summary.more_ram}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")
+        said = more_ram_text(summary.more_ram)
+        console.print(f"{said}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")

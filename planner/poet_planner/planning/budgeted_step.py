@@ -8,6 +8,7 @@ from functools import cached_property
 
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.plan_folder.summary import BatchForm
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j, once_s
@@ -15,7 +16,6 @@ from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.request import Request
 from poet_planner.planning.short_search import found_j
-from poet_planner.report.summary import BatchForm
 from poet_planner.schedule.store_all import store_all_schedule
 
 

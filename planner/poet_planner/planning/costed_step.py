@@ -15,12 +15,12 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.sizes import aligned
+from poet_profiles.plan_folder.beside import FEATURE
 from poet_profiles.state_names import read_names
 
 from poet_planner.planning.layouts import GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import TrainingStep
-from poet_planner.schedule.extraction import FEATURE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.beside import Extraction
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.layouts import LARGER_TILES_BYTES, STREAMED
-from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 

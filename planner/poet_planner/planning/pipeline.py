@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.beside import Extraction, stored_bytes
+from poet_profiles.plan_folder.summary import BatchForm, Int8Report, MoreRam
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
@@ -29,11 +31,10 @@ from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference, with_inference
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import WHOLE, Parameters, Profiles, Request, named
-from poet_planner.report.int8 import Int8Report, int8_report
+from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s, energy_text
-from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
+from poet_planner.report.summary import summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
-from poet_planner.schedule.extraction import Extraction, stored_bytes
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
 

@@ -20,13 +20,13 @@ from poet_planner.planning.calibration import Calibration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_profiles.plan_folder.summary import Int8Validation
     from poet_runtime.program import Program
     from poet_runtime.traced_graph import TracedGraph
 
     from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
-    from poet_planner.report.int8 import Int8Validation
 
 
 class TrainingStep:

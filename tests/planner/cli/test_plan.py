@@ -22,13 +22,14 @@ from poet_planner.planning.method import Method, Option
 from poet_planner.planning.request import Gradients, Parameters, Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
-from poet_planner.report.summary import read_summary, rows
+from poet_planner.report.table import rows
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND
 from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.plan_folder.summary import read_summary
 
 from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 

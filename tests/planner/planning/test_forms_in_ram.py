@@ -18,9 +18,10 @@ from poet_planner.planning.pipeline import plan, planned
 from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.quantities import energy_text, share_text
-from poet_planner.report.summary import Summary, rows
+from poet_planner.report.table import rows
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.shipped import shipped_profile
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
