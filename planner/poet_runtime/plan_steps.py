@@ -62,7 +62,7 @@ class _Translation:
                 raise UserError(f"{self._planned.name} is no plan of {self._traced.name}: it lacks {operator.id}")
 
     def _folded(self) -> set[str]:
-        """Ids of the operators that nodes with constants, or on int8, have taken in, or that such operators have."""
+        """Ids of operators folded, directly or not, into nodes that use constants or int8."""
         constants = {constant.id for constant in self._planned.constants}
         operations = ((node.id, node.operation) for node in self._planned.nodes if node.operation)
         taking = {

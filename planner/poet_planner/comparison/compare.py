@@ -292,7 +292,7 @@ def write_picture(setting: Setting, points: list[Point], path: Path) -> None:
 
 
 def _reach(ends: list[float]) -> float:
-    """How far the axis goes: bars that are far longer than most are cut, and their figures stand beside."""
+    """End of the axis. Bars far longer than most are cut, with their figures beside them."""
     drawn = [end for end in ends if end > 0]
     return max((end for end in drawn if end <= MOST_LONGER * median(drawn)), default=1e-9)
 

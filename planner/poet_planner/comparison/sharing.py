@@ -68,7 +68,7 @@ def _bounded(point: Point, group: list[Point]) -> Point:
 
 
 def _keeps_limits_of(one: Point, other: Point) -> bool:
-    """Whether what keeps the limits of ``one`` keeps those of ``other``."""
+    """Whether a schedule within the limits of ``one`` is within the limits of ``other``."""
     return one.ram_budget_bytes <= other.ram_budget_bytes and _deadline_s(one) <= _deadline_s(other)
 
 

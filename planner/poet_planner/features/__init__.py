@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a step is the same in every epoch: computed once a sample, kept, and read by the rest, the head's step."""
+"""The part of a step that is the same in every epoch: computed once a sample and kept."""

@@ -115,7 +115,7 @@ def _refuse_changes(traced: TracedGraph) -> None:
 
 
 def _beside(data: Data, training_data: Data) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    """By which ids constants are found, those that the training has, too, by the training's; and the others."""
+    """Id of each constant, the training's where that has it, and the data of the others."""
     known = {(one.dtype.str, one.tobytes()): id for id, one in training_data.items()}
     names: dict[str, str] = {}
     more: dict[str, NDArray[Any]] = {}

@@ -98,7 +98,7 @@ def share_text(share: float) -> str:
 
 
 def more_text(share: float) -> str:
-    """By how much something is more than another thing: ``+3.21 %``, or ``12.5 times`` from twice on."""
+    """Excess of one number over another: ``+3.21 %``, or ``12.5 times`` from twice on."""
     if share >= 1:
         return f"{1 + share:.3g} times"
     return f"{'-' if share < 0 else '+'}{share_text(abs(share))}"

@@ -126,7 +126,7 @@ def first_backward(nodes: list[Node]) -> int:
 
 
 def _edges_s(moments: list[Moment]) -> NDArray[np.float64]:
-    """Where rows begin, and where the last one ends: never earlier than the row before, whatever overlaps."""
+    """Begin of each row and end of the last, never earlier than the row before."""
     starts_s = [moment.start_s for moment in moments]
     return np.maximum.accumulate([*starts_s, max(moment.end_s for moment in moments)])
 
@@ -179,7 +179,7 @@ def _mark(axis: Axes, shown: Grid, edges_s: NDArray[np.float64], to_scale: bool)
 
 
 def _part(moment: Moment, kind: CostTerm) -> tuple[float, float]:
-    """Where in a step what it does of a kind begins and ends: fractions of its time."""
+    """Begin and end of one kind of work within a step, as fractions of its time."""
     took_s = moment.end_s - moment.start_s
     start_s, end_s = moment.spans_s[kind]
     return ((start_s - moment.start_s) / took_s, (end_s - moment.start_s) / took_s) if took_s else (0.0, 1.0)

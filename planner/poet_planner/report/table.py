@@ -244,7 +244,7 @@ def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
 
 
 def _error_row(fits: tuple[FitReport, ...]) -> tuple[str, str, str]:
-    """How far what is predicted is off, each fit weighted by what it predicts, and by whose fault."""
+    """Error of the predictions, weighted by energy, and the fit with the most of it."""
     error = fits_error(fits)
     most = max(fits, key=lambda fit: fit.energy_share * (1.0 if fit.energy_error is None else fit.energy_error))
     off = "not known" if error is None else f"{error:.1%} off"

@@ -90,7 +90,7 @@ class Guard:
         return now
 
     def _same(self) -> bool:
-        """Whether every place holds the very thing that it held; false too often."""
+        """Whether every place holds the same object as before; false more often than need be."""
         try:
             now = self._read()
             return (

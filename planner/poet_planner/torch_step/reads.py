@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of Python's state a step reads: the attributes of objects, the code that runs, and what that has closed over.
+"""The Python state that a step reads: attributes of objects, code that runs, and its closures.
 
 The step is taken once under watch. A class is watched from the moment that one of its objects is met: as a part of the
 step, as an argument, in a container, or as what an attribute or a global holds.

@@ -30,7 +30,7 @@ Batch = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def samples_of(model: Model) -> int:
-    """How many samples its batch has: the first axis of its first input."""
+    """Samples of its batch: the first axis of its first input."""
     first = next(iter(tensors_in(model.inputs, f"{model.name}: inputs")), None)
     return first.shape[0] if first is not None and first.dim() else 1
 
@@ -167,7 +167,7 @@ def _double(tensor: Tensor) -> Tensor:
 
 
 def _off(found: Tensor, expected: Tensor, largest: float) -> float:
-    """By how much they differ, relative to the largest number; 0 where that is rounding. NaN differs from all."""
+    """Difference relative to the largest number; 0 if it is rounding. NaN differs from all."""
     difference = float((found - expected).abs().max()) if expected.numel() else 0.0
     own = float(expected.abs().max()) if expected.numel() else 0.0
     if difference <= max(ROUNDING * own, NOTHING * largest):

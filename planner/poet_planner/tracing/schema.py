@@ -112,7 +112,7 @@ def view_in_place(target: OpOverload) -> OpOverload | None:
 
 
 def only_checks(target: OpOverload) -> bool:
-    """Whether it neither yields nor writes anything, as what raises an error where a matrix could not be inverted."""
+    """Whether it neither yields nor writes anything, like a check that may raise an error."""
     return not target._schema.returns and not declared_writes(target)
 
 
@@ -173,7 +173,7 @@ def is_fresh(target: OpOverload) -> bool:
 
 
 def has_shape_of_data(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the shape of what it yields hangs on what its operands hold."""
+    """Whether the shape of its results depends on the numbers in its operands."""
     if torch.Tag.dynamic_output_shape not in target.tags:
         return False
     bound = bound_arguments(target, args, kwargs)

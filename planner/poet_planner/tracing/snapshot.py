@@ -100,7 +100,7 @@ def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
 
 
 def is_a(thing: object, *kinds: type) -> bool:
-    """As `isinstance`, which asks an object for its class; a proxy answers that as it likes."""
+    """Like `isinstance`, without asking the object for its class: a proxy answers as it likes."""
     return issubclass(type(thing), kinds)
 
 

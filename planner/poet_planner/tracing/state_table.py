@@ -47,7 +47,10 @@ def state_table(traced: TracedGraph, module: nn.Module, steps: int) -> dict[str,
 
 
 def unheld_state(traced: TracedGraph, module: nn.Module) -> dict[str, NDArray[Any]]:
-    """The table as it lies beside a plan, with what of a `state_dict` is neither on a board nor frozen, as at first."""
+    """The table written beside a plan.
+
+    Entries of the `state_dict` that are neither on the board nor frozen keep their initial values.
+    """
     arrays = state_table(traced, module, 0)
     read = {ref.source for operator in traced.operators for ref in operator.refs} | traced.frozen.keys()
     sources = {str(source) for _, source, _ in arrays[TABLE]}
@@ -79,7 +82,7 @@ def _unkept(traced: TracedGraph) -> set[str]:
 
 
 def _rises(traced: TracedGraph) -> dict[str, str]:
-    """By how much each counter rises a step: a whole number that is added to a buffer of whole numbers."""
+    """The whole number that each counter rises by in a step."""
     made = {id: operator for operator in traced.bookkeeping for id in operator.values}
     changes = [(name, operator) for operator in traced.bookkeeping for name in operator.updates]
     rises = {name: _rise(name, operator, made) for name, operator in changes}

@@ -146,7 +146,7 @@ class Planner:
         return None
 
     def _swap_cost(self, value: int) -> float:
-        """Of paging it out and in: what is not hidden of it, or its energy, which is spent hidden or not."""
+        """Cost of paging it out and in: the time that is not hidden, or the whole energy."""
         instance = self._instance
         if not instance.pageable[value]:
             return inf
@@ -155,7 +155,7 @@ class Planner:
         return max(0.0, -self.gaps[value].free_s) if instance.problem.dma else instance.page_s(value)
 
     def _again_cost(self, value: int) -> float:
-        """Of computing it again; what is paged first never is while there is something to page."""
+        """Cost of computing it again; infinite if it cannot be, or if pages come first."""
         instance = self._instance
         if self._choice is Choice.PAGE_FIRST or not instance.recomputable[instance.producer[value]]:
             return inf
