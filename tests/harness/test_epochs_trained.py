@@ -234,7 +234,7 @@ def evaluated(folder: Path, scores: torch.Tensor, labels: torch.Tensor) -> None:
     assert NAMES[0] in shown
     assert f"{document['loss']:.4f}" in shown
     refused = CliRunner().invoke(app, [*given, "--save", str(folder / "c.csv")]).exception
-    assert "--confusion" in str(refused)
+    assert "c.csv: is read, or written twice" in str(refused)
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -16,6 +16,7 @@ from poet_harness.meters.meter import Mark, Meter, MeterError, Window
 from poet_harness.plan_folder.plan import Plan
 from poet_harness.protocol.device import InferenceReport
 from poet_harness.training.evaluation import MOST_METERED, evaluate
+from poet_harness.training.metering import Metering
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Resident
 from poet_profiles.losses import Loss
@@ -90,7 +91,7 @@ def samples(x: NDArray[Any] = X, labels: NDArray[Any] = LABELS) -> Samples:
 
 
 def evaluated(board: Board, meter: Meter, plan: Plan = PLAN, given: Samples | None = None, **options: Any) -> Any:
-    return evaluate(board, meter, plan, given or samples(), idle_power_w=IDLE_W, **options)  # type: ignore[arg-type]
+    return evaluate(board, Metering(meter, IDLE_W), plan, given or samples(), **options)  # type: ignore[arg-type]
 
 
 def test_right_answers_time_and_energy_of_one() -> None:

@@ -107,7 +107,7 @@ def test_what_does_not_go_together_is_one_line(folder: Path) -> None:
     save_file(WEIGHTS, folder / "given.safetensors")
     assert "--weights: a run that is resumed" in run(folder, board(), "--resume")
     file = str(folder / "given.safetensors")
-    assert "the run reads this file" in run(folder, board(), "--trained", file)
+    assert "is read, or written twice" in run(folder, board(), "--trained", file)
 
 
 def test_a_note_that_nobody_knows_is_refused(folder: Path) -> None:

@@ -461,9 +461,10 @@ def test_data_that_is_not_an_npz_is_one_line(plan_folder: Path, content: bytes) 
     [
         (["--out", "{0}"], "is a folder; name a file"),
         (["--save", "/proc/x.npz"], "cannot be written"),
-        (["--out", "{0}/data.npz"], "the run reads this file"),
-        (["--save", "{0}/graph.json"], "the run reads this file"),
-        (["--out", "{0}/x", "--save", "{0}/../plan/x"], "the run reads this file"),
+        (["--out", "{0}/data.npz"], "is read, or written twice"),
+        (["--save", "{0}/graph.json"], "is read, or written twice"),
+        (["--out", "{0}/x", "--save", "{0}/../plan/x"], "is read, or written twice"),
+        (["--out", "{0}/x", "--save", "{0}/x"], "is read, or written twice"),
         (["--lr", "1e39"], r"--lr 1e\+39: the board takes learning rates from 1.2e-38 to 3.4e38, and 0"),
         (["--lr", "1e-39"], "--lr 1e-39: the board takes learning rates"),
         (["--lr", "inf"], "--lr inf: is no finite number"),

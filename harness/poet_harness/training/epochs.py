@@ -16,6 +16,7 @@ from poet_profiles.whole_file import folder_held
 from .best_epoch import is_best
 from .features import KeptSamples, KeptSet
 from .feeding import FromCard, OverTheLine
+from .metering import Metering
 from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
 
 if TYPE_CHECKING:
@@ -235,10 +236,9 @@ class Epochs:
             return None
         return evaluate(
             trainer.device,
-            trainer.metering.meter,
+            Metering(trainer.metering.meter, trainer.metering.idle_power_w),
             course.plan,
             course.validation,
-            idle_power_w=trainer.metering.idle_power_w,
             normalising=course.normalising,
             kept_as=self._validation_kept_as,
         )

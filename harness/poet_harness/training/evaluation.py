@@ -18,7 +18,6 @@ from poet_profiles.stopping import heed
 
 from ..card.in_board import tensors_in
 from ..data.samples import BatchTensor, Samples, batch_tensors
-from ..meters.meter import Meter
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
 from ..protocol.link import DeviceError
@@ -74,11 +73,10 @@ class Evaluation:
 
 def evaluate(
     device: Device,
-    meter: Meter,
+    metering: Metering,
     plan: Plan,
     samples: Samples,
     *,
-    idle_power_w: float,
     normalising: Normalising | None = None,
     kept_as: int | None = None,
     done: Callable[[int], None] = lambda _: None,
@@ -87,12 +85,10 @@ def evaluate(
 
     Parameters
     ----------
-    device, meter
-        A board that was flashed with the plan, and the instrument on its supply.
+    device, metering
+        A board that was flashed with the plan, and what says the energy that it draws.
     samples : Samples
         As `read_samples` reads them.
-    idle_power_w : float
-        Of the sleeping board.
     normalising : Normalising, optional
         Of samples that are small integers.
     kept_as : int, optional
@@ -115,7 +111,6 @@ def evaluate(
     found: list[Array] = []
     losses: list[float] = []
     reports: list[InferenceReport] = []
-    metering = Metering(meter, idle_power_w)
     energies_j: list[float | None] = []
     for number in range(samples.count):
         heed()

@@ -31,6 +31,18 @@ if TYPE_CHECKING:
 ROW_BYTES = 350
 
 
+def check_results(sizes: Iterable[tuple[Path | None, int]], inputs: Iterable[Path | None]) -> None:
+    """Make sure that files of so many bytes can be written, and that none is read, or written twice."""
+    taken = {path.resolve() for path in inputs if path is not None}
+    for path, size_bytes in sizes:
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise UserError(f"{path}: is read, or written twice; name another file for the results")
+        check_writable(path, size_bytes)
+        taken.add(path.resolve())
+
+
 class Results:
     """Where a run's results go.
 
@@ -63,22 +75,15 @@ class Results:
         """
         if self._trained is not None:
             check_suffix(self._trained)
-        taken = {path.resolve() for path in inputs if path is not None}
-        sizes = {
-            self._out: (steps + len(self._plan.actions)) * ROW_BYTES,
-            self._save: steps * self._bytes("gradient"),
-            self._trained: self._bytes("parameter", "state"),
-            self._optimizer: self._bytes("parameter", "state"),
-        }
-        for path, size_bytes in sizes.items():
-            if path is None:
-                continue
-            if path.resolve() in taken:
-                raise UserError(f"{path}: the run reads this file, or writes it twice; name another for its results")
-            if resume and path.is_file():
+        sizes = [
+            (self._out, (steps + len(self._plan.actions)) * ROW_BYTES),
+            (self._save, steps * self._bytes("gradient")),
+            *((path, self._bytes("parameter", "state")) for path in (self._trained, self._optimizer)),
+        ]
+        check_results(sizes, inputs)
+        for path, _ in sizes:
+            if resume and path is not None and path.is_file():
                 raise UserError(f"{path}: exists already, with the steps before those to come; name another file")
-            check_writable(path, size_bytes)
-            taken.add(path.resolve())
 
     def _bytes(self, *kinds: str) -> int:
         return sum(tensor.bytes for tensor in self._plan.tensors if tensor.kind in kinds)

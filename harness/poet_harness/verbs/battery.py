@@ -108,7 +108,8 @@ def command(
     sleep_power_w = None if idle_power is None else _quantity("--idle-power", idle_power, POWERS_W, "50uW or 3mW")
     volt = _voltage(chosen, voltage)
     battery = Battery(chosen.capacity_ah, volt.value, count, shares[0].value, shares[1].value)
-    batch = _batch(schedule)
+    part = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
+    batch = part * schedule.micro_batches
     answer = Answer(
         step=step,
         whole=whole,
@@ -193,12 +194,6 @@ def _show(answer: Answer, warnings: Sequence[str]) -> None:
         *warnings,
     ):
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _batch(plan: plans.Plan) -> int:
-    """Samples of a step."""
-    part = next((tensor.shape[0] for tensor in plan.tensors if tensor.kind == "input" and tensor.shape), 1)
-    return part * plan.micro_batches
 
 
 def _samples(given: int | None, data: Path | None, plan: plans.Plan, batch: int) -> int | None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from .option_groups import Connection
 from .options import Json, Plan, Scale, Shift, results_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from poet_profiles.boards import Board
     from poet_profiles.quantised import Normalising
@@ -62,32 +61,50 @@ def command(
 
     The network is in evaluation mode, and the board computes sample by sample. Energies are of the first 50.
     """
+    from contextlib import ExitStack
+
     from poet_profiles.arrays import npz
     from poet_profiles.boards import load_board
-    from poet_profiles.errors import UserError
+    from poet_profiles.errors import NO_DEVICE, UserError
     from poet_profiles.json_output import print_json
     from poet_profiles.plan_folder.files import PLAN_FILES
+    from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import write_whole
 
+    from ..card.contents import for_inferences
+    from ..card.image import prepared_image
     from ..data.samples import read_samples
+    from ..protocol.link import DeviceError, DeviceResetError
     from ..training.classes import class_figures, confusion_csv
     from ..training.classes import confusion as counted
+    from ..training.results import check_results
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
     read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
-    _check_results({"--save": save, "--confusion": confusion}, read)
+    check_results([(save, 0), (confusion, 0)], read)
     board = load_board(connection.board)
     schedule = _evaluable(plan, weights, connection, board)
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
     sets = read_samples(data, schedule, normalising, least=1)
     tensors = None if weights is None else _tensors(weights, schedule, plan)
-    with _opened(connection, board, plan, schedule, tensors) as target:
-        with _told(target.device.link.name, restore):
+    with ExitStack() as opening:
+        image, card = None, connection.card
+        if connection.takes_image(board):
+            image = flashed_image(plan, board)
+            if tensors is not None:
+                card = opening.enter_context(prepared_image(card, schedule, for_inferences(schedule, tensors), 0))
+        target = opening.enter_context(connection.open(board, image, card))
+        meter, where = target.meter, target.device.link.name
+        try:
             found, idle_power_w = _evaluated(target, schedule, sets.validation or sets.train, normalising, tensors)
-        meter = target.meter
+        except DeviceResetError as error:
+            raise UserError(f"{where}: the board was reset, and its weights are lost: {error}", NO_DEVICE) from None
+        except DeviceError as error:
+            cure = NO_COMMIT if restore and error.number == Status.E_ABSENT else ""
+            raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
     if save is not None:
         write_whole(save, npz({"scores": found.scores}))
     matrix = counted(found.answers, len(names)) if names and found.answers else None
@@ -98,21 +115,6 @@ def command(
         print_json(_document(schedule, found, meter.source, idle_power_w, figures))
     else:
         _show(schedule, found, meter, idle_power_w, figures)
-
-
-def _check_results(results: dict[str, Path | None], read: Sequence[Path | None]) -> None:
-    """Make sure that results can be written, and overwrite nothing that is read."""
-    from poet_profiles.errors import UserError
-    from poet_profiles.whole_file import check_writable
-
-    taken = {path.resolve() for path in read if path is not None}
-    for option, out in results.items():
-        if out is None:
-            continue
-        if out.resolve() in taken:
-            raise UserError(f"{option} {out}: eval reads this file, or writes it twice; name another")
-        check_writable(out)
-        taken.add(out.resolve())
 
 
 def _evaluable(folder: Path, weights: Path | None, connection: Connection, board: Board) -> plans.Plan:
@@ -132,40 +134,6 @@ def _evaluable(folder: Path, weights: Path | None, connection: Connection, board
             "--restore for them, or prepare another card with these (poet-harness card --weights) and give --restore"
         )
     return plan
-
-
-@contextmanager
-def _opened(
-    connection: Connection, board: Board, folder: Path, plan: plans.Plan, tensors: dict[int, bytes] | None
-) -> Iterator[Target]:
-    """The board and its meter; where it runs here, with its image and a card that has the weights."""
-    from ..card.contents import for_inferences
-    from ..card.image import prepared_image
-
-    with ExitStack() as opening:
-        image, card = None, connection.card
-        if connection.takes_image(board):
-            image = flashed_image(folder, board)
-            if tensors is not None:
-                card = opening.enter_context(prepared_image(card, plan, for_inferences(plan, tensors), 0))
-        yield opening.enter_context(connection.open(board, image, card))
-
-
-@contextmanager
-def _told(where: str, restore: bool) -> Iterator[None]:
-    """Turn what a board refuses into one line."""
-    from poet_profiles.errors import NO_DEVICE, UserError
-    from poet_profiles.protocol.status import Status
-
-    from ..protocol.link import DeviceError, DeviceResetError
-
-    try:
-        yield
-    except DeviceResetError as error:
-        raise UserError(f"{where}: the board was reset, and its weights are lost: {error}", NO_DEVICE) from None
-    except DeviceError as error:
-        cure = NO_COMMIT if restore and error.number == Status.E_ABSENT else ""
-        raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
 
 
 def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
@@ -207,23 +175,24 @@ def _evaluated(
     tensors: dict[int, bytes] | None,
 ) -> tuple[Evaluation, float]:
     """What came of it, and the power of the sleeping board."""
+    from functools import partial
+
     from poet_profiles.errors import UserError
     from rich.console import Console
     from rich.progress import Progress
 
     from ..card.contents import for_inferences
     from ..card.in_board import CardInBoard
-    from ..measuring.idle import measure_idle
-    from ..measuring.measure import Effort
     from ..training.evaluation import evaluate, weights_not_finite
+    from ..training.metering import Metering
     from ..training.ready import make_ready
 
     device = target.device
     make_ready(device, plan)
     if target.fresh_card:
         device.format()
-    idle = measure_idle(device, target.meter, Effort(fewest=1, most=1))
-    idle_power_w = idle.energy_j / idle.time_s
+    metering = Metering(target.meter)
+    metering.measure_idle(device)
     card = None if plan.card is None else CardInBoard(device, plan)
     if card is not None and tensors is not None:
         card.restore_or_prepare(for_inferences(plan, tensors))
@@ -236,17 +205,9 @@ def _evaluated(
         if not plan.commits_steps:
             device.put(index, content)
     with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("evaluating", total=samples.count)
-        found = evaluate(
-            device,
-            target.meter,
-            plan,
-            samples,
-            idle_power_w=idle_power_w,
-            normalising=normalising,
-            done=lambda count: progress.update(task, completed=count),
-        )
-    return found, idle_power_w
+        advance = partial(progress.advance, progress.add_task("evaluating", total=samples.count))
+        found = evaluate(device, metering, plan, samples, normalising=normalising, done=lambda _: advance())
+    return found, metering.idle_power_w
 
 
 def _document(
