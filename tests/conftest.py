@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for all tests."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,14 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
     """The operators in firmware/src/ops, built for this machine."""
     return build(tmp_path_factory.mktemp("operators") / "operators.so")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Several threads of PyTorch would wait for each other where other tests run beside these."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

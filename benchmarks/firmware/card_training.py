@@ -40,7 +40,8 @@ from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_harness.profiling.configurations import TRANSFERS
 from poet_harness.protocol.device import Device
 from poet_harness.target.connect import connect
-from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_harness.training.observed import ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_planner import models
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
-from poet_harness.emulation import NoisyLine, open_emulated_board
+from poet_harness.emulation import open_emulated_board
 from poet_harness.protocol.link import Link, Patience
 from poet_profiles.boards import load_board
 
@@ -14,6 +15,23 @@ from tests.support.emulation.emulated_board import BOARDS
 
 REQUESTS = [f"bench 7 1 {size}" for size in range(1, 25)]
 IMPATIENT = Patience(acknowledge_s=0.02, answer_s=0.05, attempts=50)
+
+
+class NoisyLine:
+    """Loses, doubles and flips bytes at random, in both directions; repeats with the seed."""
+
+    def __init__(self, lose: float = 0.0, double: float = 0.0, flip: float = 0.0, seed: int = 0) -> None:
+        self._lose, self._double, self._flip = lose, double, flip
+        self._random = random.Random(seed)
+
+    def host_to_board(self, byte: int) -> bytes:
+        if self._random.random() < self._lose:
+            return b""
+        if self._random.random() < self._flip:
+            byte ^= 1 << self._random.randrange(8)
+        return bytes([byte, byte]) if self._random.random() < self._double else bytes([byte])
+
+    board_to_host = host_to_board
 
 
 def answers(image: Path, name: str, card: Path, noise: NoisyLine | None) -> tuple[list[str], int]:

@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from poet_harness.profiling.network import Network, PlacedOperator, from_plan
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
 from poet_harness.target.connect import connect
-from poet_harness.training.trainer import make_ready
+from poet_harness.training.ready import make_ready
 from poet_planner import models
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.schedule.store_all import store_all_schedule
@@ -45,6 +45,8 @@ from tests.support.harness.served_agent import ServedAgent
 from tests.support.harness.simulated_device import Line, Noise, clean, serve
 from tests.support.networks.small_program import BATCH, MODEL, write_small_program
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 HOST = load_board("host")
 
 
@@ -53,15 +55,6 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plan")
     write_small_program(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Several would wait for each other where other tests run beside these."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def profile(plan: Path, out: Path, *options: str) -> Result:

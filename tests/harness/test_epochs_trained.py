@@ -18,7 +18,8 @@ import torch
 from poet_harness.cli import app
 from poet_harness.protocol.device import Device
 from poet_harness.training.feeding import Order
-from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_harness.training.observed import ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step

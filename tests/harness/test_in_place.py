@@ -20,7 +20,8 @@ from poet_harness.profiling.configurations import Configuration
 from poet_harness.profiling.in_place import costs_in_place, profile_in_place
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
-from poet_harness.training.trainer import ObservedAction, ObservedStep, Trainer
+from poet_harness.training.observed import ObservedAction, ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.profile import ProfileWriter, read_profile

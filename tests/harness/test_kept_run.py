@@ -24,7 +24,8 @@ from poet_harness.plan_folder.plan import read_plan
 from poet_harness.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
-from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_harness.training.observed import ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import decode_record, encode_record

@@ -17,7 +17,8 @@ import pytest
 import torch
 from poet_harness.cli import app
 from poet_harness.training.feeding import Order
-from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_harness.training.observed import ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import TrainingStep

@@ -24,7 +24,8 @@ from poet_harness.plan_folder.plan import read_plan
 from poet_harness.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link, Patience
-from poet_harness.training.trainer import ObservedStep, Trainer
+from poet_harness.training.observed import ObservedStep
+from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
@@ -124,7 +125,7 @@ def test_training_goes_on_when_the_meter_loses_a_step(
         trainer = Trainer(device, FailingMeter(spoil), plan)
         observed = trainer.train(read_training_data(plan_folder / "data.npz", plan, STEPS), learning_rate=0.25)
     assert [step.energy_j is None for step in observed] == [False, True, False, False, False]
-    [line] = trainer.unmetered
+    [line] = trainer.metering.unmetered
     assert reason in line
 
 

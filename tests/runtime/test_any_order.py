@@ -26,13 +26,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from tests.support.networks.eager import SEED, differences, eager_step
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Views(nn.Module):

@@ -22,15 +22,9 @@ from tests.support.graphs.breaches import BREACHES
 from tests.support.networks.eager import SEED, differences, eager_step
 from tests.support.networks.zoo import ZOO, zoo_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BUILT_IN = {"digits_cnn": 2, "resnet18_cifar_w4": 2, "mlperf_ds_cnn": 1, "gpt_small": 1, "transformer": 1, "unet": 1}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def load(name: str) -> Model:

@@ -39,13 +39,7 @@ from tests.support.networks.eager import SEED, differences, eager_step
 from tests.support.networks.own import frozen_backbone, positions, trained_through_folded_norms
 from tests.support.networks.zoo import ZOO, zoo_model
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def load(name: str) -> Model:

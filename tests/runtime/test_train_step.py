@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -15,15 +15,9 @@ from poet_runtime.executor import train_step
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 4
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def batches(inputs: Callable[[], Tensor], labels: int) -> list[tuple[Tensor, Tensor]]:

@@ -2,10 +2,7 @@
 #include "mathematics.h"
 #include "shape.h"
 
-int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 0, sizes);
-}
+POET_ELEMENTWISE_SIZES(fill, 0)
 
 int poet_fill_run(const poet_op_args *args)
 {

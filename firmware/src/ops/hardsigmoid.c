@@ -2,10 +2,7 @@
 /* y = (x + 3) / 6 between -3 and 3, 0 below, 1 above. */
 #include "shape.h"
 
-int poet_hardsigmoid_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 1, sizes);
-}
+POET_ELEMENTWISE_SIZES(hardsigmoid, 1)
 
 int poet_hardsigmoid_run(const poet_op_args *args)
 {

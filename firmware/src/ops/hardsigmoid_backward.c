@@ -2,10 +2,7 @@
 /* gx = gy / 6 between -3 and 3, else 0. */
 #include "shape.h"
 
-int poet_hardsigmoid_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(hardsigmoid_backward, 2)
 
 int poet_hardsigmoid_backward_run(const poet_op_args *args)
 {

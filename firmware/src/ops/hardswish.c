@@ -2,10 +2,7 @@
 /* y = x * (x + 3) / 6 between -3 and 3, 0 below, x above. */
 #include "shape.h"
 
-int poet_hardswish_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 1, sizes);
-}
+POET_ELEMENTWISE_SIZES(hardswish, 1)
 
 int poet_hardswish_run(const poet_op_args *args)
 {

@@ -2,10 +2,7 @@
 /* gx = gy * (x / 3 + 1/2) between -3 and 3, 0 below, gy above. */
 #include "shape.h"
 
-int poet_hardswish_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(hardswish_backward, 2)
 
 int poet_hardswish_backward_run(const poet_op_args *args)
 {

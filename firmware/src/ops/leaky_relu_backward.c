@@ -3,10 +3,7 @@
 #include "mathematics.h"
 #include "shape.h"
 
-int poet_leaky_relu_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(leaky_relu_backward, 2)
 
 int poet_leaky_relu_backward_run(const poet_op_args *args)
 {

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shape.h"
 
-int poet_mul_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(mul, 2)
 
 int poet_mul_run(const poet_op_args *args)
 {

@@ -3,10 +3,7 @@
 #include "bits.h"
 #include "shape.h"
 
-int poet_relu_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 1, sizes);
-}
+POET_ELEMENTWISE_SIZES(relu, 1)
 
 /* From -0 to -infinity the bits are one range. */
 static inline uint32_t relu_of(uint32_t x)

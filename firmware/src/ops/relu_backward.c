@@ -3,10 +3,7 @@
 #include "bits.h"
 #include "shape.h"
 
-int poet_relu_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(relu_backward, 2)
 
 /* The gradient passes where y is above zero, or no number. */
 static inline uint32_t passed(uint32_t y, uint32_t gradient)

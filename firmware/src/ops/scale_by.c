@@ -2,10 +2,7 @@
 #include "mathematics.h"
 #include "shape.h"
 
-int poet_scale_by_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 1, sizes);
-}
+POET_ELEMENTWISE_SIZES(scale_by, 1)
 
 int poet_scale_by_run(const poet_op_args *args)
 {

@@ -2,10 +2,7 @@
 /* gx = gy * (1 - y) * y. */
 #include "shape.h"
 
-int poet_sigmoid_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(sigmoid_backward, 2)
 
 int poet_sigmoid_backward_run(const poet_op_args *args)
 {

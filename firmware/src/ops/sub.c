@@ -2,10 +2,7 @@
 /* y = a - b. */
 #include "shape.h"
 
-int poet_sub_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(sub, 2)
 
 int poet_sub_run(const poet_op_args *args)
 {

@@ -2,10 +2,7 @@
 #include "mathematics.h"
 #include "shape.h"
 
-int poet_tanh_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 1, sizes);
-}
+POET_ELEMENTWISE_SIZES(tanh, 1)
 
 int poet_tanh_run(const poet_op_args *args)
 {

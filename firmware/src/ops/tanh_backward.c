@@ -2,10 +2,7 @@
 /* gx = gy * (1 - y^2). */
 #include "shape.h"
 
-int poet_tanh_backward_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    return poet_elementwise_sizes(params[0], 2, sizes);
-}
+POET_ELEMENTWISE_SIZES(tanh_backward, 2)
 
 int poet_tanh_backward_run(const poet_op_args *args)
 {

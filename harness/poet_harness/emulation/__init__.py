@@ -5,7 +5,7 @@ from .bus import EmulationError
 from .emulated_board import EmulatedBoard, EmulatedSerial, open_emulated_board
 from .power import Trace
 from .sdcard import CardFaults, CardTiming
-from .serial_line import Faults, NoisyLine
+from .serial_line import Faults
 
 __all__ = [
     "CardFaults",
@@ -14,7 +14,6 @@ __all__ = [
     "EmulatedSerial",
     "EmulationError",
     "Faults",
-    "NoisyLine",
     "Trace",
     "open_emulated_board",
 ]

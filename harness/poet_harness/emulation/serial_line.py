@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -19,37 +18,6 @@ class Faults(Protocol):
     def board_to_host(self, byte: int) -> bytes:
         """What arrives at the host for one byte sent."""
         ...
-
-
-class NoisyLine:
-    """Loses, doubles and flips bytes at random, in both directions; repeats with the seed.
-
-    Parameters
-    ----------
-    lose, double, flip : float
-        Probability that a byte is lost, arrives twice, or has one bit flipped.
-    seed : int
-        Of the random numbers.
-    """
-
-    def __init__(self, lose: float = 0.0, double: float = 0.0, flip: float = 0.0, seed: int = 0) -> None:
-        self._lose, self._double, self._flip = lose, double, flip
-        self._random = random.Random(seed)
-
-    def host_to_board(self, byte: int) -> bytes:
-        """See `Faults`."""
-        return self._pass(byte)
-
-    def board_to_host(self, byte: int) -> bytes:
-        """See `Faults`."""
-        return self._pass(byte)
-
-    def _pass(self, byte: int) -> bytes:
-        if self._random.random() < self._lose:
-            return b""
-        if self._random.random() < self._flip:
-            byte ^= 1 << self._random.randrange(8)
-        return bytes([byte, byte]) if self._random.random() < self._double else bytes([byte])
 
 
 class SerialLine:

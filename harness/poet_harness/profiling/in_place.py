@@ -18,7 +18,8 @@ from poet_profiles.stopping import undisturbed
 from ..data.batches import TrainingData
 from ..measuring.measure import Measurement, spread
 from ..plan_folder.plan import Plan, PredictedAction
-from ..training.trainer import ObservedStep, Trainer
+from ..training.observed import ObservedStep
+from ..training.trainer import Trainer
 from .configurations import TRANSFERS, Configuration
 from .profiler import Profiler
 
@@ -47,12 +48,13 @@ def profile_in_place(
         return 0
     rows = 0
     try:
-        begun = trainer.steps_on_card()
+        begun = trainer.held.on_card()
         trainer.train(data, learning_rate, resume=begun > 0, done=done, trace_all=True, steps=begun + len(data.batches))
     finally:
         if trainer.observed:
             with undisturbed():
-                rows = profiler.take_over(costs_in_place(plan, trainer.observed), trainer.idle_power_w, profile)
+                costs = costs_in_place(plan, trainer.observed)
+                rows = profiler.take_over(costs, trainer.metering.idle_power_w, profile)
     return rows
 
 

@@ -60,7 +60,7 @@ _NUMBERS = (*_MAY_LACK, "training_step", "observed_time_s", "predicted_peak_byte
 def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:
     """Rows for every training step, and for the actions of those that were traced."""
     rows = []
-    hello, idle_power_w = trainer.hello, trainer.idle_power_w
+    hello, idle_power_w = trainer.hello, trainer.metering.idle_power_w
     for step in trainer.observed:
         rows.append(
             ComparisonRow(

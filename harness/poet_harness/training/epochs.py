@@ -7,127 +7,30 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 from poet_profiles.errors import UserError
-from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.whole_file import folder_held
 
-from ..card.reading import Weights
-from .best_epoch import Patience, is_best
+from .best_epoch import is_best
 from .features import KeptSamples, KeptSet
-from .feeding import FromCard, Order, OverTheLine
+from .feeding import FromCard, OverTheLine
 from .run_folder import BEST_FILE, EpochRow, Progress, RunFolder, SeenStep
-from .trained_files import trained_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from poet_profiles.quantised import Normalising
 
-    from ..card.sample_set import SampleSet
     from ..data.batches import TrainingData
-    from ..data.samples import Samples
-    from ..plan_folder.plan import Plan
     from ..protocol.device import Hello
+    from .course import Course
     from .evaluation import Evaluation
-    from .rates import Rates
-    from .trainer import ObservedStep, Trainer
+    from .observed import ObservedStep
+    from .trainer import Trainer
 
-MOST_CHECKED = 256
 UNSEEN = SeenStep(math.nan, math.nan, math.nan)  # the card has a step that a reset kept from being told
-
-
-@dataclass(frozen=True)
-class Course:
-    """What is trained, and on what.
-
-    Parameters
-    ----------
-    plan : Plan
-        One that has its batch in RAM. If it keeps parameters on the card, that is what a training goes on from.
-    data : TrainingData
-        What training begins with; its batches are not used.
-    samples : Samples
-    order : Order
-    epochs : int
-    rates : Rates
-    normalising : Normalising or None
-        Of samples that are kept as small integers.
-    on_card : SampleSet or None
-        The samples, if they are to be sent to the card once; None: those of each step go over the line.
-    validation : Samples or None
-        What the board is asked after each epoch, by the inference of the plan.
-    best_by_loss : bool
-        Whether the best epoch is that of the lowest validation loss, and not of the most right answers.
-    patience : Patience or None
-        Ends the training before its last epoch.
-    keeps_features : bool
-        Whether the board keeps features from epoch to epoch, if it has room for those of all samples.
-    """
-
-    plan: Plan
-    data: TrainingData
-    samples: Samples
-    order: Order
-    epochs: int
-    rates: Rates
-    normalising: Normalising | None
-    on_card: SampleSet | None = None
-    validation: Samples | None = None
-    best_by_loss: bool = False
-    patience: Patience | None = None
-    keeps_features: bool = True
-
-    @property
-    def steps(self) -> int:
-        return self.epochs * self.order.steps_per_epoch
-
-    def settings(self) -> dict[str, Any]:
-        """What decides the bits of this training, as JSON takes it; of the data set a check."""
-        rates = self.rates
-        return {
-            "graph_hash": self.plan.graph_hash,
-            "initial": self._initial_check(),
-            "samples": self.samples.count,
-            "samples_check": samples_check(self.samples),
-            "batch": self.order.batch,
-            "shuffle": self.order.seed,
-            "epochs": self.epochs,
-            "learning_rate": rates.base,
-            "schedule": rates.schedule,
-            "warmup": rates.warmup,
-            **({"every": rates.every, "factor": rates.factor} if rates.schedule == "step" else {}),
-            **({"until_epoch": self.epochs} if rates.schedule == "cosine" else {}),
-            "scale": list(self.normalising.scales) if self.normalising else None,
-            "shift": list(self.normalising.shifts) if self.normalising else None,
-            "validation": samples_check(self.validation) if self.validation else None,
-            **({"best": "loss"} if self.best_by_loss else {}),
-        }
-
-    def weights(self, data: TrainingData) -> Weights:
-        """Those that were read from the board."""
-        tensors = {
-            tensor.id: np.frombuffer(data.weights[index], self.plan.type_of(tensor)).reshape(tensor.shape)
-            for index, tensor in enumerate(self.plan.residents)
-            if tensor.kind in TRAINED_KINDS
-        }
-        return Weights(data.step, self.plan.whole(tensors), fell_back=False)
-
-    def trained_files(self, out: Path, weights: Weights) -> dict[Path, bytes]:
-        """What ``--trained`` writes."""
-        return trained_files(out, self.plan, self.data.state, weights, self.rates(weights.step - 1))
-
-    def _initial_check(self) -> str:
-        check = 0
-        for part in (self.data.constants, self.data.weights):
-            for index in sorted(part):
-                check = crc32(part[index], check)
-        return f"{check:08x}"
 
 
 def _of_validation(found: Evaluation) -> dict[str, Any]:
@@ -139,15 +42,6 @@ def _of_validation(found: Evaluation) -> dict[str, Any]:
         "inference_time_s": found.time_s,
         "inference_energy_j": found.energy_j,
     }
-
-
-def samples_check(samples: Samples) -> str:
-    """A CRC-32 of at most 256 samples, evenly spread, the first and the last among them."""
-    numbers = np.unique(np.linspace(0, samples.count - 1, min(samples.count, MOST_CHECKED)).astype(np.int64))
-    check = 0
-    for index, rows in sorted(samples.rows(numbers).items()):
-        check = crc32(rows.tobytes(), crc32(f"{index} {rows.dtype.str} {rows.shape[1:]}".encode(), check))
-    return f"{check:08x}"
 
 
 def _tell(words: str) -> None:
@@ -178,6 +72,10 @@ class Epochs:
 
     Attributes
     ----------
+    begins : TrainingData
+        What this command begins with.
+    kept : int
+        How many steps made the weights that the folder holds.
     rows : list of EpochRow
         Of the epochs that are complete.
     ended : str or None
@@ -185,7 +83,7 @@ class Epochs:
     """
 
     def __init__(self, course: Course, folder: Path | None, resume: bool) -> None:
-        self._course = course
+        self.course = course
         self._folder = RunFolder(folder, course.plan, course.settings()) if folder else None
         self._resume = resume
         self.rows: list[EpochRow] = []
@@ -205,8 +103,8 @@ class Epochs:
             yield
             return
         with folder_held(self._folder.path):
-            begins, self.rows = self._folder.begin(self._course.data, self._resume)
-            if begins.data.step >= self._course.steps:
+            begins, self.rows = self._folder.begin(self.course.data, self._resume)
+            if begins.data.step >= self.course.steps:
                 raise UserError(f"{self.folder}: has {begins.data.step} steps already; ask for more --epochs")
             if self.ended:
                 raise UserError(f"{self.folder}: has ended: {self.ended}; ask for more --patience")
@@ -214,29 +112,10 @@ class Epochs:
             yield
 
     def _begin(self, begins: Progress) -> None:
-        self._data = begins.data
-        first = self._data.step - len(begins.seen)
+        self.begins = begins.data
+        first = self.begins.step - len(begins.seen)
         self._seen = {first + place: step for place, step in enumerate(begins.seen)}
-        self._kept = self._data.step
-
-    @property
-    def begins(self) -> TrainingData:
-        """What this command begins with."""
-        return self._data
-
-    @property
-    def steps(self) -> int:
-        """Of the whole training."""
-        return self._course.steps
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._course.order.steps_per_epoch
-
-    @property
-    def on_card(self) -> SampleSet | None:
-        """What has to be on the card before the first step."""
-        return self._course.on_card
+        self.kept = self.begins.step
 
     @property
     def folder(self) -> Path | None:
@@ -244,13 +123,8 @@ class Epochs:
 
     @property
     def ended(self) -> str | None:
-        patience = self._course.patience
+        patience = self.course.patience
         return patience.ended(self.rows) if patience else None
-
-    @property
-    def kept(self) -> int:
-        """How many steps made the weights that the folder holds."""
-        return self._kept
 
     def train(self, trainer: Trainer, commit_every: int, source: str, told: Callable[[ObservedStep], None]) -> None:
         """Train to the end, or until something ends it: what :meth:`Trainer.train` raises.
@@ -260,7 +134,7 @@ class Epochs:
         told : callable
             Of every step, after its epoch's row if it is the last of one.
         """
-        course = self._course
+        course = self.course
         if self._folder is not None:
             self._folder.keep_settings()
         feed: OverTheLine | FromCard = OverTheLine(course.samples, course.order, course.normalising)
@@ -274,10 +148,10 @@ class Epochs:
             told(step)
 
         def asked(number: int) -> None:
-            epochs, place = divmod(number, self.steps_per_epoch)
+            epochs, place = divmod(number, self.course.order.steps_per_epoch)
             if place == 0 and epochs and all(row.epoch != epochs for row in self.rows):
                 self._end_epoch(trainer, number - 1, source)  # a reset kept its last step from being told
-            if number == self.steps_per_epoch * len(self.rows) and self.ended:
+            if number == self.course.order.steps_per_epoch * len(self.rows) and self.ended:
                 raise _EnoughError
 
         def fed(number: int, part: int) -> None:
@@ -293,7 +167,7 @@ class Epochs:
 
         with suppress(_EnoughError):
             trainer.train(
-                self._data,
+                self.begins,
                 course.rates,
                 commit_every,
                 self._resume and course.plan.commits_steps,
@@ -305,7 +179,7 @@ class Epochs:
 
     def _kept_sets(self, hello: Hello, feed: OverTheLine | FromCard) -> tuple[KeptSet, ...]:
         """Samples of which the board is to keep features, those of the validation last; people are told."""
-        course, extraction = self._course, self._course.plan.extraction
+        course, extraction = self.course, self.course.plan.extraction
         if extraction is None or not course.keeps_features:
             return ()
         count, validated = course.samples.count, course.validation.count if course.validation else 0
@@ -326,7 +200,7 @@ class Epochs:
         return tuple(sets)
 
     def _end_epoch(self, trainer: Trainer, last: int, source: str) -> None:
-        course = self._course
+        course = self.course
         count = course.order.steps_per_epoch
         seen = [self._seen.get(number, UNSEEN) for number in range(last + 1 - count, last + 1)]
         energy_j = math.fsum(step.energy_j for step in seen)
@@ -356,15 +230,15 @@ class Epochs:
     def _validated(self, trainer: Trainer) -> Evaluation | None:
         from .evaluation import evaluate
 
-        course = self._course
+        course = self.course
         if course.validation is None:
             return None
         return evaluate(
             trainer.device,
-            trainer.meter,
+            trainer.metering.meter,
             course.plan,
             course.validation,
-            idle_power_w=trainer.idle_power_w,
+            idle_power_w=trainer.metering.idle_power_w,
             normalising=course.normalising,
             kept_as=self._validation_kept_as,
         )
@@ -377,8 +251,8 @@ class Epochs:
         UserError
             If the board does not give its weights back, or the folder cannot be written.
         """
-        steps, per_epoch = trainer.steps_done, self.steps_per_epoch
-        if self._folder is None or steps in (None, self._kept):
+        steps, per_epoch = trainer.held.in_ram, self.course.order.steps_per_epoch
+        if self._folder is None or steps in (None, self.kept):
             return
         if steps == per_epoch * (len(self.rows) + 1):
             return  # the epoch's end was cut: without its row it is done again
@@ -387,7 +261,7 @@ class Epochs:
     def _keep(self, data: TrainingData) -> None:
         if self._folder is None:
             return
-        begin = data.step // self._course.order.steps_per_epoch * self._course.order.steps_per_epoch
+        begin = data.step // self.course.order.steps_per_epoch * self.course.order.steps_per_epoch
         seen = tuple(self._seen.get(number, UNSEEN) for number in range(begin, data.step))
         self._folder.keep(Progress(data, seen), self.rows)
-        self._kept = data.step
+        self.kept = data.step

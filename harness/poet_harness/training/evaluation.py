@@ -18,14 +18,17 @@ from poet_profiles.stopping import heed
 
 from ..card.in_board import tensors_in
 from ..data.samples import BatchTensor, Samples, batch_tensors
-from ..meters.meter import Activity, Mark, Meter, MeterError
+from ..meters.meter import Meter
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
 from ..protocol.link import DeviceError
 from .finite import count_not_finite
+from .metering import Metering
 
 Array = NDArray[Any]
 
+Found = tuple[InferenceReport, float | None]
+Metered = Callable[[Callable[[], InferenceReport]], Found]
 MOST_METERED = 50  # the same work each time; a meter that starts anew takes longer than a small network
 
 
@@ -112,18 +115,21 @@ def evaluate(
     found: list[Array] = []
     losses: list[float] = []
     reports: list[InferenceReport] = []
-    windows = _Windows(meter, idle_power_w)
+    metering = Metering(meter, idle_power_w)
+    energies_j: list[float | None] = []
     for number in range(samples.count):
         heed()
         rows = samples.rows(np.array([number]))
         if normalising:
             rows = {index: normalising(row) if row.dtype.name in TYPES else row for index, row in rows.items()}
-        report = None if kept_as is None else _of_features(device, inference, windows, kept_as + number)
-        if report is None:
+        metered = metering.around if number < MOST_METERED else _unmetered
+        answer = None if kept_as is None else _of_features(device, inference, metered, kept_as + number)
+        if answer is None:
             for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
                 device.put(len(plan.tensors) + place, rows[tensor.index].tobytes())
-            report = windows.around(lambda: _inferred(device, inference))
-        reports.append(report)
+            answer = metered(lambda: _inferred(device, inference))
+        reports.append(answer[0])
+        energies_j.append(answer[1])
         scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
         if not np.isfinite(scores[number]).all():
             count = weights_not_finite(device, plan)
@@ -135,15 +141,16 @@ def evaluate(
         if target is not None and inference.loss is not None:
             losses.append(inference.loss.mean(scores[number : number + 1], rows[target.index]))
         done(number + 1)
+    known_j = [energy_j for energy_j in energies_j if energy_j is not None]
     answers = (np.concatenate(wanted), np.concatenate(found)) if wanted else None
     return Evaluation(
         correct=None if answers is None else int((answers[0] == answers[1]).sum()),
         labels=0 if answers is None else len(answers[0]),
         count=samples.count,
         time_s=math.fsum(report.work_s for report in reports) / samples.count,
-        energy_j=windows.mean_j,
+        energy_j=math.fsum(known_j) / len(known_j) if known_j else None,
         scores=scores,
-        unmetered=tuple(windows.unmetered),
+        unmetered=tuple(metering.unmetered),
         loss=math.fsum(losses) / len(losses) if losses else None,
         answers=answers,
     )
@@ -195,10 +202,14 @@ def _read_by_loss(tensors: list[BatchTensor], inference: Inference) -> BatchTens
     return next((tensor for tensor in tensors if tensor.kind == "target" and inference.loss), None)
 
 
-def _of_features(device: Device, inference: Inference, windows: _Windows, number: int) -> InferenceReport | None:
+def _unmetered(infer: Callable[[], InferenceReport]) -> tuple[InferenceReport, float | None]:
+    return infer(), None
+
+
+def _of_features(device: Device, inference: Inference, metered: Metered, number: int) -> Found | None:
     """Of those that are kept; None where they have been written over."""
     try:
-        return windows.around(lambda: _inferred(device, inference, number))
+        return metered(lambda: _inferred(device, inference, number))
     except DeviceError as error:
         if error.number != Status.E_ABSENT:
             raise
@@ -211,36 +222,3 @@ def _inferred(device: Device, inference: Inference, kept_as: int | None = None) 
     begun, output = len(report.scores), len(inference.graph.residents) + len(inference.graph.kept) - 1
     rest = device.get(output, inference.output.bytes - begun, begun)
     return replace(report, scores=report.scores + rest)
-
-
-class _Windows:
-    """Energies of the first inferences above the idle power."""
-
-    def __init__(self, meter: Meter, idle_power_w: float) -> None:
-        self._meter = meter
-        self._idle_power_w = idle_power_w
-        self._left = MOST_METERED
-        self._energies_j: list[float] = []
-        self.unmetered: list[str] = []
-
-    @property
-    def mean_j(self) -> float | None:
-        return math.fsum(self._energies_j) / len(self._energies_j) if self._energies_j else None
-
-    def around(self, infer: Callable[[], InferenceReport]) -> InferenceReport:
-        if not self._left:
-            return infer()
-        self._left -= 1
-        self._meter.begin()
-        report = infer()
-        try:
-            [window] = self._meter.end([Mark(Activity.STEP, report.work_s, report.host_start_s, report.host_end_s)])
-        except MeterError as error:
-            self.unmetered.append(str(error))
-            return report
-        if fault := window.fault(report.work_s):
-            self.unmetered.append(fault)
-        else:
-            drawn_j = window.with_device_time(report.work_s).energy_j
-            self._energies_j.append(drawn_j - self._idle_power_w * report.work_s)
-        return report

@@ -11,7 +11,7 @@ import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.stopping import heed
 
-from .micro_batches import total
+from .observed import Made, total
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,17 +22,6 @@ if TYPE_CHECKING:
 
 ASKED_TWICE = 16  # samples, to see whether they are the same in every epoch
 Metered = Callable[[Callable[[], "StepReport"]], tuple["StepReport", float | None]]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What it took to make features: 0 where they were kept. ``energy_j`` is None where it is not known."""
-
-    time_s: float = 0.0
-    energy_j: float | None = 0.0
-
-
-NOTHING_MADE = Made()
 
 
 Put = Callable[["Device", "NDArray[np.int64]"], None]

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ..card.reading import Weights
     from ..data.weights import StateTable
     from ..plan_folder.plan import Plan
-    from .trainer import ObservedStep, Trainer
+    from .observed import ObservedStep
+    from .trainer import Trainer
 
 ROW_BYTES = 350
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from poet_profiles.cells import Cell
 
     from ..battery import Battery, Life, StepCost, TrainingCost
+    from ..plan_folder import plan as plans
 
 NAME = "battery"
 GIVEN = "given"
@@ -85,7 +87,6 @@ def command(
 
     from ..battery import Battery, life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan
-    from .console import wide_console
 
     if samples is not None and data is not None:
         raise UserError("--samples and --data both say how large the training set is; give one of them")
@@ -107,63 +108,110 @@ def command(
     sleep_power_w = None if idle_power is None else _quantity("--idle-power", idle_power, POWERS_W, "50uW or 3mW")
     volt = _voltage(chosen, voltage)
     battery = Battery(chosen.capacity_ah, volt.value, count, shares[0].value, shares[1].value)
-    lasts = life(step, battery, shares[2].value, sleep_power_w)
-    part = next((tensor.shape[0] for tensor in schedule.tensors if tensor.kind == "input" and tensor.shape), 1)
-    batch = part * schedule.micro_batches
-    if data is not None:
-        from ..data.batches import read_training_data
-
-        samples = batch * len(read_training_data(data, schedule, None).batches)
-    if samples is not None and samples < batch:
-        raise UserError(f"--samples {samples}: a batch takes {batch}; name at least as many")
-    epochs_a_step = _epochs_a_step(whole, samples, batch)
-    unit, at_once = ("step", 1) if whole is None else ("fine-tuning", whole.steps)
-    assumptions = (_capacity(chosen), volt, *shares, _idle(step, sleep_power_w))
-    warnings = _warnings(chosen, step, lasts, unit)
+    batch = _batch(schedule)
+    answer = Answer(
+        step=step,
+        whole=whole,
+        battery=battery,
+        lasts=life(step, battery, shares[2].value, sleep_power_w),
+        batch=batch,
+        samples=_samples(samples, data, schedule, batch),
+        assumptions=(_capacity(chosen), volt, *shares, _idle(step, sleep_power_w)),
+    )
+    warnings = _warnings(chosen, step, answer.lasts, answer.unit)
     if as_json:
-        print_json(
-            {
-                "steps": lasts.steps * at_once,
-                "epochs": None if epochs_a_step is None else lasts.steps * at_once * epochs_a_step,
-                "fine_tunings": None if whole is None else lasts.steps,
-                "hours": lasts.hours,
-                "battery_j": battery.energy_j,
-                "fine_tuning_j": None if whole is None else {**whole.parts_j, "idle": lasts.step_j - step.energy_j},
-                "step_j": lasts.step_j / at_once,
-                "between_j": lasts.between_j / at_once,
-                "cell_current_a": lasts.cell_current_a,
-                "cells": count,
-                "batch": batch,
-                "samples": samples,
-                "assumptions": [each._asdict() for each in assumptions],
-                "warnings": warnings,
-            }
-        )
-        return
-    if whole is not None:
-        parts = _parts({**whole.parts_j, "idle power": lasts.step_j - step.energy_j})
-        what = f"fine-tunings of {whole.epochs} epochs ({lasts.step_j * 1e3:.4g} mJ each: {parts})"
-    elif epochs_a_step is not None:
-        what = f"steps of batch {batch}, {_rounded(lasts.steps * epochs_a_step)} epochs of {samples:,} samples"
+        print_json({**answer.document(), "warnings": warnings})
     else:
-        what = f"steps of batch {batch}"
+        _show(answer, warnings)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """For how long a battery lasts, and what that rests on; ``whole`` is a training, if steps are those of one."""
+
+    step: StepCost
+    whole: TrainingCost | None
+    battery: Battery
+    lasts: Life
+    batch: int
+    samples: int | None
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def unit(self) -> str:
+        return "step" if self.whole is None else "fine-tuning"
+
+    @property
+    def epochs(self) -> float | None:
+        """Epochs are of whole batches: `train` leaves the rest out."""
+        if self.whole is not None:
+            return self.lasts.steps * self.whole.epochs
+        return None if self.samples is None else self.lasts.steps / (self.samples // self.batch)
+
+    @property
+    def idle_j(self) -> float:
+        """Of what a step draws, the idle power's part."""
+        return self.lasts.step_j - self.step.energy_j
+
+    def document(self) -> dict[str, object]:
+        whole, lasts = self.whole, self.lasts
+        at_once = 1 if whole is None else whole.steps
+        return {
+            "steps": lasts.steps * at_once,
+            "epochs": self.epochs,
+            "fine_tunings": None if whole is None else lasts.steps,
+            "hours": lasts.hours,
+            "battery_j": self.battery.energy_j,
+            "fine_tuning_j": None if whole is None else {**whole.parts_j, "idle": self.idle_j},
+            "step_j": lasts.step_j / at_once,
+            "between_j": lasts.between_j / at_once,
+            "cell_current_a": lasts.cell_current_a,
+            "cells": self.battery.count,
+            "batch": self.batch,
+            "samples": self.samples,
+            "assumptions": [each._asdict() for each in self.assumptions],
+        }
+
+
+def _show(answer: Answer, warnings: Sequence[str]) -> None:
+    from .console import wide_console
+
+    lasts, whole = answer.lasts, answer.whole
+    what = f"steps of batch {answer.batch}"
+    if whole is not None:
+        parts = _parts({**whole.parts_j, "idle power": answer.idle_j})
+        what = f"fine-tunings of {whole.epochs} epochs ({lasts.step_j * 1e3:.4g} mJ each: {parts})"
+    elif answer.epochs is not None:
+        what += f", {_rounded(answer.epochs)} epochs of {answer.samples:,} samples"
     console = wide_console()
     for line in (
         f"{_rounded(lasts.steps)} {what}, in {_rounded(lasts.hours)} hours",
-        *_account(step, battery, lasts, unit),
+        *_account(answer),
         "",
-        *_listed(assumptions),
+        *_listed(answer.assumptions),
         "  not counted: self-discharge, the converter's own current, and data that come to the board",
         *warnings,
     ):
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _epochs_a_step(whole: TrainingCost | None, samples: int | None, batch: int) -> float | None:
-    """Epochs are of whole batches: `train` leaves the rest out."""
-    if whole is not None:
-        return whole.epochs / whole.steps
-    return None if samples is None else 1 / (samples // batch)
+def _batch(plan: plans.Plan) -> int:
+    """Samples of a step."""
+    part = next((tensor.shape[0] for tensor in plan.tensors if tensor.kind == "input" and tensor.shape), 1)
+    return part * plan.micro_batches
+
+
+def _samples(given: int | None, data: Path | None, plan: plans.Plan, batch: int) -> int | None:
+    """Samples of the training set, if anybody says how many."""
+    from poet_profiles.errors import UserError
+
+    from ..data.batches import read_training_data
+
+    if data is not None:
+        given = batch * len(read_training_data(data, plan, None).batches)
+    if given is not None and given < batch:
+        raise UserError(f"--samples {given}: a batch takes {batch}; name at least as many")
+    return given
 
 
 def _cell(words: str) -> Cell:
@@ -227,10 +275,11 @@ def _parts(joules: Mapping[str, float]) -> str:
     return ", ".join(f"{one * 1e3:.4g} of {name}" for name, one in joules.items() if one)
 
 
-def _account(step: StepCost, battery: Battery, lasts: Life, unit: str) -> list[str]:
+def _account(answer: Answer) -> list[str]:
+    step, battery, lasts, unit = answer.step, answer.battery, answer.lasts, answer.unit
     cells = f"{battery.count} cells, each giving" if battery.count > 1 else "the cell, which gives"
     basis = f" ({step.basis})" if step.basis else ""
-    plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, lasts.step_j - step.energy_j))
+    plan, idle = (f"{joules * 1e3:.4g}" for joules in (step.energy_j, answer.idle_j))
     lines = [
         f"  {battery.energy_j:,.4g} J arrive at the board from {cells} {lasts.cell_current_a * 1e3:.3g} mA in training",
         f"  a {unit} takes {lasts.step_j * 1e3:.4g} mJ in {step.time_s:.4g} s: {plan} of training{basis}, {idle} of "

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,14 @@ from .option_groups import Connection
 from .options import Json, Plan, Scale, Shift, results_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from poet_profiles.boards import Board
     from poet_profiles.quantised import Normalising
     from rich.table import Table
 
     from ..data.samples import Samples
+    from ..meters.meter import Meter
     from ..plan_folder import plan as plans
     from ..target.connect import Target
     from ..training.classes import ClassFigures
@@ -59,68 +62,32 @@ def command(
 
     The network is in evaluation mode, and the board computes sample by sample. Energies are of the first 50.
     """
-    from contextlib import ExitStack
-
     from poet_profiles.arrays import npz
     from poet_profiles.boards import load_board
-    from poet_profiles.errors import NO_DEVICE, UserError
+    from poet_profiles.errors import UserError
     from poet_profiles.json_output import print_json
     from poet_profiles.plan_folder.files import PLAN_FILES
-    from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
-    from poet_profiles.whole_file import check_writable, write_whole
+    from poet_profiles.whole_file import write_whole
 
-    from ..card.contents import for_inferences
-    from ..card.image import prepared_image
     from ..data.samples import read_samples
-    from ..plan_folder.plan import read_plan
-    from ..protocol.link import DeviceError, DeviceResetError
     from ..training.classes import class_figures, confusion_csv
     from ..training.classes import confusion as counted
-    from .console import wide_console
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
     read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
-    taken = {path.resolve() for path in read if path is not None}
-    for option, out in (("--save", save), ("--confusion", confusion)):
-        if out is not None:
-            if out.resolve() in taken:
-                raise UserError(f"{option} {out}: eval reads this file, or writes it twice; name another")
-            check_writable(out)
-            taken.add(out.resolve())
-    description = load_board(connection.board)
-    schedule = read_plan(plan)
-    if schedule.documents:
-        raise UserError(f"{plan}: is for a Linux board; evaluate its model in PyTorch, with what run --trained wrote")
-    if schedule.inference is None:
-        raise UserError(f"{plan}: has no inference; poet-plan says why when it plans")
-    if schedule.commits_steps and weights is not None and (connection.card or not connection.takes_image(description)):
-        raise UserError(
-            f"--weights {weights}: the plan keeps its weights on the card, and those there would be lost; give "
-            "--restore for them, or prepare another card with these (poet-harness card --weights) and give --restore"
-        )
+    _check_results({"--save": save, "--confusion": confusion}, read)
+    board = load_board(connection.board)
+    schedule = _evaluable(plan, weights, connection, board)
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
     sets = read_samples(data, schedule, normalising, least=1)
-    samples = sets.validation or sets.train
     tensors = None if weights is None else _tensors(weights, schedule, plan)
-    with ExitStack() as opening:
-        image, card = None, connection.card
-        if connection.takes_image(description):
-            image = flashed_image(plan, description)
-            if tensors is not None:
-                card = opening.enter_context(prepared_image(card, schedule, for_inferences(schedule, tensors), 0))
-        target = opening.enter_context(connection.open(description, image, card))
-        where = target.device.link.name
-        try:
-            found, idle_power_w = _evaluated(target, schedule, samples, normalising, tensors)
-        except DeviceResetError as error:
-            raise UserError(f"{where}: the board was reset, and its weights are lost: {error}", NO_DEVICE) from None
-        except DeviceError as error:
-            cure = NO_COMMIT if restore and error.number == Status.E_ABSENT else ""
-            raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
-        source = target.meter.source
+    with _opened(connection, board, plan, schedule, tensors) as target:
+        with _told(target.device.link.name, restore):
+            found, idle_power_w = _evaluated(target, schedule, sets.validation or sets.train, normalising, tensors)
+        meter = target.meter
     if save is not None:
         write_whole(save, npz({"scores": found.scores}))
     matrix = counted(found.answers, len(names)) if names and found.answers else None
@@ -128,15 +95,77 @@ def command(
         write_whole(confusion, confusion_csv(matrix, names))
     figures = class_figures(matrix, names) if per_class and matrix is not None else []
     if as_json:
-        print_json(_document(schedule, found, source, idle_power_w, figures))
-        return
-    console = wide_console()
-    console.print(_table(schedule, found, source))
-    if figures:
-        console.print(_class_table(figures, source))
-    console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW{target.meter.steps}")
-    if found.unmetered:
-        console.print(f"energy unknown of {len(found.unmetered)} inferences, the first: {found.unmetered[0]}")
+        print_json(_document(schedule, found, meter.source, idle_power_w, figures))
+    else:
+        _show(schedule, found, meter, idle_power_w, figures)
+
+
+def _check_results(results: dict[str, Path | None], read: Sequence[Path | None]) -> None:
+    """Make sure that results can be written, and overwrite nothing that is read."""
+    from poet_profiles.errors import UserError
+    from poet_profiles.whole_file import check_writable
+
+    taken = {path.resolve() for path in read if path is not None}
+    for option, out in results.items():
+        if out is None:
+            continue
+        if out.resolve() in taken:
+            raise UserError(f"{option} {out}: eval reads this file, or writes it twice; name another")
+        check_writable(out)
+        taken.add(out.resolve())
+
+
+def _evaluable(folder: Path, weights: Path | None, connection: Connection, board: Board) -> plans.Plan:
+    """The plan in a folder; a `UserError` if a board cannot infer by it with these weights."""
+    from poet_profiles.errors import UserError
+
+    from ..plan_folder.plan import read_plan
+
+    plan = read_plan(folder)
+    if plan.documents:
+        raise UserError(f"{folder}: is for a Linux board; evaluate its model in PyTorch, with what run --trained wrote")
+    if plan.inference is None:
+        raise UserError(f"{folder}: has no inference; poet-plan says why when it plans")
+    if plan.commits_steps and weights is not None and (connection.card or not connection.takes_image(board)):
+        raise UserError(
+            f"--weights {weights}: the plan keeps its weights on the card, and those there would be lost; give "
+            "--restore for them, or prepare another card with these (poet-harness card --weights) and give --restore"
+        )
+    return plan
+
+
+@contextmanager
+def _opened(
+    connection: Connection, board: Board, folder: Path, plan: plans.Plan, tensors: dict[int, bytes] | None
+) -> Iterator[Target]:
+    """The board and its meter; where it runs here, with its image and a card that has the weights."""
+    from ..card.contents import for_inferences
+    from ..card.image import prepared_image
+
+    with ExitStack() as opening:
+        image, card = None, connection.card
+        if connection.takes_image(board):
+            image = flashed_image(folder, board)
+            if tensors is not None:
+                card = opening.enter_context(prepared_image(card, plan, for_inferences(plan, tensors), 0))
+        yield opening.enter_context(connection.open(board, image, card))
+
+
+@contextmanager
+def _told(where: str, restore: bool) -> Iterator[None]:
+    """Turn what a board refuses into one line."""
+    from poet_profiles.errors import NO_DEVICE, UserError
+    from poet_profiles.protocol.status import Status
+
+    from ..protocol.link import DeviceError, DeviceResetError
+
+    try:
+        yield
+    except DeviceResetError as error:
+        raise UserError(f"{where}: the board was reset, and its weights are lost: {error}", NO_DEVICE) from None
+    except DeviceError as error:
+        cure = NO_COMMIT if restore and error.number == Status.E_ABSENT else ""
+        raise UserError(f"{where}: {error}{cure}", NO_DEVICE) from None
 
 
 def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
@@ -187,7 +216,7 @@ def _evaluated(
     from ..measuring.idle import measure_idle
     from ..measuring.measure import Effort
     from ..training.evaluation import evaluate, weights_not_finite
-    from ..training.trainer import make_ready
+    from ..training.ready import make_ready
 
     device = target.device
     make_ready(device, plan)
@@ -244,6 +273,20 @@ def _document(
         "unmetered": list(found.unmetered),
         **({"classes": [asdict(one) for one in figures]} if figures else {}),
     }
+
+
+def _show(
+    plan: plans.Plan, found: Evaluation, meter: Meter, idle_power_w: float, figures: Sequence[ClassFigures]
+) -> None:
+    from .console import wide_console
+
+    console = wide_console()
+    console.print(_table(plan, found, meter.source))
+    if figures:
+        console.print(_class_table(figures, meter.source))
+    console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW{meter.steps}")
+    if found.unmetered:
+        console.print(f"energy unknown of {len(found.unmetered)} inferences, the first: {found.unmetered[0]}")
 
 
 def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:

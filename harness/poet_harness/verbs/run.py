@@ -15,7 +15,8 @@ from .session import session
 if TYPE_CHECKING:
     from ..data.batches import TrainingData
     from ..target.connect import Target
-    from ..training.trainer import ObservedStep, Trainer
+    from ..training.observed import ObservedStep
+    from ..training.trainer import Trainer
 
 NAME = "run"
 
@@ -87,6 +88,6 @@ def _with_progress(
             trainer.train(data, given.learning_rate, given.commit_every, resume, done, steps=steps)
         except Stopped as stopped:
             acted_upon()
-            kept = card_stays and trainer.kept is not None
-            words = f"; --resume goes on after step {trainer.kept}" if kept else ""
+            kept = card_stays and trainer.held.kept is not None
+            words = f"; --resume goes on after step {trainer.held.kept}" if kept else ""
             raise UserError(f"{stopped} after {len(trainer.observed)} steps{words}", stopped.exit_code) from None

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..plan_folder.plan import Plan
+    from ..training.observed import ObservedStep
     from ..training.run_folder import EpochRow
-    from ..training.trainer import ObservedStep
     from .session import Session, Trained
 
 MOST_STEPS_SHOWN = 8
@@ -35,10 +35,10 @@ def print_steps(asked: Session, trained: Trained) -> None:
             console.print(_actions_table(plan, step, meter.source))
     if (difference := _difference(plan, observed[-1])) > MOST_DIFFERENCE:
         console.print(f"the last step is {difference:.1%} off its prediction; {_cure(asked)}", soft_wrap=True)
-    idle = f"energies are those above the idle power, {trainer.idle_power_w * 1e3:.4g} mW{meter.steps}"
+    idle = f"energies are those above the idle power, {trainer.metering.idle_power_w * 1e3:.4g} mW{meter.steps}"
     console.print(idle if meter.senses else f"{idle}; {meter.identity}")
-    if trainer.unmetered:
-        console.print(f"energy unknown in {len(trainer.unmetered)} places, the first: {trainer.unmetered[0]}")
+    if unmetered := trainer.metering.unmetered:
+        console.print(f"energy unknown in {len(unmetered)} places, the first: {unmetered[0]}")
     if trained.stack_bytes:
         console.print(f"most stack used: {trained.stack_bytes} bytes")
 
@@ -70,9 +70,9 @@ def document(trained: Trained, epochs: Sequence[EpochRow] = ()) -> dict[str, obj
         "source": source,
         "graph_hash": plan.graph_hash,
         "schedule_hash": plan.schedule_hash,
-        "idle_power_w": trainer.idle_power_w,
+        "idle_power_w": trainer.metering.idle_power_w,
         "stack_bytes": trained.stack_bytes,
-        "unmetered": trainer.unmetered,
+        "unmetered": trainer.metering.unmetered,
         "rows": [asdict(row) for row in compare(plan, trainer, source)],
         **({"epochs": [asdict(row) for row in epochs]} if epochs else {}),
     }

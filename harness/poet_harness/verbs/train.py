@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ..protocol.device import Device
     from ..target.connect import Target
     from ..training.epochs import Epochs
+    from ..training.observed import ObservedStep
     from ..training.run_folder import EpochRow
-    from ..training.trainer import ObservedStep, Trainer
+    from ..training.trainer import Trainer
 
 NAME = "train"
 KEPT, EACH_STEP = "kept", "each-step"
@@ -109,9 +110,9 @@ def command(
         )
     data = asked.read_data(0)
     training = training_over_epochs(options, asked.plan, data, given.learning_rate, resume)
-    results = asked.results(data, training.steps, resume)
+    results = asked.results(data, training.course.steps, resume)
     with training.held():
-        trained = asked.train(data, training.steps, results, partial(_train, training, given.commit_every))
+        trained = asked.train(data, training.course.steps, results, partial(_train, training, given.commit_every))
     if files.as_json:
         print_json(document(trained, training.rows))
         return
@@ -121,8 +122,8 @@ def command(
 
 
 def _train(training: Epochs, commit_every: int, target: Target, trainer: Trainer) -> None:
-    if training.on_card is not None:
-        send_samples(training.on_card, target.device)
+    if training.course.on_card is not None:
+        send_samples(training.course.on_card, target.device)
     train_with_progress(training, trainer, commit_every, target.meter.source)
 
 
@@ -142,7 +143,8 @@ def training_over_epochs(
     from ..card.sample_set import SampleSet
     from ..data.samples import batch_tensors, read_samples
     from ..training.best_epoch import Patience
-    from ..training.epochs import Course, Epochs
+    from ..training.course import Course
+    from ..training.epochs import Epochs
     from ..training.features import refuse_changing
     from ..training.feeding import Order
     from ..training.rates import Rates
@@ -269,13 +271,13 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
     from ..training.finite import NotFiniteError
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    begin, per_epoch = epochs.begins.step, epochs.steps_per_epoch
+    begin, per_epoch = epochs.begins.step, epochs.course.order.steps_per_epoch
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("training", total=epochs.steps, completed=begin)
+        task = progress.add_task("training", total=epochs.course.steps, completed=begin)
 
         def told(step: ObservedStep) -> None:
             number = step.number + 1
-            words = f"epoch {step.number // per_epoch + 1} of {epochs.steps // per_epoch}, loss {step.loss:.4f}"
+            words = f"epoch {step.number // per_epoch + 1} of {epochs.course.epochs}, loss {step.loss:.4f}"
             progress.update(task, completed=number, description=words)
             if number % per_epoch == 0:
                 progress.console.print(_line(epochs.rows[-1]), highlight=False)

@@ -116,7 +116,7 @@ def _off_board(
 
     from ..card.in_board import committed_weights
     from ..target.connect import connect, takes_image
-    from ..training.trainer import make_ready
+    from ..training.ready import make_ready
 
     board = load_board(name)
     runs_here = takes_image(board, port, emulate)

@@ -270,10 +270,6 @@ class OutputOptions:
         expert_option(help="Samples, as of data --arrays: on them layers on int8 are compared with f32's answers."),
     ] = None
     as_json: Json = False
-    svg: Annotated[bool, expert_option("--svg", help="Write the pictures as SVG, too.")] = False
-    time_to_scale: Annotated[
-        bool, expert_option("--time-to-scale", help="Draw equal times equally long, not one row a step.")
-    ] = False
     endurance: Annotated[
         str | None,
         expert_option(help="Total bytes the card can be written (TBW): 4TB.", show_default="the board's"),

@@ -127,7 +127,7 @@ def plan(
         if output.library is not None:
             _write_library(made, output.library, out, network)
         _report(made, output)
-        made.draw(out, output.time_to_scale, output.svg)  # Meanwhile people read.
+        made.draw(out)  # Meanwhile people read.
         if not output.as_json:
             typer.echo(f"pictures: {', '.join(str(out / f'{name}.png') for name in PICTURES)}")
 

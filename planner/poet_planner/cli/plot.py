@@ -28,7 +28,6 @@ class Kind(StrEnum):
     OVERHEAD_LOG = "overhead-log"
     ENERGY_VS_DEADLINE = "energy-vs-deadline"
     OVERHEAD_MAP = "overhead-map"
-    MAX_BATCH = "max-batch"
     TRAINING = "training"
 
 
@@ -47,8 +46,8 @@ def plot(
     """Draw a sweep, or a training, as PNG and SVG.
 
     energy-vs-ram and overhead-log: a curve a method; energy-vs-deadline: the same by deadline; overhead-map: poet's
-    overhead for each RAM and deadline; max-batch: the largest batch of each method in the same RAM; training: the
-    learning curve of `poet-harness train --folder`, from its epochs.csv.
+    overhead for each RAM and deadline; training: the learning curve of `poet-harness train --folder`, from its
+    epochs.csv.
     """
     from poet_profiles.whole_file import check_writable
 
@@ -100,7 +99,6 @@ def _only(points: list[Point], option: str, names: str | None, field: str) -> li
 def _draw(kind: Kind, points: list[Point]) -> Figure:
     from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
     from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
-    from poet_planner.comparison.pictures.max_batch import max_batch
     from poet_planner.comparison.pictures.overhead_map import overhead_map
 
     figures = {
@@ -108,6 +106,5 @@ def _draw(kind: Kind, points: list[Point]) -> Figure:
         Kind.OVERHEAD_LOG: overhead_log,
         Kind.ENERGY_VS_DEADLINE: energy_vs_deadline,
         Kind.OVERHEAD_MAP: overhead_map,
-        Kind.MAX_BATCH: max_batch,
     }
     return figures[kind](points)

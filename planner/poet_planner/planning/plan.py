@@ -48,7 +48,7 @@ class Plan(PlanFiles):
     why_no_program: str | None = None
     why_no_inference: str | None = None
 
-    def write(self, folder: str | Path, time_to_scale: bool = False, svg: bool = False) -> None:
+    def write(self, folder: str | Path) -> None:
         """Write ``graph.json``, ``schedule.json``, C headers if there can be any, ``summary.json``, and pictures.
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
@@ -56,26 +56,19 @@ class Plan(PlanFiles):
         inference are in the folder ``inference``, those of what makes features in ``features``. Headers, program, such
         folders' files and pictures of an earlier plan are removed. Each file is written whole or not at all.
 
-        Parameters
-        ----------
-        time_to_scale : bool
-            Whether equal times are equally long in the picture of the schedule; or else each step has one row.
-        svg : bool
-            Whether the pictures are written as SVG, too.
-
         Raises
         ------
         UserError
             If the folder cannot be written, or the graph is too large for the headers' tables.
         """
         self.write_files(folder)
-        self.draw(folder, time_to_scale, svg)
+        self.draw(folder)
 
-    def draw(self, folder: str | Path, time_to_scale: bool = False, svg: bool = False) -> None:
+    def draw(self, folder: str | Path) -> None:
         """Write the pictures alone: see `write`."""
         from poet_planner.report.pictures import write_pictures
 
-        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), time_to_scale, svg, self.summary)
+        write_pictures(self.graph, self.schedule, self.store_all, Path(folder), self.summary)
 
     def write_files(self, folder: str | Path) -> None:
         """Write all but the pictures: see `write`."""

@@ -46,11 +46,6 @@ class Absence:
     fullest_at: str
     needed_by: str
 
-    @property
-    def j_per_byte(self) -> float:
-        """Energy for each byte that was freed."""
-        return self.energy_j / self.bytes if self.bytes else 0.0
-
 
 def absences(graph: Graph, schedule: Schedule, moments: list[Moment]) -> list[Absence]:
     """Every recomputation and page-in of a sound schedule, in the order of time; ``moments`` are its timeline."""

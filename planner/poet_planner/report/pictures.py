@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures in a plan's folder: the schedule, RAM over time, and where the energy goes, as PNG, or SVG too."""
+"""The pictures in a plan's folder: the schedule, RAM over time, and where the energy goes, as PNG."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from poet_profiles.graph import Graph
 from poet_profiles.plan_folder.summary import Summary
@@ -17,35 +18,27 @@ from poet_planner.report.summary import summarise
 from poet_planner.report.table import origin_text
 from poet_planner.schedule.timeline import timeline
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 NAMES = ("schedule", "ram", "energy")
 
 
 def remove_pictures(folder: Path) -> None:
     """Those of an earlier plan."""
     for name in NAMES:
-        for ending in ("png", "svg"):
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+        (folder / f"{name}.png").unlink(missing_ok=True)
 
 
-def write_pictures(
-    graph: Graph,
-    schedule: Schedule,
-    store_all: Schedule,
-    folder: Path,
-    time_to_scale: bool = False,
-    svg: bool = False,
-    summary: Summary | None = None,
-) -> None:
-    """Write ``schedule.png``, ``ram.png`` and ``energy.png``.
+def plan_figures(
+    graph: Graph, schedule: Schedule, store_all: Schedule, summary: Summary | None = None
+) -> dict[str, Figure]:
+    """The pictures by name.
 
     Parameters
     ----------
     store_all : Schedule
         The graph's store-all schedule.
-    time_to_scale : bool
-        Whether equal times are equally long in the picture of the schedule; or else every step has one row.
-    svg : bool
-        Whether to write each as ``.svg``, too.
     summary : Summary, optional
         The plan's: it knows where the costs come from, and what the whole batch's store-all schedule takes.
     """
@@ -53,12 +46,16 @@ def write_pictures(
     summary = summary or summarise(graph, schedule, store_all)
     origin = origin_text(summary)
     figures = (
-        schedule_figure(graph, schedule, moments, time_to_scale, origin),
+        schedule_figure(graph, schedule, moments, origin=origin),
         ram_figure(graph, schedule, moments, timeline(graph, store_all), origin),
         energy_figure(graph, schedule, moments, summary, origin),
     )
-    for name, figure in zip(NAMES, figures, strict=True):
+    return dict(zip(NAMES, figures, strict=True))
+
+
+def write_pictures(
+    graph: Graph, schedule: Schedule, store_all: Schedule, folder: Path, summary: Summary | None = None
+) -> None:
+    """Write the figures of `plan_figures` as PNG."""
+    for name, figure in plan_figures(graph, schedule, store_all, summary).items():
         save(figure, folder / f"{name}.png")
-        if svg:
-            figure.set_layout_engine("none")  # It stays as it has just been laid out.
-            save(figure, folder / f"{name}.svg")

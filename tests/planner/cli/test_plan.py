@@ -96,20 +96,17 @@ def test_plan_is_written_verified_and_summed_up(
     assert summary["bound_j"] <= summary["energy_j"]
     for picture in ("schedule.png", "ram.png", "energy.png"):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
-        assert not (out / picture).with_suffix(".svg").exists()
     assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
     assert "is sound" in capsys.readouterr().out
 
 
-def test_pictures_are_drawn_after_the_words_and_as_svg_only_when_asked_to(
+def test_pictures_are_drawn_after_the_words(
     graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan"
     ask = "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out
-    assert run(monkeypatch, *ask, "--svg") == 0
+    assert run(monkeypatch, *ask) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"pictures: {out / 'schedule.png'}, ")
-    for name in pictures.NAMES:
-        assert (out / name).with_suffix(".svg").read_bytes().startswith(b"<?xml")
 
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(out / "schedule.png"))
@@ -120,7 +117,7 @@ def test_pictures_are_drawn_after_the_words_and_as_svg_only_when_asked_to(
     assert "verified; wrote" in said.out and "pictures: " not in said.out
     assert said.err.endswith("schedule.png: No space left on device\n")
     # Those of the plan before would be taken for this one's.
-    assert not [*out.glob("*.png"), *out.glob("*.svg")]
+    assert not [*out.glob("*.png")]
 
 
 def test_damaged_schedule_does_not_pass(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,6 +25,8 @@ from torch.nn import functional
 
 from tests.support.networks.quantised import of_chain
 from tests.support.profile_rows import profile_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 OPTIONS = OptimiseOptions(time_limit_s=1)
 Arrays = dict[str, NDArray[np.generic]]
@@ -49,14 +50,6 @@ def descend(module: nn.Module, x: Tensor, y: Tensor, epochs: int) -> None:
             optimizer.zero_grad()
             functional.cross_entropy(module(x[part]), y[part]).backward()
             optimizer.step()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

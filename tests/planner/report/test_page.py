@@ -172,7 +172,6 @@ def test_each_absence_says_what_it_costs_and_what_it_makes_room_for() -> None:
     assert (again.how, again.target, again.bytes) == (CostTerm.RECOMPUTE, second, 400)
     assert paged.energy_j == 3.0 + 2.0
     assert again.energy_j == 1.0
-    assert again.j_per_byte == 1.0 / 400
     # The page-out ends after both computes; the page-in begins when all others of either pass have been computed.
     assert (paged.from_s, paged.to_s) == (pytest.approx(2.3), pytest.approx(2.3 + 8))
     # Four results of the forward pass, and the first gradient.

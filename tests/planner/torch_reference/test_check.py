@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -29,15 +29,9 @@ from torch.nn.functional import cross_entropy
 
 from tests.support.networks.layers import layer_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Spoil = Callable[[StepResult], None]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def checked(model: Model) -> CheckReport:

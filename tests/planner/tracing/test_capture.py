@@ -19,6 +19,8 @@ from torch import nn
 from tests.support.networks.eager import SEED, differences, eager_step
 from tests.support.networks.zoo import ZOO, zoo_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = {
     "digits_cnn": 4,
     "digits_cnn_small": 1,
@@ -36,14 +38,6 @@ SMALL = {
     "mlperf_mobilenet_v1": 2,
     "mlperf_autoencoder": 4,
 }
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> object:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def traced(model: Model) -> TracedGraph:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,9 @@ from tests.support.graphs.costed import costed
 from tests.support.networks.layers import LAYERS, REFUSED, layer_model
 from tests.support.networks.mistakes import MISTAKES, mistake
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 3
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def traced(model: Model) -> TracedGraph:

@@ -16,6 +16,7 @@ DROPPED = -(1 << 60)
 # Entries of DeltaEvaluation.counters.
 EDITS, CHANGES = range(2)
 
+_index_touches = Function("index_touches", Ref, Ref, Int, returns=Flag)
 _clear_edits = Function("clear_edits", Ref, Ref, Int)
 _leave_out = Function("leave_out", Ref, Int, returns=Flag)
 _put_in = Function("put_in", Ref, Int, Int, returns=Flag)
@@ -25,6 +26,11 @@ _live_before = Function("live_before", Ref, Ref, Int, Int, returns=Flag)
 _next_use = Function("next_use", Ref, Ref, Ref, Int, Int, returns=Int)
 _room_for = Function("room_for", Ref, Ref, Ref, Int, returns=Flag)
 _evaluate_edits = Function("evaluate_edits", Ref, Ref, CEvaluation, Ref, returns=CEvaluation)
+
+
+def index_touches(problem: Problem, work: Workspace, length: int) -> bool:
+    """Find all touches in the evaluated sequence. False if there are more than the workspace has room for."""
+    return bool(_index_touches(problem, work, length))
 
 
 def clear_edits(work: Workspace, delta: DeltaEvaluation, length: int) -> None:

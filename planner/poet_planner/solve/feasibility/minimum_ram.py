@@ -46,11 +46,6 @@ class Bracket:
         """The peak of ``schedule``."""
         return self.schedule.peak
 
-    @property
-    def is_close(self) -> bool:
-        """Whether both ends are within 1 %, or neighbouring words."""
-        return _close(self.infeasible_bytes, self.feasible_bytes)
-
 
 def bracket_minimum_ram(
     problem: Problem,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, ints, struct
+from poet_planner.solve.engine import Float, Function, Int, Ref, Struct, ints, struct
 from poet_planner.solve.instance import Floats, Ints, Problem, zeros
 
 
@@ -149,7 +149,6 @@ class CEvaluation(ctypes.Structure):
 
 
 _evaluate = Function("evaluate", Ref, Ref, Int, Ref, returns=CEvaluation)
-_index_touches = Function("index_touches", Ref, Ref, Int, returns=Flag)
 
 
 def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Evaluation:
@@ -159,11 +158,3 @@ def evaluate(problem: Problem, events: Ints, length: int, work: Workspace) -> Ev
     """
     found = _evaluate(problem, ints(events), length, work)
     return Evaluation(found.length, found.energy, found.time, found.overflow)
-
-
-def index_touches(problem: Problem, work: Workspace, length: int) -> bool:
-    """Find the touches of each value and the first compute of each node in the evaluated sequence.
-
-    False if there are more touches than the workspace has room for.
-    """
-    return bool(_index_touches(problem, work, length))

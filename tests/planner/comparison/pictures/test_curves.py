@@ -13,7 +13,6 @@ from poet_planner.comparison.pictures.byte_axis import byte_ticks
 from poet_planner.comparison.pictures.curves import curves_of
 from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
 from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
-from poet_planner.comparison.pictures.max_batch import max_batch
 from poet_planner.comparison.pictures.method_styles import STYLES, in_legend_order, style_of
 from poet_planner.comparison.pictures.overhead_map import overhead_map
 from poet_planner.comparison.pictures.panels import deadline_text, panels_of
@@ -198,19 +197,6 @@ def test_the_map_has_a_number_or_hatches_in_every_cell() -> None:
     assert [patch.get_xy() for patch in axis.patches if patch.get_hatch()] == [(0, 0)]
     with pytest.raises(UserError, match="no point of the method optimal"):
         overhead_map([point for point in POINTS if point.method == "dtr"])
-
-
-def test_the_largest_batch_is_the_last_that_has_a_schedule() -> None:
-    batches = [
-        sweep_point(method, 1.0, overhead, batch=batch)
-        for method, overheads in {"optimal": (0.0, 0.1, 0.2), "dtr": (0.0, 0.3, None), "revolve": (None,) * 3}.items()
-        for batch, overhead in zip((8, 16, 32), overheads, strict=True)
-    ]
-    (axis,) = max_batch(batches).axes
-    assert [text.get_text() for text in axis.texts] == ["32, +20 %", "16, +30 %", "none"]
-    assert [bar.get_width() for bar in axis.patches] == [32, 16, 0]
-    with pytest.raises(UserError, match="several batches"):
-        max_batch(POINTS)
 
 
 @given(st.integers(1, 2**40), st.floats(1, 1000), st.integers(2, 6))

@@ -7,7 +7,6 @@ import pytest
 from poet_planner.comparison.pictures.energy_vs_deadline import energy_vs_deadline
 from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram, overhead_log
 from poet_planner.comparison.pictures.headings import sources_text
-from poet_planner.comparison.pictures.max_batch import max_batch
 from poet_planner.comparison.pictures.overhead_map import overhead_map
 
 from tests.support.graphs.sweep_points import sweep_point
@@ -15,7 +14,7 @@ from tests.support.graphs.sweep_points import sweep_point
 LATE = {"deadline_s": 15.0, "deadline_of_plain": 1.5}
 
 
-@pytest.mark.parametrize("draw", [energy_vs_ram, overhead_log, energy_vs_deadline, overhead_map, max_batch])
+@pytest.mark.parametrize("draw", [energy_vs_ram, overhead_log, energy_vs_deadline, overhead_map])
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -49,7 +48,7 @@ def test_costs_of_several_sources_are_told_by_board_or_by_network() -> None:
     )
 
 
-@pytest.mark.parametrize("draw", [energy_vs_ram, overhead_map, max_batch])
+@pytest.mark.parametrize("draw", [energy_vs_ram, overhead_map])
 def test_a_graph_of_no_board_leaves_no_comma(draw: object) -> None:
     assert callable(draw)
     (axis,) = draw([sweep_point("optimal", 0.5, 0.1, board="", batch=batch) for batch in (1, 2)]).axes[:1]

@@ -35,7 +35,7 @@ def test_a_schedule_fits_feasible_bytes_and_none_infeasible_bytes(seed: int) -> 
     deadline_s = None if times is None else times * store_all_schedule(graph).time_s
     # Closed within a second; compiling, after an edit, may take a minute.
     bracket = bracket_of(graph, deadline_s, seconds=120.0)
-    assert bracket.is_close
+    assert bracket.feasible_bytes <= max(1.01 * bracket.infeasible_bytes, bracket.infeasible_bytes + 4)
     assert math.isfinite(least_energy(graph, bracket.feasible_bytes + graph.resident_bytes, deadline_s))
     assert math.isinf(least_energy(graph, bracket.infeasible_bytes + graph.resident_bytes, deadline_s))
 

@@ -23,7 +23,7 @@ from poet_planner.solve.search.annealing import (
     start_from,
 )
 from poet_planner.solve.search.delta_evaluation import DeltaEvaluation, new_delta_evaluation
-from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, index_touches, new_workspace
+from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, new_workspace
 
 from tests.support.engine.edits import (
     CHANGES,
@@ -34,6 +34,7 @@ from tests.support.engine.edits import (
     PER_PLACE,
     clear_edits,
     evaluate_edits,
+    index_touches,
     leave_out,
     live_before,
     next_use,

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a board is ready to run a plan: an agent loads it, firmware was flashed with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from poet_profiles.errors import UserError
+
+if TYPE_CHECKING:
+    from ..plan_folder.plan import Plan
+    from ..protocol.device import Device
+
+NO_HASH = "0" * 16
+
+
+def make_ready(device: Device, plan: Plan) -> None:
+    """Let an agent load this plan; make sure that a board with firmware was flashed with it.
+
+    Raises
+    ------
+    UserError
+        With both hashes, if its model or its schedule is another one. If the plan is for PyTorch and the board runs
+        firmware, or the other way round.
+    """
+    if device.hello.is_agent != bool(plan.documents):
+        here, there = ("poet-agent", "firmware") if device.hello.is_agent else ("firmware", "PyTorch, by poet-agent")
+        raise UserError(f"{device.link.name}: runs {here}, and the plan is one for {there}; plan with its profile")
+    if plan.documents and (device.hello.model, device.hello.schedule) != (plan.graph_hash, plan.schedule_hash):
+        for document in plan.documents:
+            device.load(document)
+    hello = device.hello
+    flash = "run poet-harness flash first"
+    # Headers from before schedules had a hash can be built all the same.
+    again = "plan again, then flash" if hello.schedule == NO_HASH else flash
+    features = [] if plan.extraction is None else [("features", hello.features, plan.extraction.schedule_hash, flash)]
+    for what, found, wanted, cure in (
+        ("model", hello.model, plan.graph_hash, flash),
+        ("schedule", hello.schedule, plan.schedule_hash, again),
+        *features,
+    ):
+        if found != wanted:
+            raise UserError(f"{device.link.name}: the board's {what} has the hash {found}, the plan's {wanted}; {cure}")
