@@ -97,7 +97,7 @@ def _near(rows: pd.DataFrame) -> pd.Series:
 
 
 def _share(flags: pd.Series) -> str:
-    return f"{int(flags.sum())} of {len(flags)}"
+    return f"{int(flags.sum())}/{len(flags)}"
 
 
 def _bounds(rows: pd.DataFrame) -> str:

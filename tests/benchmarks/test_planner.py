@@ -218,8 +218,8 @@ def test_the_table_of_a_suite_counts_instances_that_have_a_schedule() -> None:
     assert cells.pop("instances") == "3"
     assert cells.pop("first, worst") == "0.25 s"
     assert cells == {
-        **{"found": "2 of 2", "near best early": "2 of 2"},
-        **{"gap ≤ 0.1 %": "1 of 2", "gap ≤ 1 %": "1 of 2", "proven": "1 of 2"},
+        **{"found": "2/2", "near best early": "2/2"},
+        **{"gap ≤ 0.1 %": "1/2", "gap ≤ 1 %": "1/2", "proven": "1/2"},
     }
 
 
