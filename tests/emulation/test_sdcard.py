@@ -208,11 +208,7 @@ def test_what_is_written_is_in_the_image_and_comes_back(open_bench: Callable[...
     assert bench.init() == OK
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        block=st.integers(0, SIZE // BLOCK - 8),
-        count=st.integers(1, 8 * BLOCK),
-        salt=st.integers(0, 255),
-    )
+    @given(block=st.integers(0, SIZE // BLOCK - 8), count=st.integers(1, 8 * BLOCK), salt=st.integers(0, 255))
     def round_trip(block: int, count: int, salt: int) -> None:
         data = pattern(count, salt)
         assert bench.write(block, data) == OK

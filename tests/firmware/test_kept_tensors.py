@@ -290,10 +290,7 @@ def test_a_damaged_newest_version_gives_way_to_the_step_before(core: c.CDLL, uni
 
 
 def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
-    places = {
-        "a weight": damaged(1, 700, second=False),
-        "a constant": damaged(2, 700, second=False),
-    }
+    places = {"a weight": damaged(1, 700, second=False), "a constant": damaged(2, 700, second=False)}
     for what, place in places.items():
         card = prepared()
         device = start(core, card)

@@ -56,11 +56,7 @@ PAGED = [
 ARENA = 3 * BYTES
 # Beside it: 2 to 7 as above, 8 the sample and 9 the scores of an inference. Values: 0 relu(sample), 1 relu(sample) + w.
 OWN = [(0, BYTES, fw.INPUT), (BYTES, BYTES, fw.OUTPUT)]
-INFERENCE = [
-    (fw.RELU, [SIZE], [8], [0], 0),
-    (fw.ADD, [SIZE], [0, 4], [1], BYTES),
-    (fw.RELU, [SIZE], [1], [9], 0),
-]
+INFERENCE = [(fw.RELU, [SIZE], [8], [0], 0), (fw.ADD, [SIZE], [0, 4], [1], BYTES), (fw.RELU, [SIZE], [1], [9], 0)]
 INFERENCE_PLAIN = [(fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, [BYTES, 2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 2, [])]
 INFERENCE_PAGED = [
     *((fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0), (fw.PAGE_IN, 0, 0)),

@@ -400,11 +400,7 @@ def test_a_card_without_a_label_is_refused(folder: Path, plan: Plan, tmp_path: P
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    words: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
     assert poet(monkeypatch, tmp_path / "none.img", *options) == 2
     assert words in capsys.readouterr().err

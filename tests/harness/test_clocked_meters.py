@@ -598,8 +598,7 @@ def count_dies(
 
 
 @pytest.mark.parametrize(
-    ("dies", "watt", "counters"),
-    [(THREADRIPPER, 68.0, 1), (EPYC, 200.0, 2), (CASCADE_LAKE_AP, 2 * (90 + 91), 4)],
+    ("dies", "watt", "counters"), [(THREADRIPPER, 68.0, 1), (EPYC, 200.0, 2), (CASCADE_LAKE_AP, 2 * (90 + 91), 4)]
 )
 def test_a_counter_is_counted_once_whatever_the_kernel_calls_its_zones(
     tmp_path: Path,

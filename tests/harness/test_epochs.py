@@ -666,11 +666,7 @@ def test_without_validation_patience_looks_at_the_training_loss(folder: Path) ->
     ],
 )
 def test_the_best_epoch_is_by_right_answers_or_by_loss(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    best: list[str],
-    figures: tuple[tuple[int | None, float]],
-    epoch: int,
+    folder: Path, monkeypatch: pytest.MonkeyPatch, best: list[str], figures: tuple[tuple[int | None, float]], epoch: int
 ) -> None:
     validated(monkeypatch, *figures)
     given = ["--validate", *best, "--folder", str(folder / "run")]

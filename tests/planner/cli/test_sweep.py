@@ -239,7 +239,7 @@ def test_a_sweep_over_batches_and_profiles(tmp_path: Path, monkeypatch: pytest.M
     assert not ended.value.code
     points = pd.read_csv(tmp_path / "points.csv")
     assert list(zip(points["profile_source"], points["batch"], strict=True)) == [
-        *(("emulated", 1), ("emulated", 2), ("published", 1), ("published", 2)),
+        *(("emulated", 1), ("emulated", 2), ("published", 1), ("published", 2))
     ]
     assert list(dict.fromkeys(points["board"])) == ["nrf52840 by nrf52840", "nrf52840 by m4"]
     assert set(points["status"]) == {"optimal"}
