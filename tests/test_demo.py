@@ -138,11 +138,7 @@ def test_a_loss_that_does_not_fall_stops_it(demo: ModuleType, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("scheduled", "pytorch", "words"),
-    [
-        (0.0, 0.0, None),
-        (1e-7, 0.0, "differs from the unlimited run"),
-        (0.0, 1e-3, "differs from PyTorch"),
-    ],
+    [(0.0, 0.0, None), (1e-7, 0.0, "differs from the unlimited run"), (0.0, 1e-3, "differs from PyTorch")],
 )
 def test_another_bit_or_another_gradient_stops_it(
     scheduled: float, pytorch: float, words: str | None, demo: ModuleType, tmp_path: Path

@@ -8,12 +8,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from poet_planner.cli import main
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule import Action
 from poet_profiles.schedule.file import read_schedule
 
 from tests.support import ROOT
+from tests.support.programs import poet_plan
 
 PAGE = (ROOT / "docs" / "from_poet.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -30,10 +30,7 @@ def test_the_page_has_at_most_sixty_lines() -> None:
 def test_every_command_runs(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     given = words[: words.index("--out")] if "--out" in words else words
-    monkeypatch.setattr("sys.argv", ["poet-plan", *given, "--time-limit", "2", "--out", str(tmp_path / "plan")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
+    assert poet_plan(*given, "--time-limit", "2", "--out", tmp_path / "plan") == 0
     schedule = read_schedule(tmp_path / "plan" / "schedule.json")
     done = {step.do for step in schedule.steps}
     if "--no-paging" in words:

@@ -40,6 +40,7 @@ from rich.table import Table
 
 from tests.runtime.agent.test_verbs import Board
 from tests.support import ROOT
+from tests.support.programs import exit_code
 
 UNPRINTABLE = ("a\n    canary()", "\r", "\f", "\0", "\x1b[2J", "\u2028", "\u202e", "\ud800", "\x7f")
 PRINTABLE = (
@@ -136,19 +137,8 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for profile in ("m4", "a72"):
         made[profile] = tmp_path_factory.mktemp("plans") / profile
         options = ("--model", "digits_cnn_small", "--profile", profile, "--method", "store_all")
-        assert command(main, "poet-plan", *options, "--out", made[profile]) == 0
+        assert exit_code(main, "poet-plan", *options, "--out", made[profile]) == 0
     return made
-
-
-def command(main: Callable[[], None], *words: object) -> int:
-    kept, sys.argv = sys.argv, [*map(str, words)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    finally:
-        sys.argv = kept
-    return 0
 
 
 @pytest.mark.parametrize(
@@ -240,14 +230,14 @@ def test_hostile_ids_go_through_plan_pictures_page_and_c(
 
     given = tmp_path / "given"
     names = hostile_plan(plans["m4"], given)
-    assert command(main, "poet-plan", "verify", given / "graph.json", given / "schedule.json") == 0
+    assert exit_code(main, "poet-plan", "verify", given / "graph.json", given / "schedule.json") == 0
     headers = []
     for name, graph in (("plain", plans["m4"] / "graph.json"), ("out", given / "graph.json")):
         options = ("--ram", "216KB", "--method", "store_all", "--out", tmp_path / name, "--verbose")
-        assert command(main, "poet-plan", "--graph", graph, *options) == 0, capsys.readouterr().err
+        assert exit_code(main, "poet-plan", "--graph", graph, *options) == 0, capsys.readouterr().err
         headers.append(preprocessed(tmp_path / name))
     assert headers[0] == headers[1], "but for hashes, a compiler sees nothing of an id"
-    assert command(main, "poet-plan", "report", tmp_path / "out", "--out", tmp_path / "page.html") == 0
+    assert exit_code(main, "poet-plan", "report", tmp_path / "out", "--out", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text()
     assert page.count("<script") == page.count("</script>") == 2
     printed = capsys.readouterr()
@@ -341,7 +331,7 @@ def test_every_text_of_a_data_file_is_refused_in_one_line_or_read(plans: dict[st
     from poet_planner.cli import main
 
     data = tmp_path / "data.npz"
-    assert command(main, "poet-plan", "data", "--model", "digits_cnn_small", "--steps", 1, "--out", data) == 0
+    assert exit_code(main, "poet-plan", "data", "--model", "digits_cnn_small", "--steps", 1, "--out", data) == 0
     plan = read_plan(plans["m4"])
     arrays = {**plan.names, **read_arrays(data, "poet-plan data")}
     arrays["..frozen"] = np.array([["conv1.weight", "00000000"]])

@@ -43,11 +43,7 @@ NAMED_VALUES = {
 # header component/gclk.h, GCLK_CLKCTRL_ID_DFLL48_Val and so on.
 # Nordic's nrfx (nrf52840.h, nrf52_erratas.h: nrf52_configuration_249; nrf5340_application.h) has the rest.
 UNLISTED_REGISTERS = {
-    "nrf52840": {
-        "APPROTECT_DISABLE": 0x40000558,
-        "FICR_PART_CODE": 0x10000130,
-        "FICR_REVISION_CODE": 0x10000134,
-    },
+    "nrf52840": {"APPROTECT_DISABLE": 0x40000558, "FICR_PART_CODE": 0x10000130, "FICR_REVISION_CODE": 0x10000134},
     "nrf5340dk": {
         "CLOCK_HFCLKCTRL": 0x50005558,
         "POWER_GPREGRET": 0x5000551C,

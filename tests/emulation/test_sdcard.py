@@ -132,6 +132,9 @@ class Bench:
             return file.read(count)
 
 
+OpenBench = Callable[..., Bench]
+
+
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("card") / "driver.so"
@@ -151,7 +154,7 @@ def dma(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def open_bench(driver: Path, tmp_path: Path, dma: bool) -> Iterator[Callable[..., Bench]]:
+def open_bench(driver: Path, tmp_path: Path, dma: bool) -> Iterator[OpenBench]:
     benches = []
 
     def open_it(kind: KIND = "sdhc", timing: CardTiming | None = None) -> Bench:
@@ -176,7 +179,7 @@ def test_checksums_are_the_ones_the_specification_prints() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_card_starts_and_tells_its_size(open_bench: Callable[..., Bench], kind: KIND) -> None:
+def test_every_kind_of_card_starts_and_tells_its_size(open_bench: OpenBench, kind: KIND) -> None:
     bench = open_bench(kind)
     assert bench.init() == OK
     assert bench.library.test_block_count() == SIZE // BLOCK
@@ -194,7 +197,7 @@ def test_every_kind_of_card_starts_and_tells_its_size(open_bench: Callable[..., 
     ids=["256 bytes a block", "4096 bytes a block", "structure 3", "2 TB"],
 )
 def test_a_capacity_that_no_card_has_is_refused(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, csd: bytes
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, csd: bytes
 ) -> None:
     bench = open_bench("sdhc")
     monkeypatch.setattr(bench.card, "_csd", lambda: csd.ljust(16, b"\0"))
@@ -203,16 +206,12 @@ def test_a_capacity_that_no_card_has_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_is_in_the_image_and_comes_back(open_bench: Callable[..., Bench], kind: KIND) -> None:
+def test_what_is_written_is_in_the_image_and_comes_back(open_bench: OpenBench, kind: KIND) -> None:
     bench = open_bench(kind)
     assert bench.init() == OK
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(
-        block=st.integers(0, SIZE // BLOCK - 8),
-        count=st.integers(1, 8 * BLOCK),
-        salt=st.integers(0, 255),
-    )
+    @given(block=st.integers(0, SIZE // BLOCK - 8), count=st.integers(1, 8 * BLOCK), salt=st.integers(0, 255))
     def round_trip(block: int, count: int, salt: int) -> None:
         data = pattern(count, salt)
         assert bench.write(block, data) == OK
@@ -224,9 +223,7 @@ def test_what_is_written_is_in_the_image_and_comes_back(open_bench: Callable[...
 
 
 @pytest.mark.parametrize("before_the_end", [0, 1, 2])
-def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(
-    open_bench: Callable[..., Bench], before_the_end: int
-) -> None:
+def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(open_bench: OpenBench, before_the_end: int) -> None:
     """The card has looked one block further than it was asked to, and says "out of range" where that was none."""
     bench = open_bench()
     assert bench.init() == OK
@@ -238,7 +235,7 @@ def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(
     assert bench.read(7, len(data)) == (OK, data)
 
 
-def test_a_write_touches_no_block_beside_its_own(open_bench: Callable[..., Bench]) -> None:
+def test_a_write_touches_no_block_beside_its_own(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.write(10, b"\xaa" * 5 * BLOCK)
@@ -249,7 +246,7 @@ def test_a_write_touches_no_block_beside_its_own(open_bench: Callable[..., Bench
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_end_of_the_card_is_the_end(open_bench: Callable[..., Bench], kind: KIND) -> None:
+def test_the_end_of_the_card_is_the_end(open_bench: OpenBench, kind: KIND) -> None:
     bench = open_bench(kind)
     bench.init()
     last = SIZE // BLOCK - 1
@@ -261,13 +258,13 @@ def test_the_end_of_the_card_is_the_end(open_bench: Callable[..., Bench], kind: 
     assert bench.on_card(last, BLOCK) == pattern(BLOCK)
 
 
-def test_an_empty_slot_is_absent(open_bench: Callable[..., Bench]) -> None:
+def test_an_empty_slot_is_absent(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.card.faults.removed = True
     assert bench.init() == ABSENT
 
 
-def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: Callable[..., Bench]) -> None:
+def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.write(5, pattern(2000))
@@ -280,7 +277,7 @@ def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: Callable[...,
 
 
 @pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
-def test_a_bit_lost_on_the_bus_is_read_again(open_bench: Callable[..., Bench], count: int) -> None:
+def test_a_bit_lost_on_the_bus_is_read_again(open_bench: OpenBench, count: int) -> None:
     bench = open_bench()
     bench.init()
     bench.write(40, pattern(count))
@@ -294,9 +291,7 @@ def test_a_bit_lost_on_the_bus_is_read_again(open_bench: Callable[..., Bench], c
 
 @pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
 @pytest.mark.parametrize("after", [0, 3])
-def test_a_write_error_is_reported_and_the_card_goes_on(
-    open_bench: Callable[..., Bench], count: int, after: int
-) -> None:
+def test_a_write_error_is_reported_and_the_card_goes_on(open_bench: OpenBench, count: int, after: int) -> None:
     bench = open_bench()
     bench.init()
     bench.card.faults.write_error_after = after
@@ -307,7 +302,7 @@ def test_a_write_error_is_reported_and_the_card_goes_on(
     assert bench.read(40, count) == (OK, pattern(count))
 
 
-def test_a_full_card_is_full(open_bench: Callable[..., Bench]) -> None:
+def test_a_full_card_is_full(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.card.faults.full = True
@@ -318,7 +313,7 @@ def test_a_full_card_is_full(open_bench: Callable[..., Bench]) -> None:
 
 
 def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = open_bench()
     bench.init()
@@ -342,7 +337,7 @@ STOP_TRANSMISSION, SEND_STATUS = 12, 13
 @pytest.mark.parametrize("count", [40, BLOCK, 5 * BLOCK, 5 * BLOCK + 40])
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_command_damaged_behind_a_transfer_harms_no_block(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, count: int, times: int
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, count: int, times: int
 ) -> None:
     bench = open_bench()
     bench.init()
@@ -370,7 +365,7 @@ def test_a_command_damaged_behind_a_transfer_harms_no_block(
     assert data == pattern(count)
 
 
-def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Callable[..., Bench], dma: bool) -> None:
+def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: OpenBench, dma: bool) -> None:
     bench = open_bench()
     bench.init()
     data = pattern(9 * BLOCK + 100)
@@ -392,7 +387,7 @@ def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Cal
 @pytest.mark.parametrize("blocks", [1, 5])
 @pytest.mark.parametrize("moved", [1, 2, 3])
 def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
-    open_bench: Callable[..., Bench], dma: bool, blocks: int, moved: int
+    open_bench: OpenBench, dma: bool, blocks: int, moved: int
 ) -> None:
     if not dma:
         return  # a polled transfer cannot be left half done from outside
@@ -414,9 +409,7 @@ def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
 
 @pytest.mark.parametrize("blocks", [1, 4])
 @pytest.mark.parametrize("slow", ["write_single_s", "write_next_s", "write_stop_s", "read_access_s", "read_next_s"])
-def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(
-    open_bench: Callable[..., Bench], blocks: int, slow: str
-) -> None:
+def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(open_bench: OpenBench, blocks: int, slow: str) -> None:
     bench = open_bench()
     assert bench.init() == OK
     bench.card.timing = dataclasses.replace(bench.card.timing, **{slow: 2.0})  # type: ignore[arg-type]
@@ -429,7 +422,7 @@ def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(
     assert bench.time_s - began_s == pytest.approx(2.0 * waits.get(slow, 0), abs=0.1)
 
 
-def test_a_card_that_stays_busy_is_given_up(open_bench: Callable[..., Bench]) -> None:
+def test_a_card_that_stays_busy_is_given_up(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.card.timing = dataclasses.replace(bench.card.timing, write_stop_s=1000.0)
@@ -437,7 +430,7 @@ def test_a_card_that_stays_busy_is_given_up(open_bench: Callable[..., Bench]) ->
     assert bench.time_s < 10
 
 
-def test_pauses_come_by_their_seed_and_lose_no_block(open_bench: Callable[..., Bench]) -> None:
+def test_pauses_come_by_their_seed_and_lose_no_block(open_bench: OpenBench) -> None:
     timing = CardTiming(pause_seed=3, pause_blocks=(5, 20), pause_s=(0.5, 2.0))
 
     def time_s(bench: Bench) -> float:
@@ -456,9 +449,7 @@ def test_pauses_come_by_their_seed_and_lose_no_block(open_bench: Callable[..., B
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("crc_command", ["illegal", "always on"])
-def test_a_card_whose_check_cannot_be_switched_is_used(
-    open_bench: Callable[..., Bench], kind: KIND, crc_command: str
-) -> None:
+def test_a_card_whose_check_cannot_be_switched_is_used(open_bench: OpenBench, kind: KIND, crc_command: str) -> None:
     bench = open_bench(kind)
     bench.card.faults.crc_command = crc_command
     assert bench.init() == OK
@@ -469,9 +460,7 @@ def test_a_card_whose_check_cannot_be_switched_is_used(
 
 @pytest.mark.parametrize("protection", ["temporary", "permanent", "blocks"])
 @pytest.mark.parametrize("count", [BLOCK, 3 * BLOCK])
-def test_a_write_protected_card_is_read_and_says_so(
-    open_bench: Callable[..., Bench], protection: str, count: int
-) -> None:
+def test_a_write_protected_card_is_read_and_says_so(open_bench: OpenBench, protection: str, count: int) -> None:
     bench = open_bench()
     bench.init()
     bench.write(40, pattern(count))
@@ -486,7 +475,7 @@ def test_a_write_protected_card_is_read_and_says_so(
 
 @pytest.mark.parametrize("bits", range(1, 8))
 @pytest.mark.parametrize("kind", KINDS)
-def test_responses_may_be_out_of_step_with_the_bytes(open_bench: Callable[..., Bench], kind: KIND, bits: int) -> None:
+def test_responses_may_be_out_of_step_with_the_bytes(open_bench: OpenBench, kind: KIND, bits: int) -> None:
     bench = open_bench(kind)
     bench.card.faults.shifted_bits = bits
     assert bench.init() == OK
@@ -499,7 +488,7 @@ def test_responses_may_be_out_of_step_with_the_bytes(open_bench: Callable[..., B
 
 
 @pytest.mark.parametrize("floats", ["high", "low", "noise"])
-def test_a_bus_that_floats_is_told_from_a_card(open_bench: Callable[..., Bench], floats: str) -> None:
+def test_a_bus_that_floats_is_told_from_a_card(open_bench: OpenBench, floats: str) -> None:
     bench = open_bench()
     bench.card.faults.floats = floats
     bench.card.faults.removed = True
@@ -516,15 +505,13 @@ def test_a_bus_that_floats_is_told_from_a_card(open_bench: Callable[..., Bench],
     assert bench.read(40, 3 * BLOCK) == (OK, pattern(3 * BLOCK))
 
 
-def test_a_line_that_always_says_idle_is_no_card(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_always_says_idle_is_no_card(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = open_bench()
     monkeypatch.setattr(bench.card, "exchange", lambda sent, _begin, _cycles: b"\x01" * len(sent))
     assert bench.init() == ABSENT
 
 
-def test_a_card_that_wakes_slowly_is_waited_for(open_bench: Callable[..., Bench]) -> None:
+def test_a_card_that_wakes_slowly_is_waited_for(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.card.faults.deaf_s = 1.9
     assert bench.init() == OK
@@ -539,7 +526,7 @@ MISLEADING = (b"\x01", b"\xff\x01", b"\xff\x01\xff", b"\xff\xff\x01\xff", b"\x00
 @pytest.mark.parametrize("content", MISLEADING)
 @pytest.mark.parametrize("blocks", [1, 5])
 def test_a_read_that_a_reset_cut_short_does_not_lock_the_card(
-    open_bench: Callable[..., Bench], dma: bool, content: bytes, blocks: int
+    open_bench: OpenBench, dma: bool, content: bytes, blocks: int
 ) -> None:
     if not dma:
         return  # a polled transfer cannot be left half done from outside
@@ -560,9 +547,7 @@ def test_a_read_that_a_reset_cut_short_does_not_lock_the_card(
 
 
 @pytest.mark.parametrize("busy_s", [0.1, 2.0])
-def test_a_reset_while_the_card_is_busy_costs_that_time(
-    open_bench: Callable[..., Bench], dma: bool, busy_s: float
-) -> None:
+def test_a_reset_while_the_card_is_busy_costs_that_time(open_bench: OpenBench, dma: bool, busy_s: float) -> None:
     if not dma:
         return
     bench = open_bench()
@@ -580,7 +565,7 @@ def test_a_reset_while_the_card_is_busy_costs_that_time(
 @pytest.mark.parametrize("loss", ["command", "answer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_command_or_an_answer_lost_while_the_card_starts_is_made_good(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, kind: KIND, index: int, loss: str
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, kind: KIND, index: int, loss: str
 ) -> None:
     bench = open_bench(kind)
     poll, lost, mute = bench.bus.poll, 0, 0
@@ -606,7 +591,7 @@ def test_a_command_or_an_answer_lost_while_the_card_starts_is_made_good(
     assert bench.read(40, BLOCK) == (OK, pattern(BLOCK))
 
 
-def test_a_bus_that_loses_bits_is_slowed_down(open_bench: Callable[..., Bench]) -> None:
+def test_a_bus_that_loses_bits_is_slowed_down(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.write(40, pattern(6 * BLOCK))
@@ -631,7 +616,7 @@ def test_a_bus_that_loses_bits_is_slowed_down(open_bench: Callable[..., Bench]) 
     assert bench.hz == 8e6
 
 
-def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: Callable[..., Bench]) -> None:
+def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.write(40, pattern(60 * BLOCK))
@@ -648,7 +633,7 @@ def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: Callable[
     assert bench.speeds[-1] == 8_000_000
 
 
-def test_what_a_card_says_behind_its_last_block_is_no_error(open_bench: Callable[..., Bench]) -> None:
+def test_what_a_card_says_behind_its_last_block_is_no_error(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     last = SIZE // BLOCK - 3
@@ -658,9 +643,7 @@ def test_what_a_card_says_behind_its_last_block_is_no_error(open_bench: Callable
     assert bench.write(40, pattern(BLOCK)) == OK
 
 
-def test_a_bus_that_damages_what_is_sent_is_slowed_down(
-    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bus_that_damages_what_is_sent_is_slowed_down(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = open_bench()
     bench.init()
     poll = bench.bus.poll
@@ -676,7 +659,7 @@ def test_a_bus_that_damages_what_is_sent_is_slowed_down(
     assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)
 
 
-def test_a_card_that_lost_its_supply_for_a_moment_is_not_waited_for(open_bench: Callable[..., Bench]) -> None:
+def test_a_card_that_lost_its_supply_for_a_moment_is_not_waited_for(open_bench: OpenBench) -> None:
     bench = open_bench()
     bench.init()
     bench.card._idle = True

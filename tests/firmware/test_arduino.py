@@ -26,6 +26,7 @@ from poet_profiles.operators import OPERATORS
 from benchmarks.firmware.watch import EXAMPLE, Project
 from tests.support import ROOT
 from tests.support.firmware.arduino_core import BOARD, C_FLAGS, write_core
+from tests.support.programs import exit_code
 
 FIRMWARE = ROOT / "firmware"
 # Arduino's library specification, "library.properties file format", and its list of categories.
@@ -36,11 +37,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, r
 
 
 def said_by(program: Any, *arguments: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["poet", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            program()
-    assert not ended.value.code
+    assert exit_code(program, "poet", *arguments) == 0
 
 
 def properties(library: Path) -> dict[str, str]:

@@ -123,10 +123,7 @@ def test_three_training_steps_have_equal_bits_however_they_are_compiled(
 ) -> None:
     emulated = CORES[core][0]
     options = [*SETTINGS[setting].split(), FUSED]
-    with (
-        mock.patch.dict(MACHINE_FLAGS, {emulated: machine_flags(core, options)}),
-        model_of(core),
-    ):
+    with mock.patch.dict(MACHINE_FLAGS, {emulated: machine_flags(core, options)}), model_of(core):
         options = [*WARNINGS, *options]
         built = EmulatedCore(emulated, net.sources, ["train_steps"], tmp_path, net.includes, options=options)
     assert net.trained(built) == (Status.OK, net.checks)

@@ -25,19 +25,8 @@ from poet_profiles.graph.validation import check_graph
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.schedule import Schedule
 
+from tests.support.firmware import core as fw
 from tests.support.firmware.card_session import CardSession
-from tests.support.firmware.core import (
-    E_ABSENT,
-    E_IO,
-    FIRMWARE,
-    OK,
-    PAGE_AREA,
-    Card,
-    HostFirmware,
-    Network,
-    Poet,
-    compile_c,
-)
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
 from tests.support.firmware.training_session import CHUNK, RATE, answers_of
 
@@ -69,7 +58,7 @@ def inferring(graph: Graph) -> list[str]:
 
 
 def trained(
-    step: TrainingStep, graph: Graph, schedule: Schedule, firmware: HostFirmware, folder: Path, streaming: Streaming
+    step: TrainingStep, graph: Graph, schedule: Schedule, firmware: fw.HostFirmware, folder: Path, streaming: Streaming
 ) -> tuple[list[str], dict[str, bytes], list[str]]:
     """Losses, weights and momentum, and the scores before and after training."""
     lowered = step.inference(graph, streaming)
@@ -95,7 +84,7 @@ def test_it_trains_with_momentum_and_infers_as_from_flash(
     step: TrainingStep,
     in_flash: Graph,
     make: Callable[[Graph], Schedule],
-    host_firmware: HostFirmware,
+    host_firmware: fw.HostFirmware,
     tmp_path: Path,
 ) -> None:
     graph = on_card(in_flash)
@@ -121,7 +110,7 @@ def placed(graph: Graph) -> dict[str, Resident]:
 
 
 def test_a_card_without_the_weights_trains_nothing(
-    step: TrainingStep, in_flash: Graph, host_firmware: HostFirmware, tmp_path: Path
+    step: TrainingStep, in_flash: Graph, host_firmware: fw.HostFirmware, tmp_path: Path
 ) -> None:
     graph = on_card(in_flash)
     constants = step.constants(graph)
@@ -133,21 +122,21 @@ def test_a_card_without_the_weights_trains_nothing(
 
 
 def test_a_program_of_ones_own_trains_commits_and_goes_on(
-    step: TrainingStep, in_flash: Graph, host_firmware: HostFirmware, tmp_path: Path
+    step: TrainingStep, in_flash: Graph, host_firmware: fw.HostFirmware, tmp_path: Path
 ) -> None:
     """On the card of the protocol's run, with that run's bits."""
     graph, schedule = (made := on_card(in_flash)), store_all_schedule(made)
     lowered = step.inference(graph, TILES)
     inference = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data)
     _, expected, scores = trained(step, graph, schedule, host_firmware, tmp_path, TILES)
-    card = Card(2 * PAGE_AREA)
+    card = fw.Card(2 * fw.PAGE_AREA)
     with (tmp_path / "card.img").open("rb") as image:
         card.content[:] = image.read(len(card.content))
     write_library("net", graph, schedule, step.constants(graph), None, tmp_path / "net", inference)
     program = Program(tmp_path / "net", tmp_path / "net.so")
-    assert program.begin(Card(2 * PAGE_AREA)) == E_ABSENT
-    assert program.begin(card) == OK
-    assert program.call("poet_restore") == OK
+    assert program.begin(fw.Card(2 * fw.PAGE_AREA)) == fw.E_ABSENT
+    assert program.begin(card) == fw.OK
+    assert program.call("poet_restore") == fw.OK
     assert program.call("poet_steps") == 0
     assert program.scores() == scores[0]
     data = training_data(MODEL, STEPS, 0, BATCH)
@@ -155,18 +144,20 @@ def test_a_program_of_ones_own_trains_commits_and_goes_on(
         for name in ("input", "target"):
             content = data[name][number].tobytes()
             c.memmove(getattr(program.library, f"poet_{name}")(program.poet, 0), content, len(content))
-        assert program.library.poet_train(program.poet, c.c_float(RATE)) == OK
+        assert program.library.poet_train(program.poet, c.c_float(RATE)) == fw.OK
     assert program.scores() == scores[1]
     assert program.tensors(graph) == expected
     for writes in (0, 1):
         card.fail_writes = writes
-        assert program.call("poet_commit") == E_IO
+        assert program.call("poet_commit") == fw.E_IO
         card.fail_writes = None
-        assert program.begin(card) == OK and program.call("poet_restore") == OK and program.call("poet_steps") == 0
+        assert (
+            program.begin(card) == fw.OK and program.call("poet_restore") == fw.OK and program.call("poet_steps") == 0
+        )
         program.set(graph, expected)
-    assert program.call("poet_commit") == OK
+    assert program.call("poet_commit") == fw.OK
     program.set(graph, {id: bytes(len(content)) for id, content in expected.items()})
-    assert program.begin(card) == OK and program.call("poet_restore") == OK
+    assert program.begin(card) == fw.OK and program.call("poet_restore") == fw.OK
     assert program.tensors(graph) == expected
 
 
@@ -174,20 +165,20 @@ class Program:
     """A program on this computer with a library in it, and RAM of noise."""
 
     def __init__(self, net: Path, output: Path) -> None:
-        folders = [FIRMWARE / "src" / name for name in ("library", "ops", "runtime")]
+        folders = [fw.FIRMWARE / "src" / name for name in ("library", "ops", "runtime")]
         sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
         flags = ("-shared", "-fPIC", "-O1", "-I", str(net / "src"))
-        made = compile_c(output, [*sources, net / "src/net.c", net / "src/net_data.S"], *flags)
+        made = fw.compile_c(output, [*sources, net / "src/net.c", net / "src/net_data.S"], *flags)
         self.library = c.CDLL(str(made))
         for name in ("poet_input", "poet_target", "poet_tensor", "poet_infer_input", "poet_output"):
             getattr(self.library, name).restype = c.c_void_p
-        self._network = Network.in_dll(self.library, "net")
+        self._network = fw.Network.in_dll(self.library, "net")
         self._size = self._network.ram_bytes
         self._ram = (c.c_uint32 * (self._size // 4))()
-        self._poet = Poet()
+        self._poet = fw.Poet()
         self.poet = c.byref(self._poet)
 
-    def begin(self, card: Card) -> int:
+    def begin(self, card: fw.Card) -> int:
         c.memset(self._ram, 0xC9, self._size)
         device, network = c.byref(card.device), c.byref(self._network)
         begun: int = self.library.poet_begin(self.poet, network, self._ram, self._size, device, None)
@@ -199,7 +190,7 @@ class Program:
 
     def scores(self) -> str:
         c.memmove(self.library.poet_infer_input(self.poet), SAMPLE, len(SAMPLE))
-        assert self.call("poet_infer") == OK
+        assert self.call("poet_infer") == fw.OK
         return c.string_at(self.library.poet_output(self.poet), 40).hex()
 
     def tensors(self, graph: Graph) -> dict[str, bytes]:

@@ -9,45 +9,32 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.firmware.core import (
-    COMPUTE,
-    FEATURE,
-    FREE,
-    INPUT,
-    LOSS,
-    NLL_LOSS,
-    OUTPUT,
-    PARAMETER,
-    RELU,
-    SCHEDULE_HASH,
-    TARGET,
-    Net,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot
 
 SAMPLES, SIZE = 4, 32
 BYTES = 4 * SAMPLES * SIZE
 # 0 batch, 1 labels, 2 loss, 3 weights, 4 features: relu(batch), of which the step counts labels in range.
 RESIDENTS = [
-    *((0, BYTES, INPUT), (BYTES, 4 * SAMPLES, TARGET), (BYTES + 16, 4, LOSS)),
-    *((BYTES + 20, 4, PARAMETER), (BYTES + 24, BYTES, FEATURE)),
+    *((0, BYTES, fw.INPUT), (BYTES, 4 * SAMPLES, fw.TARGET), (BYTES + 16, 4, fw.LOSS)),
+    *((BYTES + 20, 4, fw.PARAMETER), (BYTES + 24, BYTES, fw.FEATURE)),
 ]
 Row = NDArray[np.float32]
 
 
-def net_on_features(at_once: int = SAMPLES) -> Net:
-    head = Net(
-        nodes=[(NLL_LOSS, [SAMPLES, SIZE], [4, 1], [2], 0)],
+def net_on_features(at_once: int = SAMPLES) -> fw.Net:
+    head = fw.Net(
+        nodes=[(fw.NLL_LOSS, [SAMPLES, SIZE], [4, 1], [2], 0)],
         values=[],
         residents=RESIDENTS,
-        steps=[(COMPUTE, 0, [])],
+        steps=[(fw.COMPUTE, 0, [])],
         arena_bytes=0,
     )
-    extraction = Net(
-        nodes=[(RELU, [at_once * SIZE], [1 + 0], [0], 0), (RELU, [at_once * SIZE], [0], [1 + 4], 0)],
+    extraction = fw.Net(
+        nodes=[(fw.RELU, [at_once * SIZE], [1 + 0], [0], 0), (fw.RELU, [at_once * SIZE], [0], [1 + 4], 0)],
         values=[(4 * at_once * SIZE, None)],
         residents=RESIDENTS,
-        steps=[(COMPUTE, 0, [0]), (COMPUTE, 1, []), (FREE, 0, 0)],
+        steps=[(fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, []), (fw.FREE, 0, 0)],
         arena_bytes=4 * at_once * SIZE,
         graph_hash=7,
     )
@@ -57,20 +44,20 @@ def net_on_features(at_once: int = SAMPLES) -> Net:
 
 # After them: 5 a sample, 6 scores, 7 its features.
 OWN = [
-    *((2 * BYTES + 24, 4 * SIZE, INPUT), (2 * BYTES + 24 + 4 * SIZE, 4 * SIZE, OUTPUT)),
-    (2 * BYTES + 24 + 8 * SIZE, 4 * SIZE, FEATURE),
+    *((2 * BYTES + 24, 4 * SIZE, fw.INPUT), (2 * BYTES + 24 + 4 * SIZE, 4 * SIZE, fw.OUTPUT)),
+    (2 * BYTES + 24 + 8 * SIZE, 4 * SIZE, fw.FEATURE),
 ]
 
 
-def net_that_infers() -> Net:
+def net_that_infers() -> fw.Net:
     """Scores are what a relu makes of the features."""
 
-    def of(sample: int, own: int) -> Net:
-        return Net(
-            nodes=[(RELU, [SIZE], [sample], [6], 0)],
+    def of(sample: int, own: int) -> fw.Net:
+        return fw.Net(
+            nodes=[(fw.RELU, [SIZE], [sample], [6], 0)],
             values=[],
             residents=[*RESIDENTS, *OWN[:own]],
-            steps=[(COMPUTE, 0, [])],
+            steps=[(fw.COMPUTE, 0, [])],
             arena_bytes=0,
             graph_hash=8 + own,
         )
@@ -81,7 +68,7 @@ def net_that_infers() -> Net:
     return net
 
 
-def device_with(core: c.CDLL, net: Net) -> Device:
+def device_with(core: c.CDLL, net: fw.Net) -> Device:
     device = boot(core, net, noise=True)
     device.keep = (device.keep, net)
     return device
@@ -106,7 +93,7 @@ def batch(seed: int) -> Row:
 def test_features_of_each_sample_lie_at_its_place(core: c.CDLL, at_once: int) -> None:
     device = device_with(core, net_on_features(at_once))
     greeting = device.ok("hello")
-    assert greeting["features"] == f"{SCHEDULE_HASH:016x}"
+    assert greeting["features"] == f"{fw.SCHEDULE_HASH:016x}"
     samples = batch(1)
     put(device, 0, samples)
     device.window_edges()
@@ -228,11 +215,11 @@ def test_a_plan_that_does_not_divide_the_batch_is_refused(core: c.CDLL, at_once:
 
 
 def test_a_build_without_features_says_so(core: c.CDLL) -> None:
-    plain = Net(
-        nodes=[(NLL_LOSS, [SAMPLES, SIZE], [0, 1], [2], 0)],
+    plain = fw.Net(
+        nodes=[(fw.NLL_LOSS, [SAMPLES, SIZE], [0, 1], [2], 0)],
         values=[],
         residents=RESIDENTS[:3],
-        steps=[(COMPUTE, 0, [])],
+        steps=[(fw.COMPUTE, 0, [])],
         arena_bytes=0,
     )
     device = device_with(core, plain)

@@ -84,8 +84,7 @@ def test_noise_never_hides_the_next_line(core: c.CDLL, noise: bytes, body: bytes
 
 
 @pytest.mark.parametrize(
-    "line",
-    [b"", b"*", b"*1d0f", b">0000*0000", b"# a remark", b">000A hello*", b"<0001 ok", b"x" * 513],
+    "line", [b"", b"*", b"*1d0f", b">0000*0000", b"# a remark", b">000A hello*", b"<0001 ok", b"x" * 513]
 )
 def test_what_is_not_a_frame(core: c.CDLL, line: bytes) -> None:
     checked = line + b"*%04x" % binascii.crc_hqx(line, 0xFFFF)

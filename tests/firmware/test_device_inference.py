@@ -8,54 +8,37 @@ import ctypes as c
 import numpy as np
 import pytest
 
-from tests.support.firmware.core import (
-    ADD,
-    COMPUTE,
-    FREE,
-    INPUT,
-    LOSS,
-    NLL_LOSS,
-    OUTPUT,
-    PAGE_AREA,
-    PAGE_IN,
-    PAGE_OUT,
-    PARAMETER,
-    RELU,
-    SCHEDULE_HASH,
-    TARGET,
-    Card,
-    Net,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot
 
 SIZE = 128
 BYTES = 4 * SIZE
 # 0 batch, 1 labels, 2 loss, 3 weights; 4 sample, 5 scores.
 RESIDENTS = [
-    *((0, BYTES, INPUT), (BYTES, 16, TARGET), (BYTES + 16, 4, LOSS)),
-    *((BYTES + 20, BYTES, PARAMETER), (2 * BYTES + 20, BYTES, INPUT), (3 * BYTES + 20, BYTES, OUTPUT)),
+    *((0, BYTES, fw.INPUT), (BYTES, 16, fw.TARGET), (BYTES + 16, 4, fw.LOSS)),
+    *((BYTES + 20, BYTES, fw.PARAMETER), (2 * BYTES + 20, BYTES, fw.INPUT), (3 * BYTES + 20, BYTES, fw.OUTPUT)),
 ]
 PAGED = [
-    *((COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0)),
-    *((COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 2, [])),
+    *((fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0), (fw.PAGE_IN, 0, 0)),
+    *((fw.COMPUTE, 1, [BYTES, 2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 2, [])),
 ]
-PLAIN = [(COMPUTE, 0, [0]), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 2, [])]
+PLAIN = [(fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, [BYTES, 2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 2, [])]
 
 
-def net_with_inference(steps: list[tuple[int, int, object]]) -> Net:
+def net_with_inference(steps: list[tuple[int, int, object]]) -> fw.Net:
     """A "loss" that counts labels in range; and relu(relu(sample) + weights)."""
-    net = Net(
-        nodes=[(RELU, [SIZE], [1], [0], 0), (NLL_LOSS, [4, 32], [0, 2], [3], 0)],
+    net = fw.Net(
+        nodes=[(fw.RELU, [SIZE], [1], [0], 0), (fw.NLL_LOSS, [4, 32], [0, 2], [3], 0)],
         values=[(BYTES, None)],
         residents=RESIDENTS[:4],
-        steps=[(COMPUTE, 0, [0]), (COMPUTE, 1, [])],
+        steps=[(fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, [])],
         arena_bytes=BYTES,
     )
-    inference = Net(
+    inference = fw.Net(
         nodes=[
-            (RELU, [SIZE], [2 + 4], [0], 0),
-            (ADD, [SIZE], [0, 2 + 3], [1], BYTES),
-            (RELU, [SIZE], [1], [2 + 5], 0),
+            (fw.RELU, [SIZE], [2 + 4], [0], 0),
+            (fw.ADD, [SIZE], [0, 2 + 3], [1], BYTES),
+            (fw.RELU, [SIZE], [1], [2 + 5], 0),
         ],
         values=[(BYTES, 5), (BYTES, None)],
         residents=RESIDENTS,
@@ -67,7 +50,7 @@ def net_with_inference(steps: list[tuple[int, int, object]]) -> Net:
     return net
 
 
-def device_with(core: c.CDLL, net: Net) -> Device:
+def device_with(core: c.CDLL, net: fw.Net) -> Device:
     device = boot(core, net, noise=True)
     device.keep = (device.keep, net)
     return device
@@ -83,8 +66,8 @@ def put(device: Device, index: int, array: np.ndarray) -> None:
 def test_scores_of_what_was_put(core: c.CDLL, steps: list[tuple[int, int, object]]) -> None:
     device = device_with(core, net_with_inference(steps))
     if steps is PAGED:
-        device.insert(Card(PAGE_AREA + 64))
-    assert device.ok("hello")["inference"] == f"{SCHEDULE_HASH:016x}"
+        device.insert(fw.Card(fw.PAGE_AREA + 64))
+    assert device.ok("hello")["inference"] == f"{fw.SCHEDULE_HASH:016x}"
     sample, weights = np.random.default_rng(2).standard_normal((2, SIZE)).astype(np.float32)
     put(device, 3, weights)
     put(device, 4, sample)

@@ -11,26 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.support.firmware.core import (
-    ADD,
-    COMPUTE,
-    FREE,
-    GRADIENT,
-    INPUT,
-    LOSS,
-    NLL_LOSS,
-    PAGE_AREA,
-    PAGE_IN,
-    PAGE_OUT,
-    RELU,
-    SCHEDULE_HASH,
-    SGD,
-    TARGET,
-    Card,
-    Net,
-    Sensors,
-    Start,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot
 
 SIZE = 128
@@ -47,11 +28,11 @@ def device(core: c.CDLL) -> Iterator[Device]:
 @pytest.fixture
 def trained(core: c.CDLL) -> Iterator[Device]:
     """A device with a model whose "loss" counts the labels in range, and which pages one value."""
-    net = Net(
-        nodes=[(RELU, [SIZE], [1], [0], 0), (NLL_LOSS, [4, 32], [0, 2], [3], 0)],
+    net = fw.Net(
+        nodes=[(fw.RELU, [SIZE], [1], [0], 0), (fw.NLL_LOSS, [4, 32], [0, 2], [3], 0)],
         values=[(BYTES, 5)],
-        residents=[(0, BYTES, INPUT), (BYTES, 16, TARGET), (BYTES + 16, 4, LOSS)],
-        steps=[(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0), (FREE, 0, 0), (PAGE_IN, 0, 0), (COMPUTE, 1, [])],
+        residents=[(0, BYTES, fw.INPUT), (BYTES, 16, fw.TARGET), (BYTES + 16, 4, fw.LOSS)],
+        steps=[(fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0), (fw.PAGE_IN, 0, 0), (fw.COMPUTE, 1, [])],
         arena_bytes=BYTES,
     )
     device = boot(core, net)
@@ -68,25 +49,25 @@ def test_hello(device: Device) -> None:
 
 
 def test_hello_tells_why_the_board_started_as_far_as_it_can(device: Device) -> None:
-    shown = Start.in_dll(device.core, "test_start")
+    shown = fw.Start.in_dll(device.core, "test_start")
     for start, expected in (
-        (Start(b"pin", 0x10), {"start": "pin", "reset": "00000010"}),
+        (fw.Start(b"pin", 0x10), {"start": "pin", "reset": "00000010"}),
         (
-            Start(b"fault", 4, b"ldo", 2, 0x1234, 0x5678, 0x10000),
+            fw.Start(b"fault", 4, b"ldo", 2, 0x1234, 0x5678, 0x10000),
             {
                 "start": "fault", "reset": "00000004", "failures": "2", "pc": "00001234", "lr": "00005678",
                 "status": "00010000", "regulator": "ldo",
             },
         ),
         (
-            Start(b"stall", 0x40, b"dcdc", 1, waited_for=1),
+            fw.Start(b"stall", 0x40, b"dcdc", 1, waited_for=1),
             {"start": "stall", "reset": "00000040", "failures": "1", "waited_for": "1", "regulator": "dcdc"},
         ),
     ):  # fmt: skip
-        c.memmove(c.byref(shown), c.byref(start), c.sizeof(Start))
+        c.memmove(c.byref(shown), c.byref(start), c.sizeof(fw.Start))
         answer = device.ok("hello")
         assert {key: answer[key] for key in list(answer)[8:]} == expected
-    c.memset(c.byref(shown), 0, c.sizeof(Start))
+    c.memset(c.byref(shown), 0, c.sizeof(fw.Start))
 
 
 def test_the_bootloader_is_entered_after_the_answer(device: Device) -> None:
@@ -108,7 +89,7 @@ def test_before_hello_every_verb_is_told_of_the_reset(core: c.CDLL) -> None:
 
 
 def test_a_repeated_request_is_not_carried_out_again(device: Device) -> None:
-    text = f">0200 bench {RELU} 3 {SIZE}"
+    text = f">0200 bench {fw.RELU} 3 {SIZE}"
     first = device.raw(text)
     assert device.window_edges() == [1, 0]
     assert device.raw(text) == first
@@ -123,7 +104,7 @@ def test_hello_is_never_answered_from_memory(device: Device) -> None:
 
 
 def test_bench_runs_inside_one_window_and_checks_its_output(device: Device) -> None:
-    answer = device.ok(f"bench {ADD} 5 {SIZE}")
+    answer = device.ok(f"bench {fw.ADD} 5 {SIZE}")
     assert device.window_edges() == [1, 0]
     assert (answer["ticks"], answer["repeats"], answer["bytes"], answer["workspace"]) == (
         *("5", "5"), str(BYTES), str(BYTES),
@@ -138,13 +119,13 @@ def test_bench_runs_inside_one_window_and_checks_its_output(device: Device) -> N
     x = (np.array(stream) >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
     expected = zlib.crc32((x[:SIZE] + x[SIZE:]).tobytes())
     assert int(answer["checksum"], 16) == expected
-    assert device.ok(f"bench {ADD} 1 {SIZE}")["checksum"] == answer["checksum"]
+    assert device.ok(f"bench {fw.ADD} 1 {SIZE}")["checksum"] == answer["checksum"]
 
 
 def test_bench_gives_labels_in_range_and_updates_in_place(device: Device) -> None:
-    answer = device.ok(f"bench {NLL_LOSS} 1 10 7")
+    answer = device.ok(f"bench {fw.NLL_LOSS} 1 10 7")
     assert int(answer["checksum"], 16) == zlib.crc32(struct.pack("<f", 10.0))
-    assert device.ok(f"bench {SGD} 1 {SIZE}")["bytes"] == str(BYTES)
+    assert device.ok(f"bench {fw.SGD} 1 {SIZE}")["bytes"] == str(BYTES)
 
 
 @pytest.mark.parametrize(
@@ -189,11 +170,11 @@ def test_requests_that_make_no_sense(device: Device, request_: str, number: int)
 
 @pytest.mark.parametrize("order", ["sequential", "scattered"])
 def test_page_benchmark(device: Device, order: str) -> None:
-    card = Card(PAGE_AREA + 64)
+    card = fw.Card(fw.PAGE_AREA + 64)
     device.insert(card)
     out = device.ok(f"page out 1000 5 {order}")
     assert out == {"ticks": "5", "repeats": "5", "bytes": "1000"}
-    places = [block - PAGE_AREA for kind, block, _ in card.log if kind == "write"]
+    places = [block - fw.PAGE_AREA for kind, block, _ in card.log if kind == "write"]
     assert (places == [0, 2, 4, 6, 8]) == (order == "sequential")
     assert len(set(places)) == 5 and all(0 <= place <= 62 for place in places)
     device.window_edges()
@@ -203,7 +184,7 @@ def test_page_benchmark(device: Device, order: str) -> None:
     assert device.ask(f"page in {1 << 20} 1 {order}").startswith("err -2")
 
 
-@pytest.mark.parametrize("request_", [f"bench {ADD} 1 {SIZE}", "page out 512 1 sequential"])
+@pytest.mark.parametrize("request_", [f"bench {fw.ADD} 1 {SIZE}", "page out 512 1 sequential"])
 @pytest.mark.parametrize(
     ("sensors", "expected"),
     [
@@ -215,8 +196,8 @@ def test_page_benchmark(device: Device, order: str) -> None:
 def test_a_benchmark_tells_what_the_boards_sensors_show(
     device: Device, request_: str, sensors: tuple[bool, bool, int, int], expected: dict[str, str]
 ) -> None:
-    device.insert(Card(PAGE_AREA + 64))
-    shown = Sensors.in_dll(device.core, "test_sensors")
+    device.insert(fw.Card(fw.PAGE_AREA + 64))
+    shown = fw.Sensors.in_dll(device.core, "test_sensors")
     for field, value in zip(("has_clock", "has_temperature", "cpu_khz", "temperature_mc"), sensors, strict=True):
         setattr(shown, field, value)
     try:
@@ -227,16 +208,16 @@ def test_a_benchmark_tells_what_the_boards_sensors_show(
 
 
 def test_an_unlabelled_card_is_formatted_only_on_request(device: Device) -> None:
-    card = Card(PAGE_AREA + 64, labelled=False)
+    card = fw.Card(fw.PAGE_AREA + 64, labelled=False)
     device.insert(card)
     assert device.ask("page out 512 1 sequential").startswith("err -9")
     assert not any(card.content)
-    assert device.ok("format") == {"blocks": str(PAGE_AREA + 64)}
+    assert device.ok("format") == {"blocks": str(fw.PAGE_AREA + 64)}
     device.ok("page out 512 1 sequential")
 
 
 def test_a_card_pulled_out_and_put_back(device: Device) -> None:
-    card = Card(PAGE_AREA + 64)
+    card = fw.Card(fw.PAGE_AREA + 64)
     device.insert(card)
     device.ok("page out 512 1 sequential")
     card.fail_writes = card.fail_reads = 0
@@ -284,8 +265,8 @@ def test_requests_that_make_no_sense_to_a_model(trained: Device, request_: str) 
 
 @pytest.mark.parametrize("request_", ["step 00000000 0", "times 0 1", "get 0 0 4", "put 0 0 00", "commit 1", "restore"])
 def test_a_plan_that_does_not_fit_the_firmware_is_named(core: c.CDLL, request_: str) -> None:
-    nodes = [(ADD, [4], [0, 0], [1], 0)]  # no workspace
-    net = Net(nodes, [], [(0, 16, INPUT), (16, 16, GRADIENT)], [(COMPUTE, 0, [])], 0)
+    nodes = [(fw.ADD, [4], [0, 0], [1], 0)]  # no workspace
+    net = fw.Net(nodes, [], [(0, 16, fw.INPUT), (16, 16, fw.GRADIENT)], [(fw.COMPUTE, 0, [])], 0)
     device = boot(core, net)
     device.ok("hello")
     assert (
@@ -294,7 +275,7 @@ def test_a_plan_that_does_not_fit_the_firmware_is_named(core: c.CDLL, request_: 
 
 
 def test_step_and_times(trained: Device) -> None:
-    trained.insert(Card(PAGE_AREA + 64))
+    trained.insert(fw.Card(fw.PAGE_AREA + 64))
     trained.ok(f"put 1 0 {struct.pack('<4i', 0, 31, 5, 32).hex()}")
     trained.window_edges()
     answer = trained.ok("step 3d4ccccd 0")
@@ -313,7 +294,7 @@ def test_step_and_times(trained: Device) -> None:
 
 def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
     assert trained.ask("step 00000000 0") == "err -9 no card, or no label on it"
-    card = Card(PAGE_AREA + 64)
+    card = fw.Card(fw.PAGE_AREA + 64)
     trained.insert(card)
     card.fail_writes = 0
     assert trained.ask("step 00000000 0").startswith("err -5 call 1: ")
@@ -326,9 +307,9 @@ def test_a_step_that_fails_says_where_and_why(trained: Device) -> None:
 
 
 def test_a_schedule_for_another_model_is_refused(core: c.CDLL) -> None:
-    net = Net([], [], [(0, 4, INPUT)], [], 0)
+    net = fw.Net([], [], [(0, 4, fw.INPUT)], [], 0)
     net.schedule.graph_hash = 5
     device = boot(core, net)
-    assert device.ok("hello")["schedule"] == f"{SCHEDULE_HASH:016x}"
+    assert device.ok("hello")["schedule"] == f"{fw.SCHEDULE_HASH:016x}"
     for request in ("step 00000000 0", "get 0 0 4", "put 0 0 00", "times 0 0"):
         assert device.ask(request) == "err -3 the built schedule was made for another graph than the built model"

@@ -13,28 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from poet_profiles.protocol.f32 import f32_bits
 
-from tests.support.firmware.core import (
-    BLOCK,
-    COMMIT,
-    COMPUTE,
-    E_CORRUPT,
-    FETCH,
-    FREE,
-    INPUT,
-    OK,
-    PAGE_AREA,
-    PARAMETER,
-    RELU,
-    SGD_UPDATE,
-    STATE,
-    STORE,
-    STREAMED_EMBEDDING,
-    STREAMED_EMBEDDING_UPDATE,
-    Card,
-    Net,
-    Runner,
-    checked,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
 from tests.support.firmware.fenced import fenced
@@ -55,36 +34,36 @@ Ints = NDArray[np.int32]
 # Kept tensors: 3 tokens (batches), 4 w (unit 0, by rows), 5 the last relu(y) (unit 1).
 TOKENS_AT, W, S = 3, 4, 5
 NODES = [
-    (FETCH, [TOKENS], [TOKENS_AT], [0], 0),
-    (STREAMED_EMBEDDING, SHAPE, [W, 0], [1], 0),
-    (RELU, [TOKENS * WIDTH], [1], [2], 0),
-    (STREAMED_EMBEDDING_UPDATE, SHAPE, [2, 0, W], [W], 2 * ROW_BYTES),
-    (STORE, [TOKENS * WIDTH], [2], [S], 0),
-    (COMMIT, [1], [], [], 0),
+    (fw.FETCH, [TOKENS], [TOKENS_AT], [0], 0),
+    (fw.STREAMED_EMBEDDING, SHAPE, [W, 0], [1], 0),
+    (fw.RELU, [TOKENS * WIDTH], [1], [2], 0),
+    (fw.STREAMED_EMBEDDING_UPDATE, SHAPE, [2, 0, W], [W], 2 * ROW_BYTES),
+    (fw.STORE, [TOKENS * WIDTH], [2], [S], 0),
+    (fw.COMMIT, [1], [], [], 0),
 ]
 SCHEDULE: list[tuple[int, int, object]] = [
-    (COMPUTE, 0, [0]),
-    (COMPUTE, 1, [32]),
-    (COMPUTE, 2, [32 + Y_BYTES]),
-    (FREE, 1, 0),
-    (COMPUTE, 3, [32 + 2 * Y_BYTES]),
-    (FREE, 0, 0),
-    (COMPUTE, 4, []),
-    (FREE, 2, 0),
-    (COMPUTE, 5, []),
+    (fw.COMPUTE, 0, [0]),
+    (fw.COMPUTE, 1, [32]),
+    (fw.COMPUTE, 2, [32 + Y_BYTES]),
+    (fw.FREE, 1, 0),
+    (fw.COMPUTE, 3, [32 + 2 * Y_BYTES]),
+    (fw.FREE, 0, 0),
+    (fw.COMPUTE, 4, []),
+    (fw.FREE, 2, 0),
+    (fw.COMPUTE, 5, []),
 ]
-KEPT = [(4 * TOKENS, INPUT, None), (W_BYTES, PARAMETER, 0, WORDS), (Y_BYTES, STATE, 1)]
+KEPT = [(4 * TOKENS, fw.INPUT, None), (W_BYTES, fw.PARAMETER, 0, WORDS), (Y_BYTES, fw.STATE, 1)]
 
 
-def training_net(**changes: object) -> Net:
+def training_net(**changes: object) -> fw.Net:
     parts = {"nodes": NODES, "kept": KEPT, "steps": SCHEDULE} | changes
     values = [(4 * TOKENS, None), (Y_BYTES, None), (Y_BYTES, None)]
-    return Net(values=values, residents=[], arena_bytes=32 + 2 * Y_BYTES + 2 * ROW_BYTES, **parts)  # type: ignore[arg-type]
+    return fw.Net(values=values, residents=[], arena_bytes=32 + 2 * Y_BYTES + 2 * ROW_BYTES, **parts)  # type: ignore[arg-type]
 
 
 NET = training_net()
 LAYOUT = NET.layout
-BLOCKS = PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks + 8
+BLOCKS = fw.PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks + 8
 
 
 def tokens(batch: int) -> Ints:
@@ -121,16 +100,16 @@ def record(sequence: int, step: int, second: list[bool]) -> bytes:
         "<IIQIIII", sequence, 52 + 4 * 4, NET.model.graph_hash, step, BATCHES, WORDS + 1, 2
     )
     body = head + struct.pack("<QII", bits, check, zlib.crc32(s.tobytes()))
-    return (body + struct.pack("<I", zlib.crc32(body))).ljust(BLOCK, b"\0")
+    return (body + struct.pack("<I", zlib.crc32(body))).ljust(fw.BLOCK, b"\0")
 
 
 def row_place(row: int, second: bool) -> int:
-    return (PAGE_AREA + LAYOUT.rows[W - 3][1] + row * ROW_BLOCKS + second * LAYOUT.home_blocks) * BLOCK
+    return (fw.PAGE_AREA + LAYOUT.rows[W - 3][1] + row * ROW_BLOCKS + second * LAYOUT.home_blocks) * fw.BLOCK
 
 
 def image() -> bytes:
     """A prepared card, laid out after docs/SPEC.md alone."""
-    content = bytearray(BLOCKS * BLOCK)
+    content = bytearray(BLOCKS * fw.BLOCK)
 
     def write(place: int, data: bytes) -> None:
         content[place : place + len(data)] = data
@@ -139,11 +118,11 @@ def image() -> bytes:
     write(0, b"POET CARD 1\n")
     for number, row in enumerate(w):
         write(row_place(number, second=False), row.tobytes())
-    write((PAGE_AREA + LAYOUT.rows[S - 3][1]) * BLOCK, s.tobytes())
+    write((fw.PAGE_AREA + LAYOUT.rows[S - 3][1]) * fw.BLOCK, s.tobytes())
     for batch in range(BATCHES):
-        place = PAGE_AREA + LAYOUT.rows[0][1] + batch * LAYOUT.batch_blocks
-        write(place * BLOCK, checked(tokens(batch).tobytes(), batch))
-    write(RECORDS[0] * BLOCK, record(1, 0, [False] * (WORDS + 1)))
+        place = fw.PAGE_AREA + LAYOUT.rows[0][1] + batch * LAYOUT.batch_blocks
+        write(place * fw.BLOCK, fw.checked(tokens(batch).tobytes(), batch))
+    write(RECORDS[0] * fw.BLOCK, record(1, 0, [False] * (WORDS + 1)))
     return bytes(content)
 
 
@@ -153,7 +132,7 @@ def prepared(dma: bool = False) -> BlockCard:
     return card
 
 
-def start(core: c.CDLL, card: Card) -> Device:
+def start(core: c.CDLL, card: fw.Card) -> Device:
     device = boot(core, training_net(), noise=True)
     device.insert(card)
     device.ok("hello")
@@ -183,7 +162,7 @@ def test_the_bits_are_those_of_a_dense_update(core: c.CDLL, dma: bool) -> None:
     for step in range(1, STEPS + 1):
         writes = card.writes
         assert device.ok(STEP)["committed"] == str(step)
-        assert card.writes - writes == ROW_BLOCKS * touched(step - 1) + -(-Y_BYTES // BLOCK) + 1
+        assert card.writes - writes == ROW_BLOCKS * touched(step - 1) + -(-Y_BYTES // fw.BLOCK) + 1
         assert weights(device) == bits(step)
     device = start(core, card)
     assert device.ok("restore")["step"] == str(STEPS)
@@ -204,12 +183,12 @@ def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
         for row in set(tokens(step).tolist()):
             second[row] = not second[row]
             place = row_place(row, second[row])
-            expected[place : place + ROW_BLOCKS * BLOCK] = w[row].tobytes().ljust(ROW_BLOCKS * BLOCK, b"\0")
+            expected[place : place + ROW_BLOCKS * fw.BLOCK] = w[row].tobytes().ljust(ROW_BLOCKS * fw.BLOCK, b"\0")
         second[WORDS] = not second[WORDS]
-        place = (PAGE_AREA + LAYOUT.rows[S - 3][1] + second[WORDS] * LAYOUT.home_blocks) * BLOCK
+        place = (fw.PAGE_AREA + LAYOUT.rows[S - 3][1] + second[WORDS] * LAYOUT.home_blocks) * fw.BLOCK
         expected[place : place + Y_BYTES] = s.tobytes()
-        place = RECORDS[1 - step] * BLOCK
-        expected[place : place + BLOCK] = record(2 + step, step + 1, second)
+        place = RECORDS[1 - step] * fw.BLOCK
+        expected[place : place + fw.BLOCK] = record(2 + step, step + 1, second)
     assert bytes(card.content) == bytes(expected)
 
 
@@ -279,7 +258,7 @@ class ForgetfulCard(BlockCard):
     def _write(self, context: int, block: int, data: int, count: int) -> int:
         if self.lost is not None and self.writes == self.lost:
             self.writes += 1
-            return OK
+            return fw.OK
         return super()._write(context, block, data, count)
 
 
@@ -322,7 +301,7 @@ def test_a_step_before_that_a_later_one_has_begun_to_overwrite_is_not_taken(core
     assert not device.ask(STEP).startswith("ok")
     card.power_up()
     assert set(tokens(0).tolist()) & set(tokens(1).tolist())
-    card.content[(PAGE_AREA + LAYOUT.rows[S - 3][1] + LAYOUT.home_blocks) * BLOCK] ^= 1
+    card.content[(fw.PAGE_AREA + LAYOUT.rows[S - 3][1] + LAYOUT.home_blocks) * fw.BLOCK] ^= 1
     assert start(core, card).ask("restore") == "err -7 check failed"
 
 
@@ -363,9 +342,9 @@ def test_a_table_put_over_the_line_counts_with_the_next_commit(core: c.CDLL) -> 
     put(device, 1, w.tobytes()[-4:], W_BYTES - 4)
     device.ok("commit 0")
     wanted = image()
-    homes = slice(PAGE_AREA * BLOCK, (PAGE_AREA + LAYOUT.home_blocks) * BLOCK)
+    homes = slice(fw.PAGE_AREA * fw.BLOCK, (fw.PAGE_AREA + LAYOUT.home_blocks) * fw.BLOCK)
     assert card.content[homes] == wanted[homes]
-    assert card.content[RECORDS[0] * BLOCK :][:BLOCK] == wanted[RECORDS[0] * BLOCK :][:BLOCK]
+    assert card.content[RECORDS[0] * fw.BLOCK :][: fw.BLOCK] == wanted[RECORDS[0] * fw.BLOCK :][: fw.BLOCK]
     device.ok(STEP)
     put(device, 1, w.tobytes())  # where rows of both homes count
     assert tensor(device, 1, W_BYTES) == bits(1)[0]
@@ -379,39 +358,39 @@ def test_a_table_put_over_the_line_counts_with_the_next_commit(core: c.CDLL) -> 
 @pytest.mark.parametrize(
     ("kept", "nodes"),
     [
-        ([KEPT[0], (W_BYTES, PARAMETER, 0), KEPT[2]], NODES),  # not by rows
-        ([KEPT[0], (W_BYTES, PARAMETER, 0, 3 * WORDS), KEPT[2]], NODES),  # by other rows
-        ([KEPT[0], KEPT[1], (Y_BYTES, STATE, 1, TOKENS)], NODES),  # by rows, for a store
-        ([(4 * TOKENS, INPUT, None, TOKENS), *KEPT[1:]], NODES),  # a batch
-        (KEPT, [*NODES[:3], (SGD_UPDATE, [WORDS * WIDTH, 128], [W, W], [W], 1024), *NODES[4:]]),
+        ([KEPT[0], (W_BYTES, fw.PARAMETER, 0), KEPT[2]], NODES),  # not by rows
+        ([KEPT[0], (W_BYTES, fw.PARAMETER, 0, 3 * WORDS), KEPT[2]], NODES),  # by other rows
+        ([KEPT[0], KEPT[1], (Y_BYTES, fw.STATE, 1, TOKENS)], NODES),  # by rows, for a store
+        ([(4 * TOKENS, fw.INPUT, None, TOKENS), *KEPT[1:]], NODES),  # a batch
+        (KEPT, [*NODES[:3], (fw.SGD_UPDATE, [WORDS * WIDTH, 128], [W, W], [W], 1024), *NODES[4:]]),
     ],
 )
 def test_rows_that_an_operator_does_not_expect_are_refused(
     core: c.CDLL, kept: list[tuple[int, int, int | None]], nodes: list[object]
 ) -> None:
-    def status(net: Net) -> int:
+    def status(net: fw.Net) -> int:
         ram = fenced(c.c_uint64, 1 << 13)
-        parts = (Runner(), net.model, net.schedule, net.tables, ram)
+        parts = (fw.Runner(), net.model, net.schedule, net.tables, ram)
         return int(core.poet_runner_init(*(c.byref(part) for part in parts), c.sizeof(ram)))
 
-    assert status(training_net()) == OK
-    assert status(training_net(kept=kept, nodes=nodes)) == E_CORRUPT
+    assert status(training_net()) == fw.OK
+    assert status(training_net(kept=kept, nodes=nodes)) == fw.E_CORRUPT
 
 
 def test_a_benchmark_updates_rows_in_the_page_area(core: c.CDLL) -> None:
     card = BlockCard(BLOCKS + 3 * ROW_BLOCKS * WORDS)
-    card.content[: BLOCKS * BLOCK] = image()
+    card.content[: BLOCKS * fw.BLOCK] = image()
     before = bytes(card.content)
     device = start(core, card)
-    answer = device.ok(f"bench {STREAMED_EMBEDDING_UPDATE} 3 {TOKENS} {WORDS} {WIDTH}")
+    answer = device.ok(f"bench {fw.STREAMED_EMBEDDING_UPDATE} 3 {TOKENS} {WORDS} {WIDTH}")
     assert (answer["repeats"], answer["bytes"]) == ("3", str(W_BYTES))
 
     drawn = pseudo_random(0x2545F491)
     gy = floats(drawn, TOKENS * WIDTH).reshape(TOKENS, WIDTH)
     at = [next(drawn) % WORDS for _ in range(TOKENS)]
     drawn = pseudo_random(0x9E3779B9)
-    w = {token: floats(drawn, ROW_BLOCKS * BLOCK // 4)[:WIDTH] for token in at}
-    pages = PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks
+    w = {token: floats(drawn, ROW_BLOCKS * fw.BLOCK // 4)[:WIDTH] for token in at}
+    pages = fw.PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks
     checksum = 0
     for token in dict.fromkeys(at):
         gradient = np.zeros(WIDTH, np.float32)
@@ -419,10 +398,10 @@ def test_a_benchmark_updates_rows_in_the_page_area(core: c.CDLL) -> None:
             gradient = gradient + gy[place] if at[place] == token else gradient
         row = (w[token] - np.float32(2**-10) * gradient).tobytes()
         checksum = zlib.crc32(row, checksum)
-        place = (pages + ROW_BLOCKS * (WORDS + token)) * BLOCK
+        place = (pages + ROW_BLOCKS * (WORDS + token)) * fw.BLOCK
         assert card.content[place : place + ROW_BYTES] == row
     assert answer["checksum"] == f"{checksum:08x}"
-    assert card.content[: pages * BLOCK] == before[: pages * BLOCK]
+    assert card.content[: pages * fw.BLOCK] == before[: pages * fw.BLOCK]
 
 
 def pseudo_random(state: int) -> Iterator[int]:

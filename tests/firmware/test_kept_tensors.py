@@ -13,33 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from poet_profiles.protocol.f32 import f32_bits
 
-from tests.support.firmware.core import (
-    ADD,
-    BLOCK,
-    COMMIT,
-    COMPUTE,
-    CONSTANT,
-    E_CORRUPT,
-    E_ORDER,
-    FETCH,
-    FREE,
-    INPUT,
-    OK,
-    PAGE_AREA,
-    PAGE_IN,
-    PAGE_OUT,
-    PARAMETER,
-    RELU,
-    SGD,
-    SGD_UPDATE,
-    STATE,
-    STORE,
-    Card,
-    Net,
-    Runner,
-    blocks_of,
-    checked,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.device import Device, boot
 from tests.support.firmware.fenced import fenced
@@ -52,57 +26,57 @@ RATE_BITS = f32_bits(RATE)
 BATCHES = 2
 STEPS = 3
 RECORDS = (16, 1032)
-EMPTY = b"POET EMPTY\n".ljust(BLOCK, b"\0")
+EMPTY = b"POET EMPTY\n".ljust(fw.BLOCK, b"\0")
 Floats = NDArray[np.float32]
 
 # Values: 0 w, 1 x, 2 relu(x), 3 w's gradient relu(x) + w, 4 c, 5 the residents' gradient (w's + c).
 # Residents 6: a parameter r. Kept tensors: 7 x (batches), 8 w (unit 0), 9 c (a constant), 10 s (unit 1).
 W, S, X, C = 8, 10, 7, 9
-KEPT = [(BYTES, INPUT, None), (BYTES, PARAMETER, 0), (BYTES, CONSTANT, None), (BYTES, STATE, 1)]
+KEPT = [(BYTES, fw.INPUT, None), (BYTES, fw.PARAMETER, 0), (BYTES, fw.CONSTANT, None), (BYTES, fw.STATE, 1)]
 NODES = [
-    (FETCH, [SIZE], [W], [0], 0),
-    (FETCH, [SIZE], [X], [1], 0),
-    (RELU, [SIZE], [1], [2], 0),
-    (ADD, [SIZE], [2, 0], [3], BYTES),
-    (FETCH, [SIZE], [C], [4], 0),
-    (ADD, [SIZE], [3, 4], [5], BYTES),
-    (SGD_UPDATE, [SIZE, TILE], [3, 0], [W], 512 + 4 * TILE),
-    (STORE, [SIZE], [2], [S], 0),
-    (SGD, [SIZE], [5, 6], [6], 0),
-    (COMMIT, [1], [], [], 0),
+    (fw.FETCH, [SIZE], [W], [0], 0),
+    (fw.FETCH, [SIZE], [X], [1], 0),
+    (fw.RELU, [SIZE], [1], [2], 0),
+    (fw.ADD, [SIZE], [2, 0], [3], BYTES),
+    (fw.FETCH, [SIZE], [C], [4], 0),
+    (fw.ADD, [SIZE], [3, 4], [5], BYTES),
+    (fw.SGD_UPDATE, [SIZE, TILE], [3, 0], [W], 512 + 4 * TILE),
+    (fw.STORE, [SIZE], [2], [S], 0),
+    (fw.SGD, [SIZE], [5, 6], [6], 0),
+    (fw.COMMIT, [1], [], [], 0),
 ]
-RESIDENTS = [(0, BYTES, PARAMETER)]
+RESIDENTS = [(0, BYTES, fw.PARAMETER)]
 SCHEDULE: list[tuple[int, int, object]] = [
-    (COMPUTE, 0, [0]),
-    (COMPUTE, 1, [BYTES]),
-    (COMPUTE, 2, [2 * BYTES]),
-    (FREE, 1, 0),
-    (PAGE_OUT, 2, 0),
-    (COMPUTE, 3, [BYTES, 3 * BYTES]),
-    (FREE, 2, 0),
-    (FREE, 0, 0),
-    (COMPUTE, 0, [0]),  # fetched again, which is a recomputation
-    (COMPUTE, 4, [3 * BYTES]),
-    (COMPUTE, 5, [2 * BYTES, 4 * BYTES]),
-    (FREE, 4, 0),
-    (PAGE_IN, 2, 4 * BYTES),
-    (COMPUTE, 6, [3 * BYTES]),
-    (COMPUTE, 7, []),
-    (FREE, 2, 0),
-    (COMPUTE, 8, []),
-    (COMPUTE, 9, []),
-    (FREE, 0, 0),
+    (fw.COMPUTE, 0, [0]),
+    (fw.COMPUTE, 1, [BYTES]),
+    (fw.COMPUTE, 2, [2 * BYTES]),
+    (fw.FREE, 1, 0),
+    (fw.PAGE_OUT, 2, 0),
+    (fw.COMPUTE, 3, [BYTES, 3 * BYTES]),
+    (fw.FREE, 2, 0),
+    (fw.FREE, 0, 0),
+    (fw.COMPUTE, 0, [0]),  # fetched again, which is a recomputation
+    (fw.COMPUTE, 4, [3 * BYTES]),
+    (fw.COMPUTE, 5, [2 * BYTES, 4 * BYTES]),
+    (fw.FREE, 4, 0),
+    (fw.PAGE_IN, 2, 4 * BYTES),
+    (fw.COMPUTE, 6, [3 * BYTES]),
+    (fw.COMPUTE, 7, []),
+    (fw.FREE, 2, 0),
+    (fw.COMPUTE, 8, []),
+    (fw.COMPUTE, 9, []),
+    (fw.FREE, 0, 0),
 ]
 
 
-def training_net(steps: list[tuple[int, int, object]] | None = None, **changes: object) -> Net:
+def training_net(steps: list[tuple[int, int, object]] | None = None, **changes: object) -> fw.Net:
     values = [(BYTES, 0 if value == 2 else None) for value in range(6)]
     parts = {"nodes": NODES, "values": values, "residents": RESIDENTS, "kept": KEPT} | changes
-    return Net(**parts, steps=SCHEDULE if steps is None else steps, arena_bytes=6 * BYTES)  # type: ignore[arg-type]
+    return fw.Net(**parts, steps=SCHEDULE if steps is None else steps, arena_bytes=6 * BYTES)  # type: ignore[arg-type]
 
 
 NET = training_net()
-CARD_BLOCKS = PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks + 8
+CARD_BLOCKS = fw.PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks + 8
 
 
 def draw(seed: int) -> Floats:
@@ -126,32 +100,33 @@ def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) ->
         "<IIQIIIII", sequence, 52 + 4 * 5, NET.model.graph_hash, step, BATCHES, 3, 4, second
     )
     body = head + b"".join(struct.pack("<I", zlib.crc32(check)) for check in checks)
-    return (body + struct.pack("<I", zlib.crc32(body))).ljust(BLOCK, b"\0")
+    return (body + struct.pack("<I", zlib.crc32(body))).ljust(fw.BLOCK, b"\0")
 
 
 def image() -> bytes:
     """A prepared card, laid out after docs/SPEC.md alone."""
-    content = bytearray(CARD_BLOCKS * BLOCK)
+    content = bytearray(CARD_BLOCKS * fw.BLOCK)
     layout = NET.layout
     first = expected_after(0)
 
     def write(block: int, data: bytes) -> None:
-        content[block * BLOCK : block * BLOCK + len(data)] = data
+        content[block * fw.BLOCK : block * fw.BLOCK + len(data)] = data
 
     write(0, b"POET CARD 1\n")
-    write(PAGE_AREA + layout.rows[W - 7][1], first["w"].tobytes())
-    write(PAGE_AREA + layout.rows[S - 7][1], first["s"].tobytes())
-    write(PAGE_AREA + layout.resident_block, first["r"].tobytes())
-    write(PAGE_AREA + layout.rows[C - 7][1], draw(4).tobytes())
+    write(fw.PAGE_AREA + layout.rows[W - 7][1], first["w"].tobytes())
+    write(fw.PAGE_AREA + layout.rows[S - 7][1], first["s"].tobytes())
+    write(fw.PAGE_AREA + layout.resident_block, first["r"].tobytes())
+    write(fw.PAGE_AREA + layout.rows[C - 7][1], draw(4).tobytes())
     for batch in range(BATCHES):
         write(
-            PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks, checked(draw(10 + batch).tobytes(), batch)
+            fw.PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks,
+            fw.checked(draw(10 + batch).tobytes(), batch),
         )
     write(RECORDS[0], record(1, 0, 0, first))
     return bytes(content)
 
 
-def start(core: c.CDLL, card: Card, net: Net | None = None) -> Device:
+def start(core: c.CDLL, card: fw.Card, net: fw.Net | None = None) -> Device:
     device = boot(core, net or training_net(), noise=True)
     device.insert(card)
     device.ok("hello")
@@ -203,12 +178,16 @@ def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
     device.ok("restore")
     device.ok(f"step {RATE_BITS} 0")
     after, layout = expected_after(1), NET.layout
-    assert card.content[RECORDS[1] * BLOCK : (RECORDS[1] + 1) * BLOCK] == record(2, 1, 0b111, after)
-    homes = (PAGE_AREA + layout.home_blocks) * BLOCK
-    written = b"".join(after[name].tobytes().ljust(blocks_of(BYTES) * BLOCK, b"\0") for name in "wsr")
+    assert card.content[RECORDS[1] * fw.BLOCK : (RECORDS[1] + 1) * fw.BLOCK] == record(2, 1, 0b111, after)
+    homes = (fw.PAGE_AREA + layout.home_blocks) * fw.BLOCK
+    written = b"".join(after[name].tobytes().ljust(fw.blocks_of(BYTES) * fw.BLOCK, b"\0") for name in "wsr")
     assert card.content[homes : homes + len(written)] == written
-    pages = (PAGE_AREA + layout.batch_block + BATCHES * layout.batch_blocks) * BLOCK
-    same = [slice(0, RECORDS[1] * BLOCK), slice((RECORDS[1] + 1) * BLOCK, homes), slice(homes + len(written), pages)]
+    pages = (fw.PAGE_AREA + layout.batch_block + BATCHES * layout.batch_blocks) * fw.BLOCK
+    same = [
+        slice(0, RECORDS[1] * fw.BLOCK),
+        slice((RECORDS[1] + 1) * fw.BLOCK, homes),
+        slice(homes + len(written), pages),
+    ]
     assert all(card.content[part] == before[part] for part in same)
 
 
@@ -222,7 +201,7 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
     device = start(core, whole)
     device.ok("restore")
     assert train(device) == STEPS
-    a_step = 3 * blocks_of(BYTES) + 1 + blocks_of(BYTES)  # three units, the record, a page
+    a_step = 3 * fw.blocks_of(BYTES) + 1 + fw.blocks_of(BYTES)  # three units, the record, a page
     assert whole.writes == STEPS * a_step
     expected = {step: bits(expected_after(step)) for step in range(STEPS + 1)}
     for cut in range(whole.writes):
@@ -291,7 +270,7 @@ def test_after_an_error_the_step_can_be_asked_for_again(core: c.CDLL, fault: str
 
 def damaged(index: int, byte: int, second: bool) -> int:
     layout = NET.layout
-    return (PAGE_AREA + layout.rows[index][1] + second * layout.home_blocks) * BLOCK + byte
+    return (fw.PAGE_AREA + layout.rows[index][1] + second * layout.home_blocks) * fw.BLOCK + byte
 
 
 @pytest.mark.parametrize("unit", [1, 3])
@@ -306,15 +285,12 @@ def test_a_damaged_newest_version_gives_way_to_the_step_before(core: c.CDLL, uni
     assert weights(device) == bits(expected_after(0))
     assert train(device) == STEPS
     assert weights(device) == bits(expected_after(STEPS))
-    sequence = struct.unpack_from("<I", card.content, RECORDS[0] * BLOCK + 16)
-    assert max(sequence, struct.unpack_from("<I", card.content, RECORDS[1] * BLOCK + 16))[0] == 2 + STEPS
+    sequence = struct.unpack_from("<I", card.content, RECORDS[0] * fw.BLOCK + 16)
+    assert max(sequence, struct.unpack_from("<I", card.content, RECORDS[1] * fw.BLOCK + 16))[0] == 2 + STEPS
 
 
 def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
-    places = {
-        "a weight": damaged(1, 700, second=False),
-        "a constant": damaged(2, 700, second=False),
-    }
+    places = {"a weight": damaged(1, 700, second=False), "a constant": damaged(2, 700, second=False)}
     for what, place in places.items():
         card = prepared()
         device = start(core, card)
@@ -326,7 +302,7 @@ def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
 
 
 def batch_place(batch: int) -> int:
-    return (PAGE_AREA + NET.layout.rows[X - 7][1] + batch * NET.layout.batch_blocks) * BLOCK
+    return (fw.PAGE_AREA + NET.layout.rows[X - 7][1] + batch * NET.layout.batch_blocks) * fw.BLOCK
 
 
 @pytest.mark.parametrize("dma", [False, True])
@@ -353,7 +329,7 @@ def test_a_damaged_batch_is_never_used_and_named(core: c.CDLL, byte: int, dma: b
 
 def test_a_batch_in_the_place_of_another_is_not_used(core: c.CDLL) -> None:
     card = prepared()
-    size = NET.layout.batch_blocks * BLOCK
+    size = NET.layout.batch_blocks * fw.BLOCK
     first, second = (slice(batch_place(batch), batch_place(batch) + size) for batch in range(2))
     card.content[first], card.content[second] = bytes(card.content[second]), bytes(card.content[first])
     device = start(core, card)
@@ -374,11 +350,11 @@ def test_a_batch_that_is_half_put_is_not_used(core: c.CDLL) -> None:
 def test_a_card_of_an_older_version_is_refused(core: c.CDLL) -> None:
     """Its batches have no checks, and lie elsewhere."""
     card = prepared()
-    older = bytearray(card.content[RECORDS[0] * BLOCK :][:BLOCK])
+    older = bytearray(card.content[RECORDS[0] * fw.BLOCK :][: fw.BLOCK])
     older[:16] = b"POET RECORD 1\n\0\0"
     size = struct.unpack_from("<I", older, 20)[0]
     struct.pack_into("<I", older, size - 4, zlib.crc32(older[: size - 4]))
-    card.content[RECORDS[0] * BLOCK : (RECORDS[0] + 1) * BLOCK] = older
+    card.content[RECORDS[0] * fw.BLOCK : (RECORDS[0] + 1) * fw.BLOCK] = older
     before = bytes(card.content)
     device = start(core, card)
     for request in ("restore", f"batches {BATCHES}", "commit 0", f"step {RATE_BITS} 0"):
@@ -417,10 +393,14 @@ def test_a_card_prepared_over_the_line_is_the_one_of_the_spec(core: c.CDLL) -> N
     prepare(device)
     device.ok("commit 0")
     wanted = image()
-    second = slice((PAGE_AREA + NET.layout.home_blocks) * BLOCK, (PAGE_AREA + 2 * NET.layout.home_blocks) * BLOCK)
-    end = (PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * BLOCK
-    assert card.content[RECORDS[0] * BLOCK : (RECORDS[0] + 1) * BLOCK] == wanted[RECORDS[0] * BLOCK :][:BLOCK]
-    assert card.content[PAGE_AREA * BLOCK : second.start] == wanted[PAGE_AREA * BLOCK : second.start]
+    second = slice(
+        (fw.PAGE_AREA + NET.layout.home_blocks) * fw.BLOCK, (fw.PAGE_AREA + 2 * NET.layout.home_blocks) * fw.BLOCK
+    )
+    end = (fw.PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * fw.BLOCK
+    assert (
+        card.content[RECORDS[0] * fw.BLOCK : (RECORDS[0] + 1) * fw.BLOCK] == wanted[RECORDS[0] * fw.BLOCK :][: fw.BLOCK]
+    )
+    assert card.content[fw.PAGE_AREA * fw.BLOCK : second.start] == wanted[fw.PAGE_AREA * fw.BLOCK : second.start]
     assert card.content[second.stop : end] == wanted[second.stop : end]
     assert train(device) == STEPS
     assert weights(device) == bits(expected_after(STEPS))
@@ -468,17 +448,17 @@ def test_page_benchmarks_keep_away_from_what_is_kept(core: c.CDLL) -> None:
     device = start(core, card)
     before = bytes(card.content)
     device.ok("page out 512 3 sequential")
-    device.ok(f"bench {SGD_UPDATE} 2 200 70")
-    pages = (PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * BLOCK
+    device.ok(f"bench {fw.SGD_UPDATE} 2 200 70")
+    pages = (fw.PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * fw.BLOCK
     assert card.content[:pages] == before[:pages]
     assert card.content[pages:] != before[pages:]
 
 
-def refused(core: c.CDLL, net: Net) -> int:
+def refused(core: c.CDLL, net: fw.Net) -> int:
     ram = fenced(c.c_uint64, 1 << 13)
     return int(
         core.poet_runner_init(
-            *(c.byref(part) for part in (Runner(), net.model, net.schedule, net.tables, ram)), c.sizeof(ram)
+            *(c.byref(part) for part in (fw.Runner(), net.model, net.schedule, net.tables, ram)), c.sizeof(ram)
         )
     )
 
@@ -490,12 +470,12 @@ def without(*indices: int) -> list[tuple[int, int, object]]:
 @pytest.mark.parametrize(
     ("steps", "status"),
     [
-        (SCHEDULE, OK),
-        (SCHEDULE[:-2], E_ORDER),  # no commit
-        ([*SCHEDULE, (COMPUTE, 2, [0])], E_ORDER),  # something after it
-        ([*SCHEDULE, (COMPUTE, 9, [])], E_ORDER),
-        ([*without(13), *SCHEDULE[13:14], (COMPUTE, 9, [])], E_ORDER),  # an update after a changed resident
-        ([*SCHEDULE[:17], (COMPUTE, 1, [0]), *SCHEDULE[17:]], E_ORDER),  # a fetch there
+        (SCHEDULE, fw.OK),
+        (SCHEDULE[:-2], fw.E_ORDER),  # no commit
+        ([*SCHEDULE, (fw.COMPUTE, 2, [0])], fw.E_ORDER),  # something after it
+        ([*SCHEDULE, (fw.COMPUTE, 9, [])], fw.E_ORDER),
+        ([*without(13), *SCHEDULE[13:14], (fw.COMPUTE, 9, [])], fw.E_ORDER),  # an update after a changed resident
+        ([*SCHEDULE[:17], (fw.COMPUTE, 1, [0]), *SCHEDULE[17:]], fw.E_ORDER),  # a fetch there
     ],
 )
 def test_schedules_that_break_the_order_are_refused(
@@ -514,7 +494,8 @@ def test_a_second_next_version_in_one_step_is_refused(core: c.CDLL) -> None:
 def calls_before(step: int) -> int:
     """Frees, and what only orders, are no calls."""
     return sum(
-        action != FREE and not (action == COMPUTE and NODES[index][0] == 0) for action, index, _ in SCHEDULE[:step]
+        action != fw.FREE and not (action == fw.COMPUTE and NODES[index][0] == 0)
+        for action, index, _ in SCHEDULE[:step]
     )
 
 
@@ -526,15 +507,15 @@ def test_a_step_that_leaves_a_tensor_as_it_was_does_not_count(core: c.CDLL, left
     assert start(core, device.keep[1]).ok("restore")["step"] == "0"
 
 
-def broken() -> Iterator[tuple[str, Net]]:
+def broken() -> Iterator[tuple[str, fw.Net]]:
     yield (
         "a kept tensor where a value belongs",
-        training_net(nodes=[*NODES[:2], (RELU, [SIZE], [X], [2], 0), *NODES[3:]]),
+        training_net(nodes=[*NODES[:2], (fw.RELU, [SIZE], [X], [2], 0), *NODES[3:]]),
     )
-    yield "a value where a kept tensor belongs", training_net(nodes=[(FETCH, [SIZE], [1], [0], 0), *NODES[1:]])
-    yield "another size", training_net(nodes=[(FETCH, [SIZE - 1], [W], [0], 0), *NODES[1:]])
-    yield "one home cannot be written", training_net(nodes=[*NODES[:7], (STORE, [SIZE], [2], [C], 0), *NODES[8:]])
-    yield "no such tensor", training_net(nodes=[(FETCH, [SIZE], [11], [0], 0), *NODES[1:]])
+    yield "a value where a kept tensor belongs", training_net(nodes=[(fw.FETCH, [SIZE], [1], [0], 0), *NODES[1:]])
+    yield "another size", training_net(nodes=[(fw.FETCH, [SIZE - 1], [W], [0], 0), *NODES[1:]])
+    yield "one home cannot be written", training_net(nodes=[*NODES[:7], (fw.STORE, [SIZE], [2], [C], 0), *NODES[8:]])
+    yield "no such tensor", training_net(nodes=[(fw.FETCH, [SIZE], [11], [0], 0), *NODES[1:]])
     for field in ("unit_count", "check_count", "bit_count", "home_blocks", "batch_block", "batch_blocks"):
         net = training_net()
         setattr(net.model, field, getattr(net.model, field) + 1)
@@ -543,7 +524,7 @@ def broken() -> Iterator[tuple[str, Net]]:
         for place in range(4):
             net = training_net()
             tensor_ = net.model.kept[place]
-            setattr(tensor_, field, getattr(tensor_, field) ^ {"bytes": BLOCK, "rows": 3}.get(field, 1))
+            setattr(tensor_, field, getattr(tensor_, field) ^ {"bytes": fw.BLOCK, "rows": 3}.get(field, 1))
             yield f"{field} of {place}", net
     for place in (1, 3):
         net = training_net()
@@ -553,27 +534,27 @@ def broken() -> Iterator[tuple[str, Net]]:
 
 def test_damaged_tables_are_refused(core: c.CDLL) -> None:
     for what, net in broken():
-        assert refused(core, net) == E_CORRUPT, what
+        assert refused(core, net) == fw.E_CORRUPT, what
 
 
-def plain_net() -> Net:
+def plain_net() -> fw.Net:
     """A parameter in RAM, and a value that is paged."""
-    return Net(
-        nodes=[(RELU, [SIZE], [1], [0], 0)],
+    return fw.Net(
+        nodes=[(fw.RELU, [SIZE], [1], [0], 0)],
         values=[(BYTES, 0)],
-        residents=[(0, BYTES, PARAMETER)],
-        steps=[(COMPUTE, 0, [0]), (PAGE_OUT, 0, 0)],
+        residents=[(0, BYTES, fw.PARAMETER)],
+        steps=[(fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0)],
         arena_bytes=BYTES,
     )
 
 
-def net_of_another_graph() -> Net:
+def net_of_another_graph() -> fw.Net:
     net = training_net()
     net.model.graph_hash = net.schedule.graph_hash = 0x1234
     return net
 
 
-WRITING = ["page out 512 1 sequential", f"bench {SGD_UPDATE} 1 200 70"]
+WRITING = ["page out 512 1 sequential", f"bench {fw.SGD_UPDATE} 1 200 70"]
 
 
 @pytest.mark.parametrize(
@@ -586,11 +567,11 @@ WRITING = ["page out 512 1 sequential", f"bench {SGD_UPDATE} 1 200 70"]
 )
 @pytest.mark.parametrize("place", RECORDS)
 def test_the_tensors_of_another_model_are_not_overwritten(
-    core: c.CDLL, make: Callable[[], Net | None], requests: list[str], place: int
+    core: c.CDLL, make: Callable[[], fw.Net | None], requests: list[str], place: int
 ) -> None:
     card = prepared()
-    first, here = (slice(block * BLOCK, (block + 1) * BLOCK) for block in (RECORDS[0], place))
-    content, card.content[first] = bytes(card.content[first]), bytes(BLOCK)
+    first, here = (slice(block * fw.BLOCK, (block + 1) * fw.BLOCK) for block in (RECORDS[0], place))
+    content, card.content[first] = bytes(card.content[first]), bytes(fw.BLOCK)
     card.content[here] = content
     before = bytes(card.content)
     device = boot(core, make())
@@ -616,7 +597,7 @@ def test_the_commits_of_a_model_without_kept_tensors_are_not_overwritten(core: c
     for step in range(commits):
         device.ok(f"commit {step}")
     if commits == 2:
-        card.content[RECORDS[0] * BLOCK] ^= 1  # the other one is enough
+        card.content[RECORDS[0] * fw.BLOCK] ^= 1  # the other one is enough
     before = bytes(card.content)
     device = start(core, card)
     for request in ("restore", "batches 2", "put 2 0 00", "commit 0", f"step {RATE_BITS} 0", *WRITING):
@@ -634,6 +615,6 @@ def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
     device.ok("restore")
     device.ok(f"step {RATE_BITS} 0")
     device.ok("format")
-    assert all(card.content[place * BLOCK : (place + 1) * BLOCK] == EMPTY for place in RECORDS)
+    assert all(card.content[place * fw.BLOCK : (place + 1) * fw.BLOCK] == EMPTY for place in RECORDS)
     assert device.ask("restore").startswith("err -9")
     assert start(core, card).ask("restore").startswith("err -9")

@@ -12,37 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from poet_profiles.protocol.f32 import f32_bits
 
-from tests.support.firmware.core import (
-    ADD,
-    ADVANCE,
-    BETWEEN,
-    COMPUTE,
-    E_CORRUPT,
-    E_IO,
-    E_NOT_FINITE,
-    E_ORDER,
-    FREE,
-    GATHERED,
-    GRADIENT,
-    INPUT,
-    LOSS,
-    MORE,
-    OK,
-    OUTPUT,
-    PAGE_AREA,
-    PAGE_IN,
-    PAGE_OUT,
-    PARAMETER,
-    RELU,
-    SGD,
-    STATE,
-    STOPPED,
-    Card,
-    Hooks,
-    Net,
-    Network,
-    Poet,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.cut_card import TEARS, CutCard
 from tests.support.firmware.device import Device, boot
 from tests.support.firmware.fenced import fenced
@@ -57,42 +27,67 @@ RATE = np.float32(0.5)
 # Values: 0 twice x, 1 the gradient x + x + w, 2 what the generator is, 3 the loss of the part.
 # Residents: 4 x, 5 sum of the gradient, 6 w, 7 generator, 8 sum of what was drawn, 9 sum of the loss.
 RESIDENTS = [
-    (0, BYTES, INPUT),
-    (BYTES, BYTES, GRADIENT),
-    (2 * BYTES, BYTES, PARAMETER),
-    (3 * BYTES, 8, STATE),
-    (3 * BYTES + 8, 8, GRADIENT),
-    (3 * BYTES + 16, 4, LOSS),
+    (0, BYTES, fw.INPUT),
+    (BYTES, BYTES, fw.GRADIENT),
+    (2 * BYTES, BYTES, fw.PARAMETER),
+    (3 * BYTES, 8, fw.STATE),
+    (3 * BYTES + 8, 8, fw.GRADIENT),
+    (3 * BYTES + 16, 4, fw.LOSS),
 ]
 END = 3 * BYTES + 20
 NODES = [
-    (ADD, [SIZE], [4, 4], [0], BYTES),
-    (ADD, [SIZE], [0, 6], [1], BYTES),
-    (ADD, [SIZE], [1, 5], [5], BYTES),
-    (RELU, [2], [7], [2], 0),
-    (ADD, [2], [2, 8], [8], 8),
-    (RELU, [1], [4], [3], 0),
-    (ADD, [1], [3, 9], [9], 4),
+    (fw.ADD, [SIZE], [4, 4], [0], BYTES),
+    (fw.ADD, [SIZE], [0, 6], [1], BYTES),
+    (fw.ADD, [SIZE], [1, 5], [5], BYTES),
+    (fw.RELU, [2], [7], [2], 0),
+    (fw.ADD, [2], [2, 8], [8], 8),
+    (fw.RELU, [1], [4], [3], 0),
+    (fw.ADD, [1], [3, 9], [9], 4),
     (0, [], [], [], 0),
-    (SGD, [SIZE], [5, 6], [6], 0),
-    (ADVANCE, [1], [7], [7], 0),
+    (fw.SGD, [SIZE], [5, 6], [6], 0),
+    (fw.ADVANCE, [1], [7], [7], 0),
 ]
 VALUES = [(BYTES, 0), (BYTES, 2), (8, None), (4, None)]
 SMALL = [
-    *((COMPUTE, 3, [0]), (COMPUTE, 4, [8]), (FREE, 2, 0), (COMPUTE, 5, [0]), (COMPUTE, 6, [8]), (FREE, 3, 0)),
-    *((COMPUTE, 7, []), (COMPUTE, 8, []), (COMPUTE, 9, [])),
+    *(
+        (fw.COMPUTE, 3, [0]),
+        (fw.COMPUTE, 4, [8]),
+        (fw.FREE, 2, 0),
+        (fw.COMPUTE, 5, [0]),
+        (fw.COMPUTE, 6, [8]),
+        (fw.FREE, 3, 0),
+    ),
+    *((fw.COMPUTE, 7, []), (fw.COMPUTE, 8, []), (fw.COMPUTE, 9, [])),
 ]
 PLAIN: Steps = [
-    *((COMPUTE, 0, [0, BYTES]), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (COMPUTE, 2, [0]), (FREE, 1, 0)),
+    *(
+        (fw.COMPUTE, 0, [0, BYTES]),
+        (fw.COMPUTE, 1, [BYTES, 2 * BYTES]),
+        (fw.FREE, 0, 0),
+        (fw.COMPUTE, 2, [0]),
+        (fw.FREE, 1, 0),
+    ),
     *SMALL,
 ]
 # Value 0 waits on the card, and value 1 is made again.
 PAGED: Steps = [
-    *((COMPUTE, 0, [0, BYTES]), (PAGE_OUT, 0, 0), (COMPUTE, 1, [BYTES, 2 * BYTES]), (FREE, 0, 0), (FREE, 1, 0)),
-    *((PAGE_IN, 0, 2 * BYTES), (COMPUTE, 1, [0, BYTES]), (FREE, 0, 0), (COMPUTE, 2, [2 * BYTES]), (FREE, 1, 0)),
+    *(
+        (fw.COMPUTE, 0, [0, BYTES]),
+        (fw.PAGE_OUT, 0, 0),
+        (fw.COMPUTE, 1, [BYTES, 2 * BYTES]),
+        (fw.FREE, 0, 0),
+        (fw.FREE, 1, 0),
+    ),
+    *(
+        (fw.PAGE_IN, 0, 2 * BYTES),
+        (fw.COMPUTE, 1, [0, BYTES]),
+        (fw.FREE, 0, 0),
+        (fw.COMPUTE, 2, [2 * BYTES]),
+        (fw.FREE, 1, 0),
+    ),
     *SMALL,
 ]
-CALLS = [step for step in PAGED if step[0] != FREE and step != (COMPUTE, 7, [])]  # 7 only orders
+CALLS = [step for step in PAGED if step[0] != fw.FREE and step != (fw.COMPUTE, 7, [])]  # 7 only orders
 ARENA = 3 * BYTES
 SCHEDULES = pytest.mark.parametrize("steps", [PLAIN, PAGED], ids=["plain", "paged"])
 
@@ -102,9 +97,9 @@ GENERATOR = np.array([7, 0], np.uint32)
 INITIAL = PARAMETERS.tobytes() + GENERATOR.tobytes()
 
 
-def net(micro_batches: int, steps: Steps = PAGED, **changes: object) -> Net:
+def net(micro_batches: int, steps: Steps = PAGED, **changes: object) -> fw.Net:
     options = {"nodes": NODES, "values": VALUES, "residents": RESIDENTS} | changes
-    return Net(**options, steps=steps, arena_bytes=ARENA, micro_batches=micro_batches)  # type: ignore[arg-type]
+    return fw.Net(**options, steps=steps, arena_bytes=ARENA, micro_batches=micro_batches)  # type: ignore[arg-type]
 
 
 def part_of(step: int, part: int) -> Array:
@@ -139,23 +134,23 @@ class Board:
     """A network in RAM that is noise, with an inference beside it, as an application has it."""
 
     core: c.CDLL
-    net: Net
-    card: Card | None = field(default_factory=lambda: Card(PAGE_AREA + 64))
+    net: fw.Net
+    card: fw.Card | None = field(default_factory=lambda: fw.Card(fw.PAGE_AREA + 64))
 
     def __post_init__(self) -> None:
         self.net.infer_by(beside())
         self._initial = c.create_string_buffer(INITIAL, len(INITIAL))
-        self.network = Network(
+        self.network = fw.Network(
             c.pointer(self.net.plan), c.pointer(self.net.inference.plan), c.pointer(self.net.tables),
             c.addressof(self._initial), len(INITIAL), binascii.crc32(INITIAL), 1, END + 2 * BYTES + ARENA,
         )  # fmt: skip
-        self.poet = Poet()
+        self.poet = fw.Poet()
         self.ram = fenced(c.c_uint32, self.network.ram_bytes // 4)
         for name in ("poet_input", "poet_tensor", "poet_infer_input", "poet_output"):
             getattr(self.core, name).restype = c.c_void_p
         self.core.poet_loss.restype = c.c_float
 
-    def begin(self, hooks: Hooks | None = None) -> int:
+    def begin(self, hooks: fw.Hooks | None = None) -> int:
         c.memset(self.ram, 0xC9, self.network.ram_bytes)
         device = c.byref(self.card.device) if self.card is not None else None
         ram = (self.ram, self.network.ram_bytes)
@@ -187,18 +182,24 @@ class Board:
         assert self.core.poet_loss(c.byref(self.poet)) == expected.loss
 
 
-def beside(**changes: object) -> Net:
+def beside(**changes: object) -> fw.Net:
     """An inference: w + the sample."""
-    residents = [*RESIDENTS, (END, BYTES, INPUT), (END + BYTES, BYTES, OUTPUT)]
-    nodes = [(ADD, [SIZE], [6, 10], [11], BYTES)]
-    options = {"nodes": nodes, "values": VALUES, "residents": residents, "steps": [(COMPUTE, 0, [0])], "graph_hash": 7}
-    return Net(**options | changes, arena_bytes=ARENA)  # type: ignore[arg-type]
+    residents = [*RESIDENTS, (END, BYTES, fw.INPUT), (END + BYTES, BYTES, fw.OUTPUT)]
+    nodes = [(fw.ADD, [SIZE], [6, 10], [11], BYTES)]
+    options = {
+        "nodes": nodes,
+        "values": VALUES,
+        "residents": residents,
+        "steps": [(fw.COMPUTE, 0, [0])],
+        "graph_hash": 7,
+    }
+    return fw.Net(**options | changes, arena_bytes=ARENA)  # type: ignore[arg-type]
 
 
-def stopping_at(board_step: int) -> Hooks:
+def stopping_at(board_step: int) -> fw.Hooks:
     """Says stop when it is asked for that time, counted from 0."""
     asked = iter(range(1 << 20))
-    return Hooks(between=BETWEEN(lambda *_: next(asked) != board_step))
+    return fw.Hooks(between=fw.BETWEEN(lambda *_: next(asked) != board_step))
 
 
 @pytest.mark.parametrize("dma", [False, True])
@@ -207,15 +208,15 @@ def stopping_at(board_step: int) -> Hooks:
 def test_sums_and_weights_are_those_of_the_parts_added_in_order(
     core: c.CDLL, count: int, steps: Steps, dma: bool
 ) -> None:
-    board = Board(core, net(count, steps), Card(PAGE_AREA + 64, dma))
-    assert board.begin() == OK
+    board = Board(core, net(count, steps), fw.Card(fw.PAGE_AREA + 64, dma))
+    assert board.begin() == fw.OK
     expected = Expected()
     for step in range(3):
         for part in range(count - 1):
-            assert board.train(step, part) == GATHERED
+            assert board.train(step, part) == fw.GATHERED
             assert board.call("poet_gathered") == part + 1
             board.assert_state(expected)
-        assert board.train(step, count - 1) == OK
+        assert board.train(step, count - 1) == fw.OK
         expected = expected.after(step, count)
         board.assert_batch(expected)
         assert (board.call("poet_gathered"), board.call("poet_steps")) == (0, step + 1)
@@ -224,32 +225,32 @@ def test_sums_and_weights_are_those_of_the_parts_added_in_order(
 
 def test_a_sum_of_minus_zeros_is_one(core: c.CDLL) -> None:
     board = Board(core, net(2))
-    assert (board.begin(), board.batch(0, 2)) == (OK, [GATHERED, OK])
+    assert (board.begin(), board.batch(0, 2)) == (fw.OK, [fw.GATHERED, fw.OK])
     assert board.tensor(1)[MINUS_ZERO] == 0 and np.signbit(board.tensor(1)[MINUS_ZERO])
 
 
 def test_piece_by_piece(core: c.CDLL) -> None:
     board = Board(core, net(2))
-    assert board.begin() == OK
-    for part, status in enumerate((GATHERED, OK)):
-        assert board.train(0, part, "poet_train_begin") == MORE
+    assert board.begin() == fw.OK
+    for part, status in enumerate((fw.GATHERED, fw.OK)):
+        assert board.train(0, part, "poet_train_begin") == fw.MORE
         for _ in CALLS[1:]:
-            assert board.call("poet_next") == MORE
-            assert board.call("poet_settle") == OK
+            assert board.call("poet_next") == fw.MORE
+            assert board.call("poet_settle") == fw.OK
         assert board.call("poet_next") == status
-        assert board.call("poet_next") == E_ORDER
+        assert board.call("poet_next") == fw.E_ORDER
     board.assert_batch(Expected().after(0, 2))
 
 
 def test_an_inference_between_two_parts_leaves_the_sums_alone(core: c.CDLL) -> None:
     board = Board(core, net(3))
-    assert board.begin() == OK
+    assert board.begin() == fw.OK
     sample = part_of(9, 9)
     for part in range(3):
         board.train(0, part)
         weights = board.tensor(2)
         c.memmove(core.poet_infer_input(c.byref(board.poet)), sample.tobytes(), BYTES)
-        assert board.call("poet_infer") == OK
+        assert board.call("poet_infer") == fw.OK
         found = np.array((c.c_float * SIZE).from_address(core.poet_output(c.byref(board.poet))))
         np.testing.assert_array_equal(found, weights + sample)
     board.assert_batch(Expected().after(0, 3))
@@ -257,31 +258,31 @@ def test_an_inference_between_two_parts_leaves_the_sums_alone(core: c.CDLL) -> N
 
 @pytest.mark.parametrize("part", range(3))
 def test_a_stop_at_any_call_of_any_part(core: c.CDLL, part: int) -> None:
-    first_change = CALLS.index((COMPUTE, 8, [])) + 1
+    first_change = CALLS.index((fw.COMPUTE, 8, [])) + 1
     for asked in range(len(CALLS) - 1):
         board = Board(core, net(3))
         hooks = stopping_at(part * (len(CALLS) - 1) + asked)
-        assert board.begin(hooks) == OK
-        assert board.batch(0, part) == [GATHERED] * part
+        assert board.begin(hooks) == fw.OK
+        assert board.batch(0, part) == [fw.GATHERED] * part
         expected = Expected()
         if part == 2 and asked + 1 >= first_change:
-            assert board.train(0, part) == OK
+            assert board.train(0, part) == fw.OK
         else:
-            assert board.train(0, part) == STOPPED
+            assert board.train(0, part) == fw.STOPPED
             board.assert_state(expected)
             assert board.call("poet_gathered") == 0
-            assert board.batch(0, 3) == [GATHERED, GATHERED, OK]
+            assert board.batch(0, 3) == [fw.GATHERED, fw.GATHERED, fw.OK]
         board.assert_batch(expected.after(0, 3))
 
 
 def test_a_batch_can_be_given_up_between_two_parts(core: c.CDLL) -> None:
     board = Board(core, net(3))
-    assert board.begin() == OK
-    assert board.call("poet_stop") == E_ORDER
-    assert board.batch(0, 2) == [GATHERED, GATHERED]
-    assert board.call("poet_stop") == STOPPED
-    assert board.call("poet_stop") == E_ORDER
-    assert board.batch(0, 3) == [GATHERED, GATHERED, OK]
+    assert board.begin() == fw.OK
+    assert board.call("poet_stop") == fw.E_ORDER
+    assert board.batch(0, 2) == [fw.GATHERED, fw.GATHERED]
+    assert board.call("poet_stop") == fw.STOPPED
+    assert board.call("poet_stop") == fw.E_ORDER
+    assert board.batch(0, 3) == [fw.GATHERED, fw.GATHERED, fw.OK]
     board.assert_batch(Expected().after(0, 3))
 
 
@@ -289,43 +290,43 @@ def test_a_batch_can_be_given_up_between_two_parts(core: c.CDLL) -> None:
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("failing", ["fail_reads", "fail_writes"])
 def test_an_error_of_the_card_in_any_part(core: c.CDLL, failing: str, part: int, dma: bool) -> None:
-    card = Card(PAGE_AREA + 64, dma)
+    card = fw.Card(fw.PAGE_AREA + 64, dma)
     board = Board(core, net(3), card)
-    assert board.begin() == OK
-    assert board.batch(0, part) == [GATHERED] * part
+    assert board.begin() == fw.OK
+    assert board.batch(0, part) == [fw.GATHERED] * part
     setattr(card, failing, 0)
-    assert board.train(0, part) == E_IO
+    assert board.train(0, part) == fw.E_IO
     board.assert_state(Expected())
     assert board.call("poet_gathered") == 0
     setattr(card, failing, None)
-    assert board.batch(0, 3) == [GATHERED, GATHERED, OK]
+    assert board.batch(0, 3) == [fw.GATHERED, fw.GATHERED, fw.OK]
     board.assert_batch(Expected().after(0, 3))
 
 
 @pytest.mark.parametrize("part", range(3))
 def test_a_damaged_sample_ends_its_own_part(core: c.CDLL, part: int) -> None:
     board = Board(core, net(3))
-    assert board.begin() == OK
+    assert board.begin() == fw.OK
     board.batch(0, part)
     sample = part_of(0, part)
     sample[0] = np.inf
     c.memmove(core.poet_input(c.byref(board.poet), 0), sample.tobytes(), BYTES)
-    assert core.poet_train(c.byref(board.poet), c.c_float(RATE)) == E_NOT_FINITE
+    assert core.poet_train(c.byref(board.poet), c.c_float(RATE)) == fw.E_NOT_FINITE
     board.assert_state(Expected())
-    assert board.batch(0, 3) == [GATHERED, GATHERED, OK]
+    assert board.batch(0, 3) == [fw.GATHERED, fw.GATHERED, fw.OK]
     board.assert_batch(Expected().after(0, 3))
 
 
 def test_a_commit_between_two_parts_is_that_of_the_last_batch(core: c.CDLL) -> None:
     board = Board(core, net(3))
-    assert board.begin() == OK
+    assert board.begin() == fw.OK
     board.batch(0, 3)
-    assert board.batch(1, 2) == [GATHERED, GATHERED]
-    assert board.call("poet_commit") == OK
-    assert board.train(1, 2) == OK  # and loses no sum
+    assert board.batch(1, 2) == [fw.GATHERED, fw.GATHERED]
+    assert board.call("poet_commit") == fw.OK
+    assert board.train(1, 2) == fw.OK  # and loses no sum
     board.assert_batch(Expected().after(0, 3).after(1, 3))
     board.batch(2, 1)
-    assert board.call("poet_restore") == OK
+    assert board.call("poet_restore") == fw.OK
     assert (board.call("poet_gathered"), board.call("poet_steps")) == (0, 1)
     board.assert_state(Expected().after(0, 3))
     board.batch(1, 3)
@@ -342,7 +343,7 @@ def put(device: Device, index: int, data: bytes) -> bool:
     return all(device.ask(line).startswith("ok") for line in lines)
 
 
-def start(core: c.CDLL, card: Card, micro_batches: int = 3) -> Device:
+def start(core: c.CDLL, card: fw.Card, micro_batches: int = 3) -> Device:
     device = boot(core, net(micro_batches), noise=True)
     device.insert(card)
     device.ok("hello")
@@ -369,7 +370,7 @@ def step(device: Device, number: int, part: int) -> str:
 
 
 def test_parts_come_in_their_order(core: c.CDLL) -> None:
-    device = start(core, Card(PAGE_AREA + 64))
+    device = start(core, fw.Card(fw.PAGE_AREA + 64))
     initialise(device)
     assert device.ask(f"step {RATE_BITS} 0").startswith("err -1 expected: step")
     assert step(device, 0, 1) == "err -4 another micro-batch follows; begin the batch anew with 0"
@@ -389,7 +390,7 @@ def test_parts_come_in_their_order(core: c.CDLL) -> None:
 
 @pytest.mark.parametrize("request_", ["bench 7 1 4", "page in 512 1 sequential", "restore"])
 def test_what_uses_the_memory_otherwise_ends_the_batch(core: c.CDLL, request_: str) -> None:
-    device = start(core, Card(PAGE_AREA + 64))
+    device = start(core, fw.Card(fw.PAGE_AREA + 64))
     initialise(device)
     step(device, 0, 0)
     device.ok(request_)
@@ -398,7 +399,7 @@ def test_what_uses_the_memory_otherwise_ends_the_batch(core: c.CDLL, request_: s
 
 def test_windows_and_times_of_what_waits_for_the_batch(core: c.CDLL) -> None:
     """No window, so that a meter sees none that is empty."""
-    device = start(core, Card(PAGE_AREA + 64))
+    device = start(core, fw.Card(fw.PAGE_AREA + 64))
     initialise(device)
     device.window_edges()
     for part in range(3):
@@ -426,7 +427,7 @@ def test_a_cut_at_any_write_of_any_part_loses_at_most_the_batch_under_way(core: 
         expected.append(expected[-1].after(number, 3))
     before, per_batch = 3, 3 + 3  # a page in each part; two tensors and the header
     for cut in range(before, before + 3 * per_batch):
-        card = CutCard(PAGE_AREA + 16)
+        card = CutCard(fw.PAGE_AREA + 16)
         device = start(core, card)
         initialise(device)
         assert card.writes == before
@@ -447,10 +448,10 @@ def test_a_cut_at_any_write_of_any_part_loses_at_most_the_batch_under_way(core: 
 
 
 def test_a_model_of_no_micro_batch_is_refused(core: c.CDLL) -> None:
-    assert Board(core, net(micro_batches=0)).begin() == E_CORRUPT
+    assert Board(core, net(micro_batches=0)).begin() == fw.E_CORRUPT
 
 
 def test_an_inference_in_parts_is_refused(core: c.CDLL) -> None:
     board = Board(core, net(2))
     board.net.inference.model.micro_batches = 2
-    assert board.begin() == E_CORRUPT
+    assert board.begin() == fw.E_CORRUPT

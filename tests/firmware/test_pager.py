@@ -10,49 +10,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.firmware.core import (
-    BLOCK,
-    E_ABSENT,
-    E_ARGUMENT,
-    E_CORRUPT,
-    E_FULL,
-    E_IO,
-    OK,
-    PAGE_AREA,
-    Card,
-    Pager,
-)
+from tests.support.firmware import core as fw
 
 PAGES = 64
 
 
-def opened(core: c.CDLL, card: Card) -> Pager:
-    pager = Pager()
-    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == OK
+def opened(core: c.CDLL, card: fw.Card) -> fw.Pager:
+    pager = fw.Pager()
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == fw.OK
     return pager
 
 
-def page_out(core: c.CDLL, pager: Pager, block: int, data: bytes) -> tuple[int, int]:
+def page_out(core: c.CDLL, pager: fw.Pager, block: int, data: bytes) -> tuple[int, int]:
     crc = c.c_uint32()
-    return core.poet_pager_out(c.byref(pager), PAGE_AREA + block, data, len(data), c.byref(crc)), crc.value
+    return core.poet_pager_out(c.byref(pager), fw.PAGE_AREA + block, data, len(data), c.byref(crc)), crc.value
 
 
-def page_in(core: c.CDLL, pager: Pager, block: int, count: int, crc: int) -> tuple[int, bytes]:
+def page_in(core: c.CDLL, pager: fw.Pager, block: int, count: int, crc: int) -> tuple[int, bytes]:
     data = c.create_string_buffer(count)
-    status = core.poet_pager_in(c.byref(pager), c.c_uint32(PAGE_AREA + block), data, count, c.c_uint32(crc))
+    status = core.poet_pager_in(c.byref(pager), c.c_uint32(fw.PAGE_AREA + block), data, count, c.c_uint32(crc))
     return status, data.raw
 
 
 @given(data=st.binary(min_size=1, max_size=1500), block=st.integers(0, PAGES - 3), dma=st.booleans())
 def test_a_page_comes_back_and_lies_where_the_format_says(core: c.CDLL, data: bytes, block: int, dma: bool) -> None:
-    card = Card(PAGE_AREA + PAGES, dma)
+    card = fw.Card(fw.PAGE_AREA + PAGES, dma)
     pager = opened(core, card)
     status, crc = page_out(core, pager, block, data)
-    assert (status, crc) == (OK, zlib.crc32(data))
-    start = (PAGE_AREA + block) * BLOCK
-    padded = -(-len(data) // BLOCK) * BLOCK
+    assert (status, crc) == (fw.OK, zlib.crc32(data))
+    start = (fw.PAGE_AREA + block) * fw.BLOCK
+    padded = -(-len(data) // fw.BLOCK) * fw.BLOCK
     assert card.content[start : start + padded] == data.ljust(padded, b"\0")
-    assert page_in(core, pager, block, len(data), crc) == (OK, data)
+    assert page_in(core, pager, block, len(data), crc) == (fw.OK, data)
 
 
 @given(data=st.binary(max_size=70), skip=st.integers(0, 7), split=st.integers(0, 70))
@@ -68,11 +57,13 @@ def test_crc32_is_zlibs_at_any_alignment_and_in_pieces(core: c.CDLL, data: bytes
 
 
 @pytest.mark.parametrize("dma", [False, True])
-@pytest.mark.parametrize(("flips", "expected", "reads"), [(1, OK, 2), (2, OK, 3), (3, E_CORRUPT, 3), (9, E_CORRUPT, 3)])
+@pytest.mark.parametrize(
+    ("flips", "expected", "reads"), [(1, fw.OK, 2), (2, fw.OK, 3), (3, fw.E_CORRUPT, 3), (9, fw.E_CORRUPT, 3)]
+)
 def test_a_damaged_read_is_repeated_twice_and_never_used(
     core: c.CDLL, flips: int, expected: int, reads: int, dma: bool
 ) -> None:
-    card = Card(PAGE_AREA + PAGES, dma)
+    card = fw.Card(fw.PAGE_AREA + PAGES, dma)
     pager = opened(core, card)
     data = bytes(range(256)) * 3
     _, crc = page_out(core, pager, 0, data)
@@ -81,65 +72,65 @@ def test_a_damaged_read_is_repeated_twice_and_never_used(
     status, found = page_in(core, pager, 0, len(data), crc)
     assert status == expected
     assert sum("read" in kind for kind, _, _ in card.log) == reads
-    if status == OK:
+    if status == fw.OK:
         assert found == data
 
 
 def test_a_page_damaged_on_the_card_is_reported(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + PAGES)
+    card = fw.Card(fw.PAGE_AREA + PAGES)
     pager = opened(core, card)
     _, crc = page_out(core, pager, 4, b"x" * 600)
-    card.content[(PAGE_AREA + 5) * BLOCK] ^= 1
-    assert page_in(core, pager, 4, 600, crc)[0] == E_CORRUPT
+    card.content[(fw.PAGE_AREA + 5) * fw.BLOCK] ^= 1
+    assert page_in(core, pager, 4, 600, crc)[0] == fw.E_CORRUPT
 
 
-@pytest.mark.parametrize(("block", "count", "expected"), [(63, 512, OK), (63, 513, E_FULL), (64, 1, E_FULL)])
+@pytest.mark.parametrize(("block", "count", "expected"), [(63, 512, fw.OK), (63, 513, fw.E_FULL), (64, 1, fw.E_FULL)])
 def test_a_full_card(core: c.CDLL, block: int, count: int, expected: int) -> None:
-    card = Card(PAGE_AREA + PAGES)
+    card = fw.Card(fw.PAGE_AREA + PAGES)
     pager = opened(core, card)
     before = bytes(card.content)
     assert page_out(core, pager, block, b"\1" * count)[0] == expected
-    assert (bytes(card.content) == before) == (expected != OK)
-    assert page_in(core, pager, 2**32 - 1 - PAGE_AREA, 512, 0)[0] == E_FULL
+    assert (bytes(card.content) == before) == (expected != fw.OK)
+    assert page_in(core, pager, 2**32 - 1 - fw.PAGE_AREA, 512, 0)[0] == fw.E_FULL
 
 
 def test_neither_label_nor_commits_are_pages(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + PAGES)
+    card = fw.Card(fw.PAGE_AREA + PAGES)
     pager = opened(core, card)
     before = bytes(card.content)
-    assert page_out(core, pager, -1, b"abc")[0] == E_ARGUMENT
-    assert page_in(core, pager, -PAGE_AREA, 12, 0)[0] == E_ARGUMENT
+    assert page_out(core, pager, -1, b"abc")[0] == fw.E_ARGUMENT
+    assert page_in(core, pager, -fw.PAGE_AREA, 12, 0)[0] == fw.E_ARGUMENT
     assert bytes(card.content) == before
 
 
 @pytest.mark.parametrize("dma", [False, True])
 def test_errors_of_the_card_are_passed_on(core: c.CDLL, dma: bool) -> None:
-    card = Card(PAGE_AREA + PAGES, dma)
+    card = fw.Card(fw.PAGE_AREA + PAGES, dma)
     pager = opened(core, card)
     _, crc = page_out(core, pager, 0, b"abc")
     card.fail_reads = 0
-    assert page_in(core, pager, 0, 3, crc)[0] == E_IO
+    assert page_in(core, pager, 0, 3, crc)[0] == fw.E_IO
     card.fail_writes = 0
-    assert page_out(core, pager, 0, b"abc")[0] == E_IO
+    assert page_out(core, pager, 0, b"abc")[0] == fw.E_IO
 
 
 def test_only_a_labelled_card_is_used(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + PAGES, labelled=False)
-    pager = Pager()
-    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == E_ABSENT
+    card = fw.Card(fw.PAGE_AREA + PAGES, labelled=False)
+    pager = fw.Pager()
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == fw.E_ABSENT
     assert not any(kind == "write" for kind, _, _ in card.log)
-    assert core.poet_pager_format(c.byref(card.device)) == OK
-    assert card.content[:BLOCK] == b"POET CARD 1\n".ljust(BLOCK, b"\0")
-    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == OK
+    assert core.poet_pager_format(c.byref(card.device)) == fw.OK
+    assert card.content[: fw.BLOCK] == b"POET CARD 1\n".ljust(fw.BLOCK, b"\0")
+    assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == fw.OK
 
 
 def test_a_card_without_room_for_pages_is_not_formatted(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA, labelled=False)
-    assert core.poet_pager_format(c.byref(card.device)) == E_FULL
+    card = fw.Card(fw.PAGE_AREA, labelled=False)
+    assert core.poet_pager_format(c.byref(card.device)) == fw.E_FULL
     assert not any(card.content)
 
 
 def test_a_card_that_does_not_answer_is_not_called_unlabelled(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + PAGES)
+    card = fw.Card(fw.PAGE_AREA + PAGES)
     card.fail_reads = 0
-    assert core.poet_pager_open(c.byref(Pager()), c.byref(card.device)) == E_IO
+    assert core.poet_pager_open(c.byref(fw.Pager()), c.byref(card.device)) == fw.E_IO

@@ -103,8 +103,7 @@ def test_the_streaming_form_reads_weights_of_more_than_two_tiles(step: TrainingS
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["stored", "paged", "recomputed", "streamed", "streamed, recomputed", "sliced, paged", "sliced, recomputed"],
+    "name", ["stored", "paged", "recomputed", "streamed", "streamed, recomputed", "sliced, paged", "sliced, recomputed"]
 )
 def test_loss_and_weights_are_those_of_training_in_ram(runs: dict[str, Run], name: str) -> None:
     _, steps_in_ram, weights_in_ram = runs["in RAM, not sliced" if "sliced" in name else "in RAM"]

@@ -16,47 +16,36 @@ from poet_harness.data.samples import Samples
 from poet_harness.protocol.device import HeldSet
 from poet_profiles.quantised import Normalising
 
-from tests.support.firmware.core import (
-    COMPUTE,
-    FREE,
-    INPUT,
-    NLL_LOSS,
-    PAGE_AREA,
-    PAGE_OUT,
-    RELU,
-    TARGET,
-    Card,
-    Net,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot
 
 BATCH, CHANNELS, EXTENT = 3, 2, 90
 NUMBERS = CHANNELS * EXTENT
 X, Y, LOSS = 0, 1, 2
 # One page of five blocks, and one block of a trace.
-SET = PAGE_AREA + 6
+SET = fw.PAGE_AREA + 6
 TYPES = {"u8": np.uint8, "i8": np.int8, "i16": np.int16}
 SHIFTS, SCALES = np.array([17, 3.3], np.float32), np.array([1 / 255, 0.7], np.float32)
 
 
-def net() -> Net:
+def net() -> fw.Net:
     size = BATCH * NUMBERS
-    return Net(
-        nodes=[(RELU, [size], [1], [0], 0), (NLL_LOSS, [BATCH, NUMBERS], [0, 2], [3], 0)],
+    return fw.Net(
+        nodes=[(fw.RELU, [size], [1], [0], 0), (fw.NLL_LOSS, [BATCH, NUMBERS], [0, 2], [3], 0)],
         values=[(4 * size, 0)],
-        residents=[(0, 4 * size, INPUT), (4 * size, 4 * BATCH, TARGET), (4 * size + 4 * BATCH, 4, 6)],
-        steps=[(COMPUTE, 0, [0]), (COMPUTE, 1, []), (PAGE_OUT, 0, 0), (FREE, 0, 0)],
+        residents=[(0, 4 * size, fw.INPUT), (4 * size, 4 * BATCH, fw.TARGET), (4 * size + 4 * BATCH, 4, 6)],
+        steps=[(fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, []), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0)],
         arena_bytes=4 * size,
     )
 
 
 @pytest.fixture
-def card() -> Card:
-    return Card(PAGE_AREA + 66)
+def card() -> fw.Card:
+    return fw.Card(fw.PAGE_AREA + 66)
 
 
 @pytest.fixture
-def device(core: c.CDLL, card: Card) -> Iterator[Device]:
+def device(core: c.CDLL, card: fw.Card) -> Iterator[Device]:
     device = boot(core, net())
     device.ok("hello")
     device.insert(card)
@@ -105,7 +94,7 @@ def test_numbers_are_normalised_as_they_arrive(device: Device, kind: str) -> Non
         (f"scaled {X} 0 u8 00000000 3f800000 0G", "err -1 expected: scaled"),
         ("set x", "err -1 expected"),
         (f"set {SET - 1}", "err -1 not after the plan's pages"),
-        (f"set {PAGE_AREA + 66}", "err -1"),
+        (f"set {fw.PAGE_AREA + 66}", "err -1"),
         (f"set {SET}", "err -9 no data set"),
         (f"samples {SET} 0 1", "err -9 no data set"),
         (f"block {SET - 1} 0 00", "err -1 not after the plan's pages"),
@@ -170,7 +159,7 @@ def test_a_set_lies_after_the_pages_of_training_and_inference() -> None:
     for own, inferences, expected in ((7, 3, 7), (3, 7, 7), (3, None, 3)):
         inference = None if inferences is None else SimpleNamespace(page_blocks=inferences)
         plan = SimpleNamespace(page_blocks=own, inference=inference, extraction=None, card=None)
-        assert SampleSet(plan, None, None).block == PAGE_AREA + expected  # type: ignore[arg-type]
+        assert SampleSet(plan, None, None).block == fw.PAGE_AREA + expected  # type: ignore[arg-type]
 
 
 def test_a_sample_that_is_damaged_or_in_anothers_place_is_no_sample(device: Device) -> None:
@@ -221,20 +210,20 @@ def test_a_header_that_is_damaged_is_none(device: Device) -> None:
 def test_a_card_without_a_label_gets_no_set(core: c.CDLL) -> None:
     device = boot(core, net())
     device.ok("hello")
-    device.insert(Card(PAGE_AREA + 66, labelled=False))
+    device.insert(fw.Card(fw.PAGE_AREA + 66, labelled=False))
     for request in (f"block {SET} 0 00", f"set {SET}", f"samples {SET} 0 1"):
         assert device.ask(request) == "err -9 no card, or no label on it"
 
 
 def test_a_model_without_a_batch_in_ram_takes_no_set(core: c.CDLL) -> None:
-    device = boot(core, Net([(RELU, [1], [1], [0], 0)], [(4, None)], [(0, 4, 7)], [(COMPUTE, 0, [0])], 4))
+    device = boot(core, fw.Net([(fw.RELU, [1], [1], [0], 0)], [(4, None)], [(0, 4, 7)], [(fw.COMPUTE, 0, [0])], 4))
     device.ok("hello")
-    device.insert(Card(PAGE_AREA + 66))
-    assert device.ask(f"set {PAGE_AREA + 1}") == "err -8 the built model has no batch in RAM"
+    device.insert(fw.Card(fw.PAGE_AREA + 66))
+    assert device.ask(f"set {fw.PAGE_AREA + 1}") == "err -8 the built model has no batch in RAM"
 
 
 @pytest.mark.parametrize(("wrong", "answer"), [(1, "ok"), (2, "ok"), (3, "err -7")])
-def test_a_sample_is_read_three_times_at_most(device: Device, card: Card, wrong: int, answer: str) -> None:
+def test_a_sample_is_read_three_times_at_most(device: Device, card: fw.Card, wrong: int, answer: str) -> None:
     x, _ = put_set(device, "i16", 4)
     left = wrong
 
@@ -257,7 +246,9 @@ def test_what_the_harness_lays_out_the_firmware_reads(device: Device) -> None:
     samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
     normalising = Normalising(tuple(map(float, SHIFTS)), tuple(map(float, SCALES)))
     placed = SampleSet(
-        SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, extraction=None, card=None), samples, normalising
+        SimpleNamespace(page_blocks=SET - fw.PAGE_AREA, inference=None, extraction=None, card=None),
+        samples,
+        normalising,
     )  # type: ignore[arg-type]
     assert placed.block == SET
     put_whole(device, SET, placed.header)
@@ -298,7 +289,7 @@ def laid_out(seed: int) -> SampleSet:
     arrays = {X: x, Y: np.arange(count, dtype="<i4")}
     samples = Samples("drawn", count, lambda numbers: {index: array[numbers] for index, array in arrays.items()})
     return SampleSet(
-        SimpleNamespace(page_blocks=SET - PAGE_AREA, inference=None, extraction=None, card=None),
+        SimpleNamespace(page_blocks=SET - fw.PAGE_AREA, inference=None, extraction=None, card=None),
         samples,
         Normalising((0.0,), (0.5,)),
     )  # type: ignore[arg-type]
@@ -317,7 +308,7 @@ def test_a_set_whose_sending_is_cut_is_neither_the_old_one_nor_the_new_one(devic
     assert new.is_on(whole)  # type: ignore[arg-type]
 
 
-def test_a_card_that_fails_is_brought_up_again(device: Device, card: Card) -> None:
+def test_a_card_that_fails_is_brought_up_again(device: Device, card: fw.Card) -> None:
     put_set(device, "i8", 4)
     for reads in range(4):
         card.fail_reads = reads

@@ -12,22 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from poet_profiles.protocol.f32 import f32_bits
 
-from tests.support.firmware.core import (
-    BLOCK,
-    COMMIT,
-    COMPUTE,
-    CONSTANT,
-    FETCH,
-    FREE,
-    INPUT,
-    PAGE_AREA,
-    STATE,
-    STORE,
-    STREAMED_LINEAR,
-    Card,
-    Net,
-    checked,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot
 
 INPUTS, OUTPUTS, TILE = 128, 19, 4  # the last tile has three rows
@@ -37,28 +22,28 @@ BATCHES = 2
 Floats = NDArray[np.float32]
 
 # Values: 0 x, 1 y = w x. Kept tensors: 2 x (batches), 3 w (a constant), 4 the last y (unit 0).
-NET = Net(
+NET = fw.Net(
     nodes=[
-        (FETCH, [INPUTS], [2], [0], 0),
-        (STREAMED_LINEAR, [1, INPUTS, OUTPUTS, 0, TILE], [0, 3], [1], 4 * TILE * INPUTS),
-        (STORE, [OUTPUTS], [1], [4], 0),
-        (COMMIT, [1], [], [], 0),
+        (fw.FETCH, [INPUTS], [2], [0], 0),
+        (fw.STREAMED_LINEAR, [1, INPUTS, OUTPUTS, 0, TILE], [0, 3], [1], 4 * TILE * INPUTS),
+        (fw.STORE, [OUTPUTS], [1], [4], 0),
+        (fw.COMMIT, [1], [], [], 0),
     ],
     values=[(X_BYTES, None), (Y_BYTES, None)],
     residents=[],
     steps=[
-        (COMPUTE, 0, [0]),
-        (COMPUTE, 1, [X_BYTES, X_BYTES + 80]),
-        (FREE, 0, 0),
-        (COMPUTE, 2, []),
-        (FREE, 1, 0),
-        (COMPUTE, 3, []),
+        (fw.COMPUTE, 0, [0]),
+        (fw.COMPUTE, 1, [X_BYTES, X_BYTES + 80]),
+        (fw.FREE, 0, 0),
+        (fw.COMPUTE, 2, []),
+        (fw.FREE, 1, 0),
+        (fw.COMPUTE, 3, []),
     ],
     arena_bytes=X_BYTES + 80 + 4 * TILE * INPUTS,
-    kept=[(X_BYTES, INPUT, None), (W_BYTES, CONSTANT, None), (Y_BYTES, STATE, 0)],
+    kept=[(X_BYTES, fw.INPUT, None), (W_BYTES, fw.CONSTANT, None), (Y_BYTES, fw.STATE, 0)],
 )
-BLOCKS = PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks + 8
-W_BLOCK = PAGE_AREA + NET.layout.rows[1][1]
+BLOCKS = fw.PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks + 8
+W_BLOCK = fw.PAGE_AREA + NET.layout.rows[1][1]
 
 
 def draw(seed: int, *shape: int) -> Floats:
@@ -77,24 +62,24 @@ def after(steps: int) -> Floats:
     return y
 
 
-def prepared(dma: bool) -> Card:
-    card = Card(BLOCKS, dma)
+def prepared(dma: bool) -> fw.Card:
+    card = fw.Card(BLOCKS, dma)
 
     def write(block: int, data: bytes) -> None:
-        card.content[block * BLOCK : block * BLOCK + len(data)] = data
+        card.content[block * fw.BLOCK : block * fw.BLOCK + len(data)] = data
 
-    write(PAGE_AREA + NET.layout.rows[2][1], after(0).tobytes())
+    write(fw.PAGE_AREA + NET.layout.rows[2][1], after(0).tobytes())
     write(W_BLOCK, W.tobytes())
     for batch in range(BATCHES):
-        place = PAGE_AREA + NET.layout.rows[0][1] + batch * NET.layout.batch_blocks
-        write(place, checked(draw(10 + batch, INPUTS).tobytes(), batch))
+        place = fw.PAGE_AREA + NET.layout.rows[0][1] + batch * NET.layout.batch_blocks
+        write(place, fw.checked(draw(10 + batch, INPUTS).tobytes(), batch))
     head = b"POET RECORD 2\n\0\0" + struct.pack("<IIQIIIII", 1, 64, NET.model.graph_hash, 0, BATCHES, 1, 2, 0)
     body = head + struct.pack("<II", zlib.crc32(after(0).tobytes()), zlib.crc32(W.tobytes()))
     write(16, body + struct.pack("<I", zlib.crc32(body)))
     return card
 
 
-def start(core: c.CDLL, card: Card) -> Device:
+def start(core: c.CDLL, card: fw.Card) -> Device:
     device = boot(core, NET, noise=True)
     device.insert(card)
     device.ok("hello")
@@ -118,7 +103,7 @@ def test_streaming_gives_the_bits_of_the_same_arithmetic(core: c.CDLL, dma: bool
 def test_weights_that_changed_on_the_card_are_not_used(core: c.CDLL, dma: bool) -> None:
     card = prepared(dma)
     device = start(core, card)
-    place = W_BLOCK * BLOCK + W_BYTES - 1
+    place = W_BLOCK * fw.BLOCK + W_BYTES - 1
     card.content[place] ^= 0x40
     assert "err -7" in device.ask(STEP)
     card.content[place] ^= 0x40

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from poet_harness.emulation import open_emulated_board
-from poet_planner.cli import main
 from poet_profiles.boards import load_board
 from poet_profiles.schedule import Action
 from poet_profiles.schedule.file import read_schedule
@@ -22,6 +21,7 @@ from poet_profiles.schedule.file import read_schedule
 from benchmarks.firmware.watch import EXAMPLE, Exact, Project, copy_example, lines_of, right_of
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.training_session import TrainingSession, answers_of
+from tests.support.programs import poet_plan
 
 BOARD = load_board("nrf52840")
 USER = 9
@@ -46,11 +46,7 @@ def folder(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def built(project: Project, *options: str) -> Project:
     """As the example's README says."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["poet-plan", *project.planning, *options])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
+    assert poet_plan(*project.planning, *options) == 0
     project.build()
     return project
 

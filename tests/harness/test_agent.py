@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from poet_harness.cli import app, main
+from poet_harness.cli import app
 from poet_harness.measuring.measure import Effort
 from poet_harness.meters.meter import Activity, Mark, Meter, Window
 from poet_harness.plan_folder.plan import read_plan
@@ -44,6 +44,7 @@ from typer.testing import CliRunner, Result
 from tests.support.harness.served_agent import ServedAgent
 from tests.support.harness.simulated_device import Line, Noise, clean, serve
 from tests.support.networks.small_program import BATCH, MODEL, write_small_program
+from tests.support.programs import poet_harness
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -209,7 +210,7 @@ def test_an_ssh_connection_that_is_cut_ends_in_one_line_and_resume_goes_on(
 
 
 def test_a_run_that_is_ended_goes_on_with_the_rows_that_are_there(
-    plan: Path, whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Path, whole: pd.DataFrame, tmp_path: Path
 ) -> None:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     out, codes = tmp_path / "p.csv", []
@@ -218,12 +219,7 @@ def test_a_run_that_is_ended_goes_on_with_the_rows_that_are_there(
     served(agent, plan, tmp_path / "all.csv")
     for ends_at, resumed in ((len(agent.verbs) - 9, []), (None, ["--resume"])):
         with serve(ServedAgent(tmp_path, terminates_at=ends_at)) as url:
-            monkeypatch.setattr(sys, "argv", ["poet-harness", *given, "--no-pages", "--port", url, *resumed])
-            try:
-                main()
-                codes.append(0)
-            except SystemExit as end:
-                codes.append(int(end.code or 0))
+            codes.append(poet_harness(*given, "--no-pages", "--port", url, *resumed))
         if ends_at:
             first = read_profile(out)
             assert 1 < len(first) < len(whole), "it ended in the middle of the rows"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from poet_harness.battery import Battery, StepCost, life
-from poet_harness.cli import main
 from poet_harness.training.comparison import COLUMNS
 from poet_harness.training.feeding import Order
 from poet_profiles.errors import UserError
@@ -22,6 +20,7 @@ from poet_profiles.plan_folder.summary import Wear
 
 from tests.support.harness.made_plans import write_summary
 from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
+from tests.support.programs import Said, poet_harness
 
 # The tiny plan's step: 80 uJ above idle in 4 ms, by which a board that sleeps at 5 mW draws 20 uJ more: 100 uJ.
 IDLE_W = 5e-3
@@ -40,16 +39,11 @@ def summarised(tmp_path: Path, **summary: object) -> Path:
     return plan
 
 
-def battery(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["poet-harness", "battery", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    captured = capsys.readouterr()
-    return int(ended.value.code or 0), captured.out, captured.err
+def battery(capsys: Said, *arguments: object) -> tuple[int, str, str]:
+    return poet_harness("battery", *arguments), *capsys.readouterr()
 
 
-def figures(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+def figures(capsys: Said, *arguments: object) -> dict[str, Any]:
     code, out, err = battery(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
@@ -57,7 +51,7 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
     return document
 
 
-def test_all_the_time(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_the_time(plan: Path, capsys: Said) -> None:
     found = figures(capsys, "--plan", plan, *CELL)
     assert found["battery_j"] == pytest.approx(720)
     assert found["step_j"] == pytest.approx(100e-6)
@@ -68,7 +62,7 @@ def test_all_the_time(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["epochs"] is None
 
 
-def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsys: Said) -> None:
     found = figures(capsys, "--plan", plan, *CELL, "--count", 2, "--duty", "20%", "--idle-power", "1.25mW")
     # 16 ms of sleep at 1.25 mW are 20 uJ; the step itself draws what it drew.
     assert found["between_j"] == pytest.approx(20e-6)
@@ -77,7 +71,7 @@ def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsy
     assert figures(capsys, "--plan", plan, *CELL, "--duty", "20%")["between_j"] == pytest.approx(80e-6)
 
 
-def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: Said) -> None:
     # The tiny plan's batch is 2; five samples are two batches, as of `train`, the data set has five.
     assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(3.6e6)
     assert Order(5, 2, None).steps_per_epoch == 2
@@ -104,9 +98,7 @@ def test_what_the_battery_gives_is_what_the_board_draws(
     assert drawn_j == pytest.approx(3 * 0.5 * 3600 * 3.7 * 0.9 * efficiency)
 
 
-def test_what_a_run_saw_takes_the_place_of_the_prediction(
-    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_run_saw_takes_the_place_of_the_prediction(plan: Path, tmp_path: Path, capsys: Said) -> None:
     seen = [(0, "step", 9.0, 9.0), (0, "compute", 1.0, 1.0), (1, "step", 70e-6, 9e-3), (2, "step", 90e-6, 11e-3)]
     seen += [(3, "step", 500e-6, 10e-3)]
     columns = dict.fromkeys(COLUMNS, "0") | {"source": "measured", "board": "nrf52840", "graph_hash": HASH}
@@ -147,7 +139,7 @@ KEPT = {"features_energy_j": 0.1, "features_time_s": 0.5}
     ],
 )
 def test_how_many_fine_tunings_a_cell_holds(
-    plan: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, object]], parts_j: tuple[float], time_s: float
+    plan: Path, capsys: Said, rows: list[dict[str, object]], parts_j: tuple[float], time_s: float
 ) -> None:
     training = ["--plan", plan, *CELL, "--training", written(plan / "training", rows)]
     found = figures(capsys, *training)
@@ -178,7 +170,7 @@ def test_how_many_fine_tunings_a_cell_holds(
     ],
 )
 def test_a_training_whose_energy_is_not_known_is_refused(
-    plan: Path, capsys: pytest.CaptureFixture[str], rows: list[dict[str, object]], graph: str, words: str
+    plan: Path, capsys: Said, rows: list[dict[str, object]], graph: str, words: str
 ) -> None:
     code, out, err = battery(capsys, "--plan", plan, *CELL, "--training", written(plan / "training", rows, graph))
     assert (code, out) == (2, "")
@@ -186,7 +178,7 @@ def test_a_training_whose_energy_is_not_known_is_refused(
     assert len(err.splitlines()) == 1
 
 
-def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: Said) -> None:
     _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
     for words in (
         "Panasonic CR123A",
@@ -205,7 +197,7 @@ def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.
 
 
 def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Said
 ) -> None:
     plan = summarised(tmp_path, idle_power_w=IDLE_W, wear=asdict(Wear(0, 0, 0, 1000.0)))
     warnings = figures(capsys, "--plan", plan, "--cell", "cr2032")["warnings"]
@@ -231,9 +223,7 @@ def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_a
         (["--cell", "500mAh", "--training", "x"], "x/run.json"),
     ],
 )
-def test_a_users_mistake_is_one_line(
-    options: list[str], words: str, plan: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_users_mistake_is_one_line(options: list[str], words: str, plan: Path, capsys: Said) -> None:
     code, out, err = battery(capsys, "--plan", plan, *options)
     assert (code, out) == (2, "")
     assert words in err
@@ -249,7 +239,7 @@ def test_a_users_mistake_is_one_line(
     ],
 )
 def test_a_plan_that_does_not_say_what_the_board_draws_asleep_is_refused(
-    summary: dict[str, object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    summary: dict[str, object], words: str, tmp_path: Path, capsys: Said
 ) -> None:
     code, _, err = battery(capsys, "--plan", summarised(tmp_path, **summary), *CELL)
     assert code == 2

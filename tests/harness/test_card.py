@@ -22,7 +22,6 @@ from poet_harness.card.contents import card_contents
 from poet_harness.card.places import CardPlace, card_place, refuse_in_use
 from poet_harness.card.reading import CardReader, look_at, weights_on
 from poet_harness.card.writing import write_card
-from poet_harness.cli import main
 from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import Record, decode_record, encode_record
@@ -31,6 +30,7 @@ from poet_profiles.stopping import Stopped
 
 from tests.support.graphs.kept_graphs import table_step
 from tests.support.harness.kept_plan import B, W, X, write_data, write_kept_plan
+from tests.support.programs import Said, poet_harness
 
 # Units: w, then the residents (b). Homes 2048 and 2049, then 2050 and 2051; batches from 2052 on.
 W_BLOCKS, B_BLOCKS, FIRST_BATCH = (2048, 2050), (2049, 2051), 2052
@@ -44,15 +44,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(folder: Path) -> Plan:
     return read_plan(folder)
-
-
-def poet(monkeypatch: pytest.MonkeyPatch, *arguments: object, typed: str = "", verb: str = "card") -> int:
-    """The exit code of `poet-harness`."""
-    monkeypatch.setattr("sys.argv", ["poet-harness", verb, *map(str, arguments)])
-    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
 
 
 def at(image: Path, block: int, count: int = BLOCK_BYTES) -> bytes:
@@ -97,11 +88,9 @@ def trained(folder: Path, image: Path) -> tuple[np.ndarray[Any, Any], np.ndarray
 # --- writing ---
 
 
-def test_an_image_holds_label_weights_batches_and_record(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_holds_label_weights_batches_and_record(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = tmp_path / "card.img"
-    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz") == 0
+    assert poet_harness("card", image, "--plan", folder, "--data", folder / "data.npz") == 0
     assert image.stat().st_size == 64 * 2**20
     assert at(image, 0) == b"POET CARD 1\n".ljust(BLOCK_BYTES, b"\0")
     assert at(image, W_BLOCKS[0]) == padded(W)
@@ -119,12 +108,10 @@ def test_an_image_holds_label_weights_batches_and_record(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".poet-")]
 
 
-def test_fewer_batches_and_another_size_may_be_asked_for(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_batches_and_another_size_may_be_asked_for(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = tmp_path / "card.img"
     options = ("--plan", folder, "--data", folder / "data.npz", "--batches", 2, "--size-mib", 2, "--json")
-    assert poet(monkeypatch, image, *options) == 0
+    assert poet_harness("card", image, *options) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["batches"] == 2
     assert document["card_bytes_needed"] == (FIRST_BATCH + 2 + 2) * BLOCK_BYTES, "a page and a trace after them"
@@ -132,20 +119,18 @@ def test_fewer_batches_and_another_size_may_be_asked_for(
     assert not any(at(image, FIRST_BATCH + 2))
 
 
-def test_an_image_made_before_is_overwritten_on_a_typed_yes_alone(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_made_before_is_overwritten_on_a_typed_yes_alone(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = tmp_path / "card.img"
     image.write_bytes(b"\xff" * 2**21)
     options = (image, "--plan", folder, "--data", folder / "data.npz")
     for typed in ("", "no\n", "y\n"):
-        assert poet(monkeypatch, *options, typed=typed) == 2
+        assert poet_harness("card", *options, typed=typed) == 2
         assert "not confirmed" in capsys.readouterr().err
         assert image.read_bytes() == b"\xff" * 2**21
-    assert poet(monkeypatch, *options, typed="yes\n") == 0
+    assert poet_harness("card", *options, typed="yes\n") == 0
     assert image.stat().st_size == 2**21, "an image keeps its size"
     assert not any(at(image, 100)), "what it held is gone"
-    assert poet(monkeypatch, *options, "--yes") == 0
+    assert poet_harness("card", *options, "--yes") == 0
 
 
 def test_an_interrupted_image_leaves_the_one_before(folder: Path, tmp_path: Path) -> None:
@@ -171,11 +156,9 @@ def test_progress_goes_up_to_the_end_twice(folder: Path, tmp_path: Path) -> None
         assert done[-1] == contents.bytes
 
 
-def test_a_card_too_small_is_refused_before_anything_is_written(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_card_too_small_is_refused_before_anything_is_written(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = tmp_path / "card.img"
-    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz", "--size-mib", 1) == 2
+    assert poet_harness("card", image, "--plan", folder, "--data", folder / "data.npz", "--size-mib", 1) == 2
     assert "the plan needs" in capsys.readouterr().err
     assert not image.exists()
 
@@ -251,14 +234,14 @@ def test_a_device_whose_name_is_like_anothers_is_not(device: str) -> None:
 
 
 def test_a_mounted_device_is_refused_before_anybody_is_asked(
-    folder: Path, system: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, system: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     device = system / "sdb"
     device.write_bytes(bytes(2**21))
     with (system / "mounts").open("a") as mounts:
         mounts.write(f"{device} /mnt ext4 rw 0 0\n")
     monkeypatch.setattr(places, "card_place", lambda path: CardPlace(path, True, 2**21))
-    assert poet(monkeypatch, device, "--plan", folder, "--data", folder / "data.npz", "--yes") == 2
+    assert poet_harness("card", device, "--plan", folder, "--data", folder / "data.npz", "--yes") == 2
     assert "is mounted" in capsys.readouterr().err
     assert device.read_bytes() == bytes(2**21)
 
@@ -314,32 +297,28 @@ def test_what_is_no_card_is_refused(path: str, words: str) -> None:
 # --- reading ---
 
 
-def test_a_card_says_what_it_holds(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_card_says_what_it_holds(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = tmp_path / "card.img"
     trained(folder, image)
-    assert poet(monkeypatch, image, "--read") == 0
+    assert poet_harness("card", image, "--read") == 0
     output = capsys.readouterr().out
     assert "has poet's label" in output
     assert "record 1: step 0" in output
     assert "record 2: step 1" in output
-    assert poet(monkeypatch, image, "--read", "--plan", folder, "--json") == 0
+    assert poet_harness("card", image, "--read", "--plan", folder, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["labelled"] is True
     assert [record["step"] for record in document["records"]] == [0, 1]
     assert document["checked"] == {"graph_hash": read_plan(folder).graph_hash, "step": 1}
 
 
-def test_trained_weights_come_off_the_card_under_their_names(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trained_weights_come_off_the_card_under_their_names(folder: Path, tmp_path: Path) -> None:
     from safetensors import safe_open
 
     image, out = tmp_path / "card.img", tmp_path / "net.safetensors"
     w, b = trained(folder, image)
     options = ("--plan", folder, "--data", folder / "data.npz", "--out", out)
-    assert poet(monkeypatch, "--card", image, *options, verb="weights") == 0
+    assert poet_harness("weights", "--card", image, *options) == 0
     with safe_open(out, "np") as file:
         graph = read_plan(folder).graph_hash
         assert file.metadata() == {"format": "pt", "graph": graph, "step": "1", "optimizer": "SGD()"}
@@ -400,49 +379,41 @@ def test_a_card_without_a_label_is_refused(folder: Path, plan: Plan, tmp_path: P
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    words: str,
+    tmp_path: Path, capsys: Said, options: list[str], words: str
 ) -> None:
-    assert poet(monkeypatch, tmp_path / "none.img", *options) == 2
+    assert poet_harness("card", tmp_path / "none.img", *options) == 2
     assert words in capsys.readouterr().err
 
 
-def test_a_damaged_batch_is_found_and_named(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_batch_is_found_and_named(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = made(folder, tmp_path / "card.img")
     reading, data = (image, "--read", "--plan", folder), ("--data", folder / "data.npz")
-    assert poet(monkeypatch, *reading) == 0
+    assert poet_harness("card", *reading) == 0
     assert "3 batches are whole\n" in capsys.readouterr().out
-    assert poet(monkeypatch, *reading, *data, "--json") == 0
+    assert poet_harness("card", *reading, *data, "--json") == 0
     assert json.loads(capsys.readouterr().out)["batches_checked"] == 3
     whole = at(image, FIRST_BATCH + 1)
     for byte in (0, X[1].nbytes - 1, X[1].nbytes, X[1].nbytes + 3):  # the last two are its check's
         put(image, FIRST_BATCH + 1, whole[:byte] + bytes([whole[byte] ^ 1]) + whole[byte + 1 :])
         for more in ((), data):
-            assert poet(monkeypatch, *reading, *more) == 4
+            assert poet_harness("card", *reading, *more) == 4
             assert f"batch 1 of x, at block {FIRST_BATCH + 1}, is damaged" in capsys.readouterr().err
     put(image, FIRST_BATCH + 1, at(image, FIRST_BATCH + 2))  # whole, in another's place
-    assert poet(monkeypatch, *reading) == 4
+    assert poet_harness("card", *reading) == 4
     put(image, FIRST_BATCH + 1, checked(X[1] + 1, 1))  # whole, and other data
-    assert poet(monkeypatch, *reading) == 0
-    assert poet(monkeypatch, *reading, *data) == 2
+    assert poet_harness("card", *reading) == 0
+    assert poet_harness("card", *reading, *data) == 2
     assert "batch 1 of x is not that of the data" in capsys.readouterr().err
 
 
-def test_the_card_of_an_older_version_is_refused(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_card_of_an_older_version_is_refused(folder: Path, tmp_path: Path, capsys: Said) -> None:
     image = made(folder, tmp_path / "card.img")
     size = 52 + 4 * 3
     body = b"POET RECORD 1\n\0\0" + at(image, RECORD_BLOCKS[0])[16 : size - 4]
     put(image, RECORD_BLOCKS[0], body + struct.pack("<I", zlib.crc32(body)))
-    assert poet(monkeypatch, image, "--read") == 0
+    assert poet_harness("card", image, "--read") == 0
     assert "has a record of an older version of poet" in capsys.readouterr().out
-    assert poet(monkeypatch, image, "--read", "--plan", folder) == 2
+    assert poet_harness("card", image, "--read", "--plan", folder) == 2
     assert "was prepared by an older version of poet, whose batches have no checks" in capsys.readouterr().err
 
 
@@ -508,9 +479,7 @@ def test_empty_is_said_of_what_is_empty(tmp_path: Path, erased: bytes, is_device
 
 
 @pytest.mark.parametrize("tool", ["mkfs.ext2", "mkfs.ext4", "mkswap"])
-def test_a_file_system_is_not_empty(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tool: str
-) -> None:
+def test_a_file_system_is_not_empty(folder: Path, tmp_path: Path, capsys: Said, tool: str) -> None:
     program = shutil.which(tool, path=f"{os.environ['PATH']}:/sbin:/usr/sbin")
     if program is None:
         pytest.skip(f"needs {tool}")
@@ -518,16 +487,14 @@ def test_a_file_system_is_not_empty(
     with image.open("wb") as file:
         file.truncate(400 * 2**20)
     subprocess.run([program, str(image)], check=True, capture_output=True)
-    assert poet(monkeypatch, image, "--plan", folder, "--data", folder / "data.npz", typed="no\n") == 2
+    assert poet_harness("card", image, "--plan", folder, "--data", folder / "data.npz", typed="no\n") == 2
     output = capsys.readouterr().err
     assert "empty" not in output
     assert ", with " in output
 
 
 @pytest.mark.parametrize("way", ["itself", "symlink_to", "hardlink_to"])
-def test_a_card_does_not_overwrite_what_it_is_made_from(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], way: str
-) -> None:
+def test_a_card_does_not_overwrite_what_it_is_made_from(folder: Path, tmp_path: Path, capsys: Said, way: str) -> None:
     data = tmp_path / "data.npz"
     shutil.move(folder / "data.npz", data)
     np.savez(tmp_path / "w.npz", w=W, b=B)
@@ -537,11 +504,11 @@ def test_a_card_does_not_overwrite_what_it_is_made_from(
         if way != "itself":
             getattr(card, way)(file)
         given = ("--plan", folder, "--data", data, "--weights", tmp_path / "w.npz", "--yes")
-        assert poet(monkeypatch, card, *given) == 2
+        assert poet_harness("card", card, *given) == 2
         assert f"is the file of {option}" in capsys.readouterr().err
     (tmp_path / "same").symlink_to(folder)
     for card in (folder / "schedule.json", folder / "new.img", tmp_path / "same" / "new.img"):
-        assert poet(monkeypatch, card, "--plan", folder, "--data", data, "--yes") == 2
+        assert poet_harness("card", card, "--plan", folder, "--data", data, "--yes") == 2
         assert "lies in the plan's folder" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in before} == before
     assert not (folder / "new.img").exists()

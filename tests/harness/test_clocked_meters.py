@@ -254,16 +254,22 @@ def test_a_window_without_enough_readings_is_refused(tmp_path: Path) -> None:
         measure(ina.open_ina("", BOARD, tmp_path), length_s=0.004)
 
 
-def test_jetpack_4_rails(tmp_path: Path) -> None:
-    folder = tmp_path / "sys/bus/i2c/drivers/ina3221x/0-0041/iio:device1"
-    for index, (name, milliwatt) in enumerate([("VDD_IN", 4200), ("VDD_SYS_GPU", 900), ("VDD_SYS_CPU", 600)]):
-        tree(
-            folder,
-            **{f"rail_name_{index}": name, f"in_power{index}_input": milliwatt, f"in_voltage{index}_input": 19000},
-        )
-    assert jetson.find(tmp_path) == ["VDD_IN"]
-    assert measure(jetson.open_jetson("", BOARD, tmp_path)).energy_j == pytest.approx(4.2 * 0.2, rel=1e-6)
-    assert measure(jetson.open_jetson("VDD_SYS_GPU", BOARD, tmp_path)).energy_j == pytest.approx(0.9 * 0.2, rel=1e-6)
+@pytest.mark.parametrize(
+    ("place", "millivolt", "rails"),
+    [
+        ("0-0041/iio:device1", 19000, {"VDD_IN": 4200, "VDD_SYS_GPU": 900, "VDD_SYS_CPU": 600}),
+        ("6-0040/iio:device0", 5000, {"POM_5V_IN": 2100, "POM_5V_GPU": 100, "POM_5V_CPU": 500}),  # a Nano
+    ],
+)
+def test_jetpack_4_rails(tmp_path: Path, place: str, millivolt: int, rails: dict[str, int]) -> None:
+    for index, (name, milliwatt) in enumerate(rails.items()):
+        shown = {f"rail_name_{index}": name, f"in_power{index}_input": milliwatt, f"in_voltage{index}_input": millivolt}
+        tree(tmp_path / "sys/bus/i2c/drivers/ina3221x" / place, **shown)
+    first, second, _ = rails
+    assert jetson.find(tmp_path) == [first]
+    for address, name in (("", first), (second, second)):
+        window = measure(jetson.open_jetson(address, BOARD, tmp_path))
+        assert window.energy_j == pytest.approx(rails[name] * 1e-3 * 0.2, rel=1e-6)
 
 
 def test_jetpack_5_rails_leave_shunts_and_sums_out(tmp_path: Path) -> None:
@@ -325,17 +331,6 @@ def test_the_rails_are_what_the_design_guides_say(
     assert meter.identity.startswith(f"ina3221 {words}")
     assert "whole board" not in meter.identity
     assert measure(meter).energy_j == pytest.approx(watt * 0.2, rel=1e-6)
-
-
-def test_a_nano_with_jetpack_4(tmp_path: Path) -> None:
-    folder = tmp_path / "sys/bus/i2c/drivers/ina3221x/6-0040/iio:device0"
-    for index, (name, milliwatt) in enumerate([("POM_5V_IN", 2100), ("POM_5V_GPU", 100), ("POM_5V_CPU", 500)]):
-        tree(
-            folder,
-            **{f"rail_name_{index}": name, f"in_power{index}_input": milliwatt, f"in_voltage{index}_input": 5000},
-        )
-    assert jetson.find(tmp_path) == ["POM_5V_IN"]
-    assert measure(jetson.open_jetson("", BOARD, tmp_path)).energy_j == pytest.approx(2.1 * 0.2, rel=1e-6)
 
 
 def test_thors_input_has_a_sensor_of_its_own(tmp_path: Path) -> None:
@@ -598,8 +593,7 @@ def count_dies(
 
 
 @pytest.mark.parametrize(
-    ("dies", "watt", "counters"),
-    [(THREADRIPPER, 68.0, 1), (EPYC, 200.0, 2), (CASCADE_LAKE_AP, 2 * (90 + 91), 4)],
+    ("dies", "watt", "counters"), [(THREADRIPPER, 68.0, 1), (EPYC, 200.0, 2), (CASCADE_LAKE_AP, 2 * (90 + 91), 4)]
 )
 def test_a_counter_is_counted_once_whatever_the_kernel_calls_its_zones(
     tmp_path: Path,

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 import typer.main
-from poet_harness.cli import app, main
+from poet_harness.cli import app
 from poet_profiles.profile import read_profile
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import write_plan
+from tests.support.programs import Said, poet_harness
 
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 
@@ -253,7 +254,7 @@ def test_output_that_nobody_reads_to_its_end_is_no_fault() -> None:
     ],
 )
 def test_no_mistake_of_a_users_ends_in_a_traceback(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -263,10 +264,7 @@ def test_no_mistake_of_a_users_ends_in_a_traceback(
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "c.csv").write_text("op,params\nrelu,size=4\n")
     write_plan(tmp_path / "plan")
-    monkeypatch.setattr(sys, "argv", ["poet-harness", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code in (2, 4)
+    assert poet_harness(*arguments) in (2, 4)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("poet-harness: ")

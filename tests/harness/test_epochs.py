@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from poet_harness.cli import app, main
+from poet_harness.cli import app
 from poet_harness.data.samples import Samples, read_samples
 from poet_harness.data.weights import AFTER_STEPS, StateTable
 from poet_harness.plan_folder.plan import read_plan
@@ -38,6 +37,7 @@ from typer.testing import CliRunner
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import board, write_plan
+from tests.support.programs import Said, poet_harness
 
 COUNT, BATCH, EPOCHS = 9, 2, 3
 PER_EPOCH = COUNT // BATCH
@@ -131,22 +131,16 @@ def test_the_folder_has_a_row_an_epoch_and_the_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("when", [1, PER_EPOCH, PER_EPOCH + 2, STEPS - 1])
-def test_after_ctrl_c_the_same_training_goes_on(
-    folder: Path, when: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_after_ctrl_c_the_same_training_goes_on(folder: Path, when: int, capsys: Said) -> None:
     options = ["--shuffle", "3", "--schedule", "cosine", "--warmup", "2"]
     whole, first, second = board(Recording), board(Recording), board(Recording)
     run(folder, whole, *options, "--folder", str(folder / "whole"))
     first.moments[when] = lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.02))[1]  # type: ignore[func-returns-value]
     with serve(first) as url:
-        monkeypatch.setattr(
-            sys, "argv", ["poet-harness", *arguments(folder, url, *options, "--folder", str(folder / "cut"))]
-        )
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        with pytest.raises(SystemExit) as ended:
-            main()
+        code = poet_harness(*arguments(folder, url, *options, "--folder", str(folder / "cut")))
         signal.signal(signal.SIGINT, before)
-    assert ended.value.code == 130
+    assert code == 130
     assert f"after {when} steps; --resume goes on after step {when}" in capsys.readouterr().err.replace("\n", " ")
     result = run(folder, second, *options, "--folder", str(folder / "cut"), "--resume")
     assert result.exit_code == 0, result.output
@@ -666,11 +660,7 @@ def test_without_validation_patience_looks_at_the_training_loss(folder: Path) ->
     ],
 )
 def test_the_best_epoch_is_by_right_answers_or_by_loss(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    best: list[str],
-    figures: tuple[tuple[int | None, float]],
-    epoch: int,
+    folder: Path, monkeypatch: pytest.MonkeyPatch, best: list[str], figures: tuple[tuple[int | None, float]], epoch: int
 ) -> None:
     validated(monkeypatch, *figures)
     given = ["--validate", *best, "--folder", str(folder / "run")]

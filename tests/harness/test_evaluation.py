@@ -32,10 +32,7 @@ X = GENERATOR.standard_normal((COUNT, FEATURES)).astype(np.float32)
 SCORES = X @ WEIGHTS.T
 LABELS = np.where(np.arange(COUNT) % 3, SCORES.argmax(1), (SCORES.argmax(1) + 1) % CLASSES).astype("<i4")
 
-RESIDENTS = (
-    Resident("input", "input", 16 * FEATURES, 0, (4, FEATURES)),
-    Resident("target", "target", 16, 400, (4,)),
-)
+RESIDENTS = (Resident("input", "input", 16 * FEATURES, 0, (4, FEATURES)), Resident("target", "target", 16, 400, (4,)))
 OWN = Resident("inference.input", "input", 4 * FEATURES, 900, (1, FEATURES))
 SCORED = Resident("inference.output", "output", 4 * CLASSES, 916, (1, CLASSES))
 INFERENCE = inference_of(*RESIDENTS, OWN, SCORED, time_s=TIME_S)

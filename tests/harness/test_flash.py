@@ -28,6 +28,7 @@ from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
 
 BOOTLOADER, SKETCH, ADAPTER, JLINK = (0x2341, 0x024E), (0x2341, 0x804E), (0x0403, 0x6001), (0x1366, 0x1061)
 Entry = tuple[str, tuple[int, int]]
+Show, Plug, Uploads = Callable[..., list[ListPortInfo]], Callable[..., Path], list[str | None]
 
 
 def write_headers(folder: Path, graph: str = HASH, schedule: str = SCHEDULE_HASH) -> None:
@@ -45,7 +46,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def show_ports(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ListPortInfo]]:
+def show_ports(monkeypatch: pytest.MonkeyPatch) -> Show:
     """Says which serial ports this computer has; the list may be changed while a test runs."""
 
     def show(*entries: Entry) -> list[ListPortInfo]:
@@ -63,9 +64,9 @@ def port_info(device: str, ids: tuple[int, int]) -> ListPortInfo:
 
 
 @pytest.fixture
-def uploads(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+def uploads(monkeypatch: pytest.MonkeyPatch) -> Uploads:
     """Ports of the uploads that would have been made."""
-    made: list[str | None] = []
+    made: Uploads = []
     monkeypatch.setattr(firmware, "upload", lambda board, plan, port: made.append(port))
     return made
 
@@ -75,9 +76,7 @@ def mkr1000(**options: object) -> SimulatedDevice:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_an_upload_and_its_console_are_two_ports(
-    plan: Path, show_ports: Callable[..., object], uploads: list[str | None], named: bool
-) -> None:
+def test_an_upload_and_its_console_are_two_ports(plan: Path, show_ports: Show, uploads: Uploads, named: bool) -> None:
     with serve(mkr1000()) as console:
         show_ports(("/dev/ttyACM0", BOOTLOADER), (console, ADAPTER))
         if named:
@@ -87,7 +86,7 @@ def test_an_upload_and_its_console_are_two_ports(
     assert uploads == ["/dev/ttyACM7" if named else "/dev/ttyACM0"]
 
 
-def test_both_ports_are_listed(show_ports: Callable[..., object], capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_ports_are_listed(show_ports: Show, capsys: pytest.CaptureFixture[str]) -> None:
     show_ports(("/dev/ttyACM0", BOOTLOADER), ("/dev/ttyUSB0", ADAPTER))
     boards.command(as_json=True)
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
@@ -111,9 +110,7 @@ class Listening(SimulatedDevice):
         return "ok"
 
 
-def test_running_firmware_is_sent_to_its_bootloader(
-    plan: Path, show_ports: Callable[..., list[ListPortInfo]], uploads: list[str | None]
-) -> None:
+def test_running_firmware_is_sent_to_its_bootloader(plan: Path, show_ports: Show, uploads: Uploads) -> None:
     device = Listening(board="mkr1000", graph_hash=HASH, schedule_hash=SCHEDULE_HASH)
     with serve_terminal(device) as console:
         device.listed = show_ports((console, ADAPTER))
@@ -138,12 +135,7 @@ def test_running_firmware_is_sent_to_its_bootloader(
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_uploaded(
-    plan: Path,
-    show_ports: Callable[..., object],
-    uploads: list[str | None],
-    entries: list[Entry],
-    port: str | None,
-    words: str,
+    plan: Path, show_ports: Show, uploads: Uploads, entries: list[Entry], port: str | None, words: str
 ) -> None:
     show_ports(*entries)
     with pytest.raises(UserError, match=words) as caught:
@@ -152,31 +144,26 @@ def test_what_is_missing_is_said_before_anything_is_uploaded(
     assert uploads == []
 
 
-def test_a_silent_board_without_its_bootloader_is_told_what_to_press(
-    plan: Path, show_ports: Callable[..., object], uploads: list[str | None]
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ((lambda _: b"",), "nothing was uploaded: press its reset button twice.*--upload-port"),
+        ((), "press its reset button twice"),
+    ],
+    ids=["silent", "without the verb"],
+)
+def test_who_has_a_board_that_does_not_go_to_its_bootloader_is_told_what_to_press(
+    plan: Path, show_ports: Show, uploads: Uploads, answers: tuple[Callable[[bytes], bytes], ...], words: str
 ) -> None:
-    with serve(mkr1000(), lambda _: b"") as console:
+    with serve(mkr1000(), *answers) as console:
         show_ports((console, ADAPTER))
-        with pytest.raises(UserError, match=r"nothing was uploaded: press its reset button twice.*--upload-port"):
-            flash.command("mkr1000", plan)
-    assert uploads == []
-
-
-def test_firmware_that_does_not_know_the_verb_is_told_what_to_press(
-    plan: Path, show_ports: Callable[..., object], uploads: list[str | None]
-) -> None:
-    with serve(mkr1000()) as console:
-        show_ports((console, ADAPTER))
-        with pytest.raises(UserError, match="press its reset button twice"):
+        with pytest.raises(UserError, match=words):
             flash.command("mkr1000", plan)
     assert uploads == []
 
 
 def test_a_factory_sketch_is_sent_to_the_bootloader_by_its_baud_rate(
-    plan: Path,
-    show_ports: Callable[..., list[ListPortInfo]],
-    uploads: list[str | None],
-    monkeypatch: pytest.MonkeyPatch,
+    plan: Path, show_ports: Show, uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
 
@@ -196,7 +183,7 @@ def test_a_factory_sketch_is_sent_to_the_bootloader_by_its_baud_rate(
     assert uploads == ["/dev/ttyACM1"]
 
 
-def test_a_board_with_one_port_has_no_upload_port(plan: Path, show_ports: Callable[..., object]) -> None:
+def test_a_board_with_one_port_has_no_upload_port(plan: Path, show_ports: Show) -> None:
     show_ports(("/dev/ttyACM0", JLINK))
     with pytest.raises(UserError, match="has no --upload-port"):
         flash.command("nrf52840", plan, upload_port="/dev/ttyACM0")
@@ -217,9 +204,7 @@ def test_another_plans_headers_are_refused_before_the_build(plan: Path) -> None:
         check_headers(plan, read_plan(plan))
 
 
-def test_an_upload_that_did_not_take_is_told(
-    plan: Path, show_ports: Callable[..., object], uploads: list[str | None]
-) -> None:
+def test_an_upload_that_did_not_take_is_told(plan: Path, show_ports: Show, uploads: Uploads) -> None:
     with serve(SimulatedDevice(board="mkr1000")) as console:
         show_ports(("/dev/ttyACM0", BOOTLOADER), (console, ADAPTER))
         with pytest.raises(UserError, match="the upload did not take"):
@@ -272,7 +257,7 @@ FEATHER_INFO = (
 
 
 @pytest.fixture
-def plug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
+def plug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plug:
     """Mounts the drive of a UF2 bootloader."""
     monkeypatch.setattr(uf2_drive, "MOUNTS", (f"{tmp_path}/media/*",))
     monkeypatch.setattr(upload_port, "DRIVE_APPEARS_S", 2.0)
@@ -300,9 +285,7 @@ def feather(**options: object) -> SimulatedDevice:
     return SimulatedDevice(board="feather-nrf52840", graph_hash=HASH, schedule_hash=SCHEDULE_HASH, **options)  # type: ignore[arg-type]
 
 
-def test_a_uf2_file_is_copied_to_the_boards_own_drive(
-    plan: Path, show_ports: Callable[..., object], plug: Callable[..., Path], built: Path
-) -> None:
+def test_a_uf2_file_is_copied_to_the_boards_own_drive(plan: Path, show_ports: Show, plug: Plug, built: Path) -> None:
     plug("XIAO-BOOT", FEATHER_INFO.replace("Feather-revE", "SeeedXiao-v1"))
     drive = plug()
     with serve(feather()) as console:
@@ -323,7 +306,7 @@ class Mounting(Listening):
 
 
 def test_running_firmware_is_asked_for_its_drive(
-    plan: Path, show_ports: Callable[..., object], plug: Callable[..., Path], built: Path, tmp_path: Path
+    plan: Path, show_ports: Show, plug: Plug, built: Path, tmp_path: Path
 ) -> None:
     device = Mounting(board="feather-nrf52840", graph_hash=HASH, schedule_hash=SCHEDULE_HASH)
     device.mount = plug
@@ -335,7 +318,7 @@ def test_running_firmware_is_asked_for_its_drive(
 
 @pytest.mark.parametrize("softdevice", ["S140 version 7.3.0", "S140 7.3.0", "not found"])
 def test_an_image_that_begins_elsewhere_than_the_bootloader_starts_is_refused(
-    plan: Path, show_ports: Callable[..., object], plug: Callable[..., Path], built: Path, softdevice: str
+    plan: Path, show_ports: Show, plug: Plug, built: Path, softdevice: str
 ) -> None:
     drive = plug(info=FEATHER_INFO.replace("S140 version 6.1.1", softdevice))
     with serve(feather()) as console:
@@ -345,7 +328,7 @@ def test_an_image_that_begins_elsewhere_than_the_bootloader_starts_is_refused(
     assert not (drive / "firmware.uf2").exists()
 
 
-def test_a_drive_that_takes_nothing_is_told(plug: Callable[..., Path], built: Path) -> None:
+def test_a_drive_that_takes_nothing_is_told(plug: Plug, built: Path) -> None:
     drive = plug()
     (drive / "firmware.uf2").mkdir()
     with pytest.raises(UserError, match=r"FTHR840BOOT: firmware\.uf2 cannot be copied to it: Is a directory") as caught:
@@ -353,9 +336,7 @@ def test_a_drive_that_takes_nothing_is_told(plug: Callable[..., Path], built: Pa
     assert caught.value.exit_code == NO_DEVICE
 
 
-def test_a_board_without_its_drive_says_what_to_press(
-    plan: Path, show_ports: Callable[..., object], plug: Callable[..., Path], built: Path
-) -> None:
+def test_a_board_without_its_drive_says_what_to_press(plan: Path, show_ports: Show, plug: Plug, built: Path) -> None:
     with serve(feather()) as console:
         show_ports((console, ADAPTER))
         with pytest.raises(
@@ -384,9 +365,7 @@ def test_arduinos_own_bossac_is_found_where_its_ide_puts_it(
     ]
 
 
-def test_the_verb_asks_the_firmware_at_its_console(
-    show_ports: Callable[..., list[ListPortInfo]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_asks_the_firmware_at_its_console(show_ports: Show, capsys: pytest.CaptureFixture[str]) -> None:
     device = Listening(board="mkr1000")
     with serve_terminal(device) as console:
         device.listed = show_ports((console, ADAPTER))
@@ -396,7 +375,7 @@ def test_the_verb_asks_the_firmware_at_its_console(
 
 
 def test_the_verb_touches_a_sketchs_port_alone(
-    show_ports: Callable[..., list[ListPortInfo]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    show_ports: Show, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new board has no firmware of poet's, and perhaps no adapter yet."""
     opened = []
@@ -418,16 +397,14 @@ def test_the_verb_touches_a_sketchs_port_alone(
     assert len(opened) == 1, "it is there already"
 
 
-def test_the_verb_refuses_a_board_without_a_bootloader(show_ports: Callable[..., object]) -> None:
+def test_the_verb_refuses_a_board_without_a_bootloader(show_ports: Show) -> None:
     show_ports(("/dev/ttyACM0", JLINK))
     with pytest.raises(UserError, match="nrf52840: has no bootloader; it uploads through its debug probe") as caught:
         bootloader.command("nrf52840")
     assert caught.value.exit_code == 2
 
 
-def test_the_verb_says_what_to_press_where_nobody_hears(
-    show_ports: Callable[..., object], plug: Callable[..., Path]
-) -> None:
+def test_the_verb_says_what_to_press_where_nobody_hears(show_ports: Show, plug: Plug) -> None:
     with serve(feather(), lambda _: b"") as console:
         show_ports((console, ADAPTER))
         with pytest.raises(UserError, match=r"drive of its bootloader is not here: press its reset button twice") as e:
@@ -482,13 +459,7 @@ def put_tool(folder: Path, name: str, says: str = "", code: int = 0) -> Path:
     ],
 )
 def test_a_bootloader_is_not_overwritten_without_a_word(
-    tool_folder: Path,
-    show_ports: Callable[..., object],
-    name: str,
-    start: str,
-    words: str,
-    mark: str,
-    refusal: str | None,
+    tool_folder: Path, show_ports: Show, name: str, start: str, words: str, mark: str, refusal: str | None
 ) -> None:
     show_ports()
     put_tool(tool_folder, name, MEMORY[name].format(start=start, words=words, mark=mark))
@@ -500,7 +471,7 @@ def test_a_bootloader_is_not_overwritten_without_a_word(
             upload_tools.refuse_to_overwrite(board)
 
 
-def test_what_cannot_be_looked_at_is_not_overwritten(tool_folder: Path, show_ports: Callable[..., object]) -> None:
+def test_what_cannot_be_looked_at_is_not_overwritten(tool_folder: Path, show_ports: Show) -> None:
     show_ports()
     board = load_board("nrf52840")
     put_tool(tool_folder, "pyocd", "No connected debug probes", code=3)
@@ -516,7 +487,7 @@ def test_what_cannot_be_looked_at_is_not_overwritten(tool_folder: Path, show_por
     upload_tools.refuse_to_overwrite(load_board("mkr1000"))
 
 
-def test_reading_never_unlocks_and_so_erases(tool_folder: Path, show_ports: Callable[..., object]) -> None:
+def test_reading_never_unlocks_and_so_erases(tool_folder: Path, show_ports: Show) -> None:
     show_ports()
     calls = put_tool(tool_folder, "pyocd")
     with pytest.raises(UserError):
@@ -525,7 +496,7 @@ def test_reading_never_unlocks_and_so_erases(tool_folder: Path, show_ports: Call
 
 
 def test_a_probe_that_is_a_jlink_needs_its_makers_software(
-    tool_folder: Path, show_ports: Callable[..., object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tool_folder: Path, show_ports: Show, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     board = load_board("nrf52840")
     put_tool(tool_folder, "pyocd")
@@ -545,7 +516,7 @@ def test_a_probe_that_is_a_jlink_needs_its_makers_software(
 
 
 def test_with_two_probes_nothing_is_uploaded_whatever_port_is_named(
-    plan: Path, show_ports: Callable[..., object], uploads: list[str | None]
+    plan: Path, show_ports: Show, uploads: Uploads
 ) -> None:
     """nRF Util programs every device that fits its traits."""
     show_ports(("/dev/ttyACM0", JLINK), ("/dev/ttyACM2", (0x1366, 0x1014)), ("/dev/ttyUSB0", ADAPTER))
@@ -590,7 +561,7 @@ def test_an_old_bossac_is_told(tool_folder: Path) -> None:
     ],
 )
 def test_each_tool_gets_the_file_that_it_reads(
-    tool_folder: Path, show_ports: Callable[..., object], tmp_path: Path, tool: str, suffix: str | None, board: str
+    tool_folder: Path, show_ports: Show, tmp_path: Path, tool: str, suffix: str | None, board: str
 ) -> None:
     show_ports()
     calls = put_tool(tool_folder, tool, "Version 1.9")
@@ -605,7 +576,7 @@ def test_each_tool_gets_the_file_that_it_reads(
 
 
 def test_a_failed_upload_ends_with_code_4(
-    tool_folder: Path, show_ports: Callable[..., object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tool_folder: Path, show_ports: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_ports()
     put_tool(tool_folder, "openocd", "Error: no device found", code=1)
@@ -615,7 +586,7 @@ def test_a_failed_upload_ends_with_code_4(
     assert "no device found" in capsys.readouterr().err
 
 
-def test_the_drive_gets_a_copy(tool_folder: Path, show_ports: Callable[..., object], tmp_path: Path) -> None:
+def test_the_drive_gets_a_copy(tool_folder: Path, show_ports: Show, tmp_path: Path) -> None:
     show_ports()
     (tool_folder / "cp").symlink_to(shutil.which("cp", path="/usr/bin:/bin") or "/bin/cp")
     drive = tmp_path / "drives" / "me" / "JLINK"

@@ -75,21 +75,29 @@ def test_samples_that_the_time_stamps_miss_are_counted(lost: range, counted: int
     assert (window.lost_share > 0.001) == (counted > 0)
 
 
-def test_a_window_that_nobody_marked_is_told() -> None:
-    with plugged_in(SimulatedLpm01a(ramp, [])) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
-        with pytest.raises(MeterError, match="is the window line on D7"):
-            meter.end([mark()])
-        meter.close()
+OVERCURRENT = "the instrument says: error: Overcurrent >59mA, dynamic acquisition stop"
 
 
-def test_what_the_instrument_said_is_told_where_a_window_is_missing() -> None:
-    """Its words for what ends an acquisition are not known; those of this test are made up."""
-    with plugged_in(SimulatedLpm01a(high_from(0.2), [FALL_S], stops_with="Protection: load off")) as port:
+@pytest.mark.parametrize(
+    ("instrument", "words"),
+    [
+        (lambda: SimulatedLpm01a(ramp, []), "is the window line on D7"),
+        # Its words for what ends an acquisition are not known; those of this test are made up.
+        (
+            lambda: SimulatedLpm01a(high_from(0.2), [FALL_S], stops_with="Protection: load off"),
+            "0 windows seen, 1 expected; it said 'Protection: load off'; is",
+        ),
+        # In the instrument's own words, which others have seen; before its first time stamp and after.
+        (lambda: SimulatedLpm01a(high_from(0.02), [FALL_S]), OVERCURRENT),
+        (lambda: SimulatedLpm01a(high_from(0.25), [FALL_S]), OVERCURRENT),
+    ],
+    ids=["nobody marked it", "ended", "overcurrent at once", "overcurrent later"],
+)
+def test_why_a_window_is_missing_is_told(instrument: Callable[[], SimulatedLpm01a], words: str) -> None:
+    with plugged_in(instrument()) as port:
         meter = Lpm01aMeter(port, BOARD)
         meter.begin()
-        with pytest.raises(MeterError, match="0 windows seen, 1 expected; it said 'Protection: load off'; is"):
+        with pytest.raises(MeterError, match=words):
             meter.end([mark()])
         meter.close()
 
@@ -101,17 +109,6 @@ def test_a_refused_setting_is_told() -> None:
     ):
         Lpm01aMeter(port, BOARD)
     assert caught.value.exit_code == NO_DEVICE
-
-
-@pytest.mark.parametrize("late_s", [0.02, 0.25])
-def test_an_overcurrent_is_called_one(late_s: float) -> None:
-    """In the instrument's own words, which others have seen; before its first time stamp and after."""
-    with plugged_in(SimulatedLpm01a(high_from(late_s), [FALL_S])) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
-        with pytest.raises(MeterError, match="the instrument says: error: Overcurrent >59mA, dynamic acquisition stop"):
-            meter.end([mark()])
-        meter.close()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from poet_harness.meters.meter import Activity, Mark, MeterError
+from poet_harness.meters.meter import Activity, Mark, MeterError, Window
 from poet_harness.meters.ppk2 import Calibration, Decoder, Ppk2Meter
 from poet_harness.meters.sampled import WindowIntegrator
 from poet_profiles.boards import load_board
@@ -66,15 +66,22 @@ def test_as_supply_it_sets_the_boards_voltage() -> None:
     assert instrument.commands[place + 3 : place + 5] == [0x0C, 1]
 
 
-def test_lost_words_are_counted_and_do_not_shorten_the_window() -> None:
+def window_without(count: int) -> Window:
+    """Measured where so many of the words on the line are lost."""
+
     def damage(block: int, data: bytes) -> bytes:
-        return data[:1600] + data[1600 + 4 * 37 :] if block == 5 else data
+        return data[:1600] + data[1600 + 4 * count :] if block == 5 else data
 
     with plugged_in(SimulatedPpk2(steady, one_window, damage)) as port:
         meter = Ppk2Meter(port, BOARD, supply=False)
         meter.begin()
         [window] = meter.end([mark()])
         meter.close()
+    return window
+
+
+def test_lost_words_are_counted_and_do_not_shorten_the_window() -> None:
+    window = window_without(37)
     assert window.lost == 37
     assert window.duration_s == pytest.approx(LENGTH_S, abs=PERIOD_S / 10)
     assert window.lost_share > 0.001
@@ -82,15 +89,7 @@ def test_lost_words_are_counted_and_do_not_shorten_the_window() -> None:
 
 def test_a_loss_that_the_counter_cannot_show_is_found_by_the_boards_clock() -> None:
     """64 words are once around the counter."""
-
-    def damage(block: int, data: bytes) -> bytes:
-        return data[:1600] + data[1600 + 4 * 64 :] if block == 5 else data
-
-    with plugged_in(SimulatedPpk2(steady, one_window, damage)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
-        [window] = meter.end([mark()])
-        meter.close()
+    window = window_without(64)
     assert window.lost == 0
     assert "where the device counted 0.020000 s" in window.fault(LENGTH_S)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -12,10 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_harness.cli import main
 from poet_harness.regression import Verdict, compare_files
 from poet_profiles.errors import UserError
 from poet_profiles.profile import ProfileRow, ProfileWriter
+
+from tests.support.programs import Said, poet_harness
 
 RELU = ProfileRow(
     **{"board": "nrf52840", "op": "relu", "params": "size=64", "dtype": "f32", "time_s": 1e-3, "time_s_std": 0.0},
@@ -39,12 +39,8 @@ def verdicts(first: Path, second: Path, limit: float = 0.02) -> dict[tuple[str, 
     }
 
 
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["poet-harness", "diff", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, capsys.readouterr().out
+def command(capsys: Said, *arguments: object) -> tuple[int, str]:
+    return poet_harness("diff", *arguments), capsys.readouterr().out
 
 
 def test_a_cost_is_higher_beyond_limit_and_spread_together(tmp_path: Path) -> None:
@@ -159,20 +155,18 @@ def test_other_units_and_damage_are_refused(old: str, new: str, words: str, tmp_
         compare_files(path, path, 0.02)
 
 
-def test_the_exit_code_is_one_where_the_second_costs_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exit_code_is_one_where_the_second_costs_more(tmp_path: Path, capsys: Said) -> None:
     first = profile(tmp_path / "a.csv", RELU, IDLE)
     second = profile(tmp_path / "b.csv", replace(RELU, energy_j=1.05e-5), IDLE)
-    code, output = command(capsys, monkeypatch, first, second)
+    code, output = command(capsys, first, second)
     assert code == 1
     assert "1 more expensive (energy 1), 0 cheaper, 2 the same" in output
     assert "+5.00%" in output
     assert "time, ms" not in output
-    assert "time, ms" in command(capsys, monkeypatch, first, second, "--all")[1]
-    assert command(capsys, monkeypatch, second, first)[0] == 0
-    assert command(capsys, monkeypatch, first, second, "--limit", "6%")[0] == 0
-    code, output = command(capsys, monkeypatch, first, second, "--json")
+    assert "time, ms" in command(capsys, first, second, "--all")[1]
+    assert command(capsys, second, first)[0] == 0
+    assert command(capsys, first, second, "--limit", "6%")[0] == 0
+    code, output = command(capsys, first, second, "--json")
     document = json.loads(output)
     assert code == 1
     assert document["more_expensive"] == 1

@@ -35,11 +35,7 @@ def test_windows_do_not_depend_on_how_the_stream_is_cut(spans: list[tuple[int, i
 
 
 @settings(max_examples=50)
-@given(
-    st.floats(1e-3, 5e-3),
-    st.floats(0, PERIOD_S),
-    st.floats(1, 30),
-)
+@given(st.floats(1e-3, 5e-3), st.floats(0, PERIOD_S), st.floats(1, 30))
 def test_energy_of_a_moving_waveform_is_exact_to_a_thousandth_for_windows_of_a_millisecond(
     length_s: float, phase_s: float, frequency_hz: float
 ) -> None:

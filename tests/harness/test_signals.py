@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from poet_harness.cli import main
 from poet_harness.training.results import Results
 from poet_profiles.profile import read_profile
 from poet_profiles.stopping import Stopped, acted_upon, finishing, heed, listening, undisturbed
@@ -24,6 +23,7 @@ from safetensors import safe_open
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import STEPS, board, write_plan
+from tests.support.programs import Said, poet_harness
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROGRAM = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
@@ -55,16 +55,6 @@ def _heard() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of ``poet-harness`` in this process."""
-    monkeypatch.setattr(sys, "argv", ["poet-harness", *arguments])
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
-
-
 def run_arguments(folder: Path, url: str) -> list[str]:
     files = ["--out", str(folder / "o.csv"), "--save", str(folder / "s.npz")]
     given = ["run", "--board", "nrf52840", "--meter", "nominal", "--port", url, "--plan", str(folder)]
@@ -76,10 +66,10 @@ def profile_arguments(folder: Path, url: str) -> list[str]:
     return [*given, "--configs", str(folder / "c.csv"), "--out", str(folder / "p.csv")]
 
 
-def requests_of_a_whole_run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
+def requests_of_a_whole_run(folder: Path) -> list[str]:
     device = board()
     with serve(device) as url:
-        assert call(monkeypatch, *run_arguments(folder, url)) == 0
+        assert poet_harness(*run_arguments(folder, url)) == 0
     for name in ("o.csv", "s.npz"):
         (folder / name).unlink()
     return device.carried_out
@@ -103,7 +93,7 @@ def test_run_keeps_every_step_that_was_done_at_twenty_moments(monkeypatch: pytes
         number = chosen.choice(SIGNALS)
         device = board(Signalling, moments={moment: number})
         with serve(device) as url:
-            code = call(monkeypatch, *run_arguments(folder, url))
+            code = poet_harness(*run_arguments(folder, url))
         assert code == 128 + number, (moment, whole[moment])
         # The step under way, whose trace and gradients come after it, is brought to its end.
         assert steps_on_disk(folder) == list(range(sum(line.startswith("step") for line in whole[: moment + 1])))
@@ -112,14 +102,14 @@ def test_run_keeps_every_step_that_was_done_at_twenty_moments(monkeypatch: pytes
 
 
 def test_a_second_signal_cuts_the_step_under_way_and_keeps_those_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
 ) -> None:
     folder = write_plan(tmp_path / "plan")
     whole = requests_of_a_whole_run(monkeypatch, folder)
     third = [place for place, line in enumerate(whole) if line.startswith("step")][2]
     device = board(Signalling, moments={third: signal.SIGINT, third + 1: signal.SIGINT})
     with serve(device) as url:
-        assert call(monkeypatch, *run_arguments(folder, url)) == 130
+        assert poet_harness(*run_arguments(folder, url)) == 130
     assert steps_on_disk(folder) == [0, 1]
     assert capsys.readouterr().err.splitlines()[-1] == "poet-harness: interrupted (SIGINT) after 2 steps"
 
@@ -132,17 +122,17 @@ def test_a_step_that_is_finished_for_a_signal_is_committed_where_steps_are(
     second = [place for place, line in enumerate(whole) if line.startswith("step")][1]
     device = board(Signalling, moments={second: signal.SIGTERM})
     with serve(device) as url:
-        assert call(monkeypatch, *run_arguments(folder, url), "--commit-every", "4") == 143
+        assert poet_harness(*run_arguments(folder, url), "--commit-every", "4") == 143
     assert device.committed is not None
     assert device.committed[0] == 2
     assert steps_on_disk(folder) == [0, 1]
 
 
-def test_profile_keeps_every_row_at_twenty_moments_and_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_profile_keeps_every_row_at_twenty_moments_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 12)))
     whole = SimulatedDevice()
     with serve(whole) as url:
-        assert call(monkeypatch, *profile_arguments(tmp_path, url)) == 0
+        assert poet_harness(*profile_arguments(tmp_path, url)) == 0
     complete = read_profile(tmp_path / "p.csv").drop(columns="taken_at")
     (tmp_path / "p.csv").unlink()
     chosen = random.Random(2)
@@ -151,13 +141,13 @@ def test_profile_keeps_every_row_at_twenty_moments_and_goes_on(monkeypatch: pyte
         number = chosen.choice(SIGNALS)
         device = board(Signalling, moments={moment: number})
         with serve(device) as url:
-            assert call(monkeypatch, *profile_arguments(tmp_path, url)) == 128 + number
+            assert poet_harness(*profile_arguments(tmp_path, url)) == 128 + number
         windows = [line for line in device.before if line.startswith(("bench", "idle"))]
         kept = len(read_profile(tmp_path / "p.csv")) if (tmp_path / "p.csv").exists() else 0
         assert kept == len(windows) // 2
         if count % 5 == 0:
             with serve(SimulatedDevice()) as url:
-                assert call(monkeypatch, *profile_arguments(tmp_path, url), "--resume") == 0
+                assert poet_harness(*profile_arguments(tmp_path, url), "--resume") == 0
             pd.testing.assert_frame_equal(read_profile(tmp_path / "p.csv").drop(columns="taken_at"), complete)
         (tmp_path / "p.csv").unlink(missing_ok=True)
 
@@ -175,7 +165,7 @@ def test_a_signal_while_results_are_written_changes_nothing_of_them(
 
     monkeypatch.setattr(Path, "replace", replace_slowly)
     with serve(board()) as url:
-        assert call(monkeypatch, *run_arguments(folder, url)) == 130
+        assert poet_harness(*run_arguments(folder, url)) == 130
     assert steps_on_disk(folder) == list(range(STEPS))
 
 
@@ -193,7 +183,7 @@ def test_a_signal_while_results_are_written_leaves_the_weights_on_disk_too(
     monkeypatch.setattr(Results, "write", signalled)
     with serve(board()) as url:
         weights = ["--trained", str(folder / "w.safetensors")]
-        assert call(monkeypatch, *run_arguments(folder, url), *weights) == 128 + number
+        assert poet_harness(*run_arguments(folder, url), *weights) == 128 + number
     assert steps_on_disk(folder) == list(range(STEPS))
     with safe_open(folder / "w.safetensors", "numpy") as file:
         assert file.metadata()["step"] == str(STEPS)

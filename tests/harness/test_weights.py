@@ -100,7 +100,7 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
             "finetune_cnn_small",
             Optimizer(Method.ADAMW, weight_decay=0.01, betas=(0.8, 0.99), clip_value=0.1),
             "AdamW(lr=0.05, betas=(0.8, 0.99), weight_decay=0.01), gradients within +-0.1",
-        ),
+        )
     ],
 )
 def test_weights_running_statistics_and_velocities_are_pytorchs(

@@ -12,11 +12,11 @@ from typing import Any
 import poet_planner
 import pytest
 import torch
-from poet_planner.cli import main
 from poet_planner.graph.optimizer import Method
 from poet_profiles.errors import UserError
 
 from tests.support import ROOT
+from tests.support.programs import poet_plan
 
 HEAVY = ("torch", "pyomo", "pandas", "matplotlib", "numpy")
 MISUSE = """
@@ -55,10 +55,7 @@ def test_the_examples_of_the_page_run_as_they_stand(
     assert isinstance(planned, poet_planner.Plan)
     assert planned.summary.peak_bytes <= planned.schedule.ram_budget_bytes < planned.summary.plain_peak_bytes
     assert (tmp_path / "plan" / "poet_schedule.h").exists()
-    monkeypatch.setattr("sys.argv", ["poet-plan", "verify", "plan/graph.json", "plan/schedule.json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
+    assert poet_plan("verify", "plan/graph.json", "plan/schedule.json") == 0
 
 
 def test_planning_leaves_the_users_model_as_it_is() -> None:

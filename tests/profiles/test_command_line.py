@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from poet_profiles.locks import held
 
 from tests.support.graphs.chains import chain
 from tests.support.harness.tiny_plan import write_plan
+from tests.support.programs import Said, exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {"poet-harness": poet_harness.cli, "poet-plan": poet_planner.cli}
@@ -60,16 +60,11 @@ def required(program: str, verb: str, without: str) -> list[str]:
     return given
 
 
-def refused(
-    program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any, codes: tuple[int, ...] = (2,)
-) -> str:
+def refused(program: str, arguments: list[str], capsys: Any, codes: tuple[int, ...] = (2,)) -> str:
     """Run a program that has to refuse and leave nothing; what it said, in one line."""
     before = sorted(Path().rglob("*"))
-    monkeypatch.setattr(sys, "argv", [program, *arguments])
-    with pytest.raises(SystemExit) as ended:
-        PROGRAMS[program].main()
-    captured = capsys.readouterr()
-    assert ended.value.code in codes, (arguments, captured.err)
+    code, captured = exit_code(PROGRAMS[program].main, program, *arguments), capsys.readouterr()
+    assert code in codes, (arguments, captured.err)
     assert sorted(Path().rglob("*")) == before, arguments
     return " ".join(re.sub("[^ -~]", " ", captured.err).split())
 
@@ -81,24 +76,20 @@ def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("program", "verb", "option"), [*options(int, float)])
-def test_no_number_is_none(
-    program: str, verb: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_number_is_none(program: str, verb: str, option: str, capsys: Said) -> None:
     command = next(command for of, name, command in verbs() if (of, name) == (program, verb))
     kind = kind_of(next(parameter for parameter in command.params if parameter.opts[0] == option))
     given = required(program, verb, option)
     for word in WORDS[kind]:
         if word != "-1" or option not in MAY_BE_NEGATIVE:
-            assert option in refused(program, [*given, f"{option}={word}"], monkeypatch, capsys), word
+            assert option in refused(program, [*given, f"{option}={word}"], capsys), word
 
 
 @pytest.mark.parametrize(("program", "verb", "option"), [*options(str)])
-def test_no_text_is_empty(
-    program: str, verb: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_text_is_empty(program: str, verb: str, option: str, capsys: Said) -> None:
     given = required(program, verb, option)
     for arguments in ([*given, f"{option}="], [*given, option, ""], [*given, option, " "]):
-        assert option in refused(program, arguments, monkeypatch, capsys)
+        assert option in refused(program, arguments, capsys)
 
 
 AMOUNTS = ("x", "nan", "inf", "0", "-5KB", "5XB", "1e99", "1e400", "1e99GB", "1e-9")
@@ -155,20 +146,13 @@ TEXTS: list[tuple[str, list[str], str, tuple[str, ...]]] = [
     ("program", "given", "option", "words"),
     [pytest.param(*row, id=" ".join([row[0], *row[1][:1], row[2]])) for row in TEXTS],
 )
-def test_no_amount_is_none(
-    program: str,
-    given: list[str],
-    option: str,
-    words: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_amount_is_none(program: str, given: list[str], option: str, words: tuple[str, ...], capsys: Said) -> None:
     write_plan(Path("plan"))
     np.savez("plan/set.npz", x=np.arange(9, dtype="f4"))
     write_graph(chain(5), Path("graph.json"))
     Path("rows.csv").write_text("op\n")
     for word in words:
-        said = refused(program, [*given, f"{option}={word}"], monkeypatch, capsys)
+        said = refused(program, [*given, f"{option}={word}"], capsys)
         assert option in said or (option in NAMES and f"no {NAMES[option]} {word!r}" in said), (word, said)
 
 
@@ -198,22 +182,18 @@ REFUSED_LATE = [
 
 
 @pytest.mark.parametrize(("program", "arguments"), REFUSED_LATE)
-def test_a_command_that_is_refused_leaves_nothing(
-    program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_refused_leaves_nothing(program: str, arguments: list[str], capsys: Said) -> None:
     write_plan(Path("plan"))
     np.savez("plan/set.npz", x=np.arange(9, dtype="f4"))
     write_graph(chain(5), Path("graph.json"))
     Path("rows.csv").write_text("op,params\nrelu,size=4\n")
-    refused(program, arguments, monkeypatch, capsys, (BAD_INPUT, NO_SCHEDULE, NO_DEVICE))
+    refused(program, arguments, capsys, (BAD_INPUT, NO_SCHEDULE, NO_DEVICE))
 
 
 @pytest.mark.parametrize("verb", [[], ["sweep"], ["compare"]])
-def test_a_folder_is_one_commands_at_a_time(
-    verb: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_is_one_commands_at_a_time(verb: list[str], capsys: Said) -> None:
     write_graph(chain(5), Path("graph.json"))
     Path("out").mkdir()
     with held(Path("out"), ""):
-        said = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], monkeypatch, capsys)
+        said = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], capsys)
     assert "out: another command writes there" in said

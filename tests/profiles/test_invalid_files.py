@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from poet_planner.cli import main
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.schedule.file import read_schedule
 
 from tests.support import ROOT
+from tests.support.programs import Said, poet_plan
 
 INVALID = ROOT / "tests" / "invalid"
 
@@ -108,13 +108,8 @@ def _check_line(error: UserError, path: Path, expected: str) -> None:
     assert error.exit_code == BAD_INPUT
 
 
-def test_the_command_line_prints_the_line_and_exits_with_its_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["poet-plan", "--graph", str(INVALID / "graph_cycle.json"), "--ram", "1KB"])
-    with pytest.raises(SystemExit) as exit_:
-        main()
-    assert exit_.value.code == BAD_INPUT
+def test_the_command_line_prints_the_line_and_exits_with_its_code(capsys: Said) -> None:
+    assert poet_plan("--graph", INVALID / "graph_cycle.json", "--ram", "1KB") == BAD_INPUT
     streams = capsys.readouterr()
     assert streams.out == ""
     assert streams.err.count("\n") == 1

@@ -71,10 +71,7 @@ def test_another_encoding_is_named(tmp_path: Path, kind: FileKind) -> None:
     for content, words in (
         (kind.content.encode("utf-16"), "it is UTF-16"),
         (kind.content.encode("utf-16-be"), "it is UTF-16"),
-        (
-            kind.content.encode() + "# K\u00fchler\n".encode("cp1252"),
-            r"byte 0xfc in line \d+; save it as UTF-8",
-        ),
+        (kind.content.encode() + "# K\u00fchler\n".encode("cp1252"), r"byte 0xfc in line \d+; save it as UTF-8"),
     ):
         path.write_bytes(content)
         with pytest.raises(UserError, match=words) as refused:

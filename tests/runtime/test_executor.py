@@ -206,8 +206,4 @@ def test_random_operators_keep_their_order() -> None:
     graph = traced(model)
     draws = [operator.id for operator in graph.operators if operator.random]
     with pytest.raises(UserError, match=f"compute {draws[1]}: {draws[0]} has to be computed before it"):
-        execute(
-            graph,
-            residents_of(graph, model.module, model.inputs, model.targets),
-            [Step(Action.COMPUTE, draws[1])],
-        )
+        execute(graph, residents_of(graph, model.module, model.inputs, model.targets), [Step(Action.COMPUTE, draws[1])])

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.cli import main
 from poet_planner.graph import read_graph
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
@@ -37,6 +36,7 @@ from torch import nn
 
 from tests.support.networks.eager import SEED, differences, eager_step
 from tests.support.networks.zoo import ZOO, zoo_model
+from tests.support.programs import Said, poet_plan
 
 
 def traced(model: Model) -> TracedGraph:
@@ -84,15 +84,7 @@ def test_every_operand_says_its_layout_and_integers_their_range() -> None:
     assert "low" not in residents["loss"]
 
 
-def test_a_plan_of_a_linux_board_has_its_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def poet_plan(*arguments: str) -> int:
-        monkeypatch.setattr("sys.argv", ["poet-plan", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0)
-
+def test_a_plan_of_a_linux_board_has_its_program(tmp_path: Path, capsys: Said) -> None:
     out, beside = tmp_path / "plan", tmp_path / "beside.json"
     method = ("--method", "store_all", "--out", str(out))
     assert poet_plan("--model", "digits_cnn_small", "--profile", "a72", *method) == 0

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from poet_planner.cli import app, main
+from poet_planner.cli import app
 from poet_planner.comparison.sweep_table import read_points
 from poet_profiles.errors import BAD_INPUT
 from typer.testing import CliRunner
+
+from tests.support.programs import Said, poet_plan
 
 PROGRAM = typer.main.get_command(app)
 GROUPS = ["Network", "Board", "Limits", "Memory", "Training", "Optimiser", "Output", "Expert"]
@@ -49,9 +51,7 @@ def test_verbs_that_plan_take_the_same_groups() -> None:
     assert of_sweep["Expert"] == of_compare["Expert"] <= of_plan["Expert"]
 
 
-def test_a_sweep_and_a_comparison_are_of_the_training_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_and_a_comparison_are_of_the_training_that_is_asked_for(tmp_path: Path) -> None:
     """Momentum keeps a number for each parameter in RAM, beside the store-all schedule's activations."""
     peaks = {}
     for momentum in (0, 0.9):
@@ -59,10 +59,7 @@ def test_a_sweep_and_a_comparison_are_of_the_training_that_is_asked_for(
             out = tmp_path / f"{verb}{momentum}"
             network = ("--model", "digits_cnn_small", "--profile", "m4", "--ram", "100%", "--momentum", momentum)
             search = ("--methods", "optimal,store_all", "--time-limit", 0.5)
-            monkeypatch.setattr("sys.argv", ["poet-plan", verb, *map(str, (*network, *search, "--out", out))])
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert not ended.value.code
+            assert poet_plan(verb, *network, *search, "--out", out) == 0
             points = {point.method: point for point in read_points(out / table)}
             peaks[verb, momentum] = points["store_all"].peak_bytes or 0
     parameters = 4 * trained_parameters("digits_cnn_small")
@@ -77,11 +74,6 @@ def trained_parameters(name: str) -> int:
 
 
 @pytest.mark.parametrize("option", ["--card-above", "--stream-above"])
-def test_what_a_sweep_would_ignore_is_refused(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.argv", ["poet-plan", "sweep", "--profile", "m4", option, "1KB", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == BAD_INPUT
+def test_what_a_sweep_would_ignore_is_refused(option: str, capsys: Said, tmp_path: Path) -> None:
+    assert poet_plan("sweep", "--profile", "m4", option, "1KB", "--out", tmp_path) == BAD_INPUT
     assert f"{option}: a sweep has parameters on the card with --parameters card alone" in capsys.readouterr().err

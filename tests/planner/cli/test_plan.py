@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from poet_planner.cli import main
 from poet_planner.comparison.registry import METHODS
 from poet_planner.planning import choose, forms_in_ram
 from poet_planner.planning.choose import choose_layout
@@ -32,6 +31,7 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.plan_folder.summary import read_summary
 
 from tests.support.graphs.blocks import UNPLACEABLE, graph_of
+from tests.support.programs import Said, poet_plan
 
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
@@ -57,13 +57,6 @@ def make(batch):
 """
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr("sys.argv", ["poet-plan", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
     """Forward a, b, c, d and backward through them; the store-all schedule holds them all: 64 + 4 * 400 B."""
@@ -82,11 +75,9 @@ def graph(tmp_path: Path) -> Path:
     return path
 
 
-def test_plan_is_written_verified_and_summed_up(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_is_written_verified_and_summed_up(graph: Path, tmp_path: Path, capsys: Said) -> None:
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out, "--json") == 0
+    assert poet_plan("--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary == json.loads((out / "summary.json").read_text())
     assert summary["peak_bytes"] <= summary["ram_budget_bytes"] < summary["plain_peak_bytes"]
@@ -96,23 +87,23 @@ def test_plan_is_written_verified_and_summed_up(
     assert summary["bound_j"] <= summary["energy_j"]
     for picture in ("schedule.png", "ram.png", "energy.png"):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
-    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
+    assert poet_plan("verify", out / "graph.json", out / "schedule.json") == 0
     assert "is sound" in capsys.readouterr().out
 
 
 def test_pictures_are_drawn_after_the_words(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     out = tmp_path / "plan"
     ask = "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out
-    assert run(monkeypatch, *ask) == 0
+    assert poet_plan(*ask) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"pictures: {out / 'schedule.png'}, ")
 
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(out / "schedule.png"))
 
     monkeypatch.setattr(pictures, "write_pictures", full)
-    assert run(monkeypatch, *ask) == BAD_INPUT
+    assert poet_plan(*ask) == BAD_INPUT
     said = capsys.readouterr()
     assert "verified; wrote" in said.out and "pictures: " not in said.out
     assert said.err.endswith("schedule.png: No space left on device\n")
@@ -120,62 +111,54 @@ def test_pictures_are_drawn_after_the_words(
     assert not [*out.glob("*.png")]
 
 
-def test_damaged_schedule_does_not_pass(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_schedule_does_not_pass(graph: Path, tmp_path: Path, capsys: Said) -> None:
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
+    assert poet_plan("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
     document = json.loads((out / "schedule.json").read_text())
     del document["steps"][0]
     (out / "schedule.json").write_text(json.dumps(document))
-    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == BAD_INPUT
+    assert poet_plan("verify", out / "graph.json", out / "schedule.json") == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_no_schedule_says_what_would_do(
-    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "500", "--time-limit", 1) == NO_SCHEDULE
+def test_no_schedule_says_what_would_do(graph: Path, capsys: Said) -> None:
+    assert poet_plan("--graph", graph, "--ram", "500", "--time-limit", 1) == NO_SCHEDULE
     line = capsys.readouterr().err.splitlines()[-1]
     assert "864" in line  # c, d, and the resident bytes
 
 
-def test_a_refusal_is_a_document_for_programs(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_is_a_document_for_programs(graph: Path, tmp_path: Path, capsys: Said) -> None:
     """What lives at once while c is computed: b, c, and the resident bytes."""
     ask = ("--graph", graph, "--time-limit", 1, "--json", "--out", tmp_path / "plan")
-    assert run(monkeypatch, *ask, "--ram", "500") == NO_SCHEDULE
+    assert poet_plan(*ask, "--ram", "500") == NO_SCHEDULE
     said = capsys.readouterr()
     document = json.loads(said.out)
     assert said.err.splitlines()[-1] == f"poet-plan: {document['message']}"
     assert (document["status"], document["exit_code"]) == ("impossible", NO_SCHEDULE)
     assert document["impossible_below_bytes"] == document["possible_bytes"] == 864
     assert not (tmp_path / "plan").exists()
-    assert run(monkeypatch, *ask, "--ram", document["possible_bytes"]) == 0
+    assert poet_plan(*ask, "--ram", document["possible_bytes"]) == 0
     capsys.readouterr()
-    assert run(monkeypatch, *ask, "--ram", "1MB", "--deadline", "7s") == NO_SCHEDULE
+    assert poet_plan(*ask, "--ram", "1MB", "--deadline", "7s") == NO_SCHEDULE
     document = json.loads(capsys.readouterr().out)
     assert (document["impossible_below_s"], document["possible_s"]) == (8.0, 8.0)
     assert document["possible_bytes"] is None, "within 7 s no RAM does"
-    assert run(monkeypatch, "--graph", graph, "--json", "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
+    assert poet_plan("--graph", graph, "--json", "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
     assert json.loads(capsys.readouterr().out)["possible_bytes"] == 1704
 
 
-def test_a_step_without_offsets_is_not_called_impossible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_without_offsets_is_not_called_impossible(tmp_path: Path, capsys: Said) -> None:
     file, out = tmp_path / "graph.json", tmp_path / "plan"
     write_graph(graph_of(UNPLACEABLE), file)
     ask = ("--graph", file, "--time-limit", 1, "--json", "--out", out)
-    assert run(monkeypatch, *ask, "--ram", 20) == NOT_FOUND
+    assert poet_plan(*ask, "--ram", 20) == NOT_FOUND
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == "no offsets" and document["impossible_below_bytes"] <= 20
-    assert run(monkeypatch, *ask, "--ram", document["possible_bytes"]) == 0
+    assert poet_plan(*ask, "--ram", document["possible_bytes"]) == 0
 
 
 def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     (tmp_path / "words.py").write_text(RECURRENT)
     monkeypatch.syspath_prepend(tmp_path)
@@ -186,21 +169,17 @@ def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
 
     with monkeypatch.context() as patched:
         patched.setattr("poet_planner.planning.pipeline.choose_layout", chosen)
-        assert run(monkeypatch, *ask) == BAD_INPUT
+        assert poet_plan(*ask) == BAD_INPUT
     [line] = capsys.readouterr().err.splitlines()
     assert "rnn (GRU): the firmware has no recurrent operator; train it on a Linux board" in line
     assert not (tmp_path / "plan").exists()
-    assert run(monkeypatch, *ask, "--parameters", "excluded") == 0
+    assert poet_plan(*ask, "--parameters", "excluded") == 0
 
 
-def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
-    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
+def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(graph: Path, capsys: Said) -> None:
+    assert poet_plan("--graph", graph, "--ram", "1KB", "--method", "store_all") == NO_SCHEDULE
     assert "1704 B" in capsys.readouterr().err
-    assert (
-        run(monkeypatch, "--graph", graph, "--ram", "1MB", "--deadline", "7s", "--method", "store_all") == NO_SCHEDULE
-    )
+    assert poet_plan("--graph", graph, "--ram", "1MB", "--deadline", "7s", "--method", "store_all") == NO_SCHEDULE
     assert "8 s" in capsys.readouterr().err
 
 
@@ -247,10 +226,8 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(
         ),
     ],
 )
-def test_bad_input_ends_in_one_line(
-    arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, *arguments) == BAD_INPUT
+def test_bad_input_ends_in_one_line(arguments: list[str], expected: str, capsys: Said) -> None:
+    assert poet_plan(*arguments) == BAD_INPUT
     streams = capsys.readouterr()
     assert expected in streams.err
     assert streams.err.count("\n") == 1
@@ -262,49 +239,31 @@ PAIRS = [(method, option) for method in METHODS for option in Option]
 
 @pytest.mark.parametrize(("method", "option"), PAIRS, ids=[f"{method.name}-{option}" for method, option in PAIRS])
 def test_an_option_that_a_method_does_not_take_is_refused_even_with_its_default(
-    method: Method, option: Option, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    method: Method, option: Option, capsys: Said
 ) -> None:
     default = {Option.OBJECTIVE: "energy", Option.SEED: "0", Option.SOLVER: "highs", Option.TIME_LIMIT: "1"}[option]
     command = ("--graph", "no.json", "--method", method.name, f"--{option}", default)
-    assert run(monkeypatch, *command) == BAD_INPUT
+    assert poet_plan(*command) == BAD_INPUT
     refused = f"poet-plan: --{option}: --method {method.name} takes none; leave one of the two out\n"
     said = capsys.readouterr().err
     assert said == refused if option not in method.takes else said.startswith("poet-plan: no.json: cannot be read")
 
 
 @pytest.mark.parametrize("option", [("--momentum", "0.9"), ("--gradients", "paged"), ("--batch", "2")])
-def test_a_graph_takes_no_option_of_a_model(
-    option: tuple[str, str], graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", *option) == BAD_INPUT
+def test_a_graph_takes_no_option_of_a_model(option: tuple[str, str], graph: Path, capsys: Said) -> None:
+    assert poet_plan("--graph", graph, "--ram", "75%", *option) == BAD_INPUT
     assert option[0] in capsys.readouterr().err
 
 
-def test_graph_without_budget_asks_for_one(
-    graph: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", graph) == BAD_INPUT
+def test_graph_without_budget_asks_for_one(graph: Path, capsys: Said) -> None:
+    assert poet_plan("--graph", graph) == BAD_INPUT
     assert "--ram" in capsys.readouterr().err
 
 
-def test_shipped_profile_plans_a_model_and_writes_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shipped_profile_plans_a_model_and_writes_headers(tmp_path: Path, capsys: Said) -> None:
     out = tmp_path / "plan"
-    arguments = (
-        "--profile",
-        "m4",
-        "--model",
-        "digits_cnn",
-        "--ram",
-        "224KB",
-        "--time-limit",
-        1,
-        "--out",
-        out,
-        "--json",
-    )
-    assert run(monkeypatch, *arguments) == 0
+    arguments = ("--profile", "m4", "--model", "digits_cnn", "--ram", "224KB", "--time-limit", 1, "--json")
+    assert poet_plan(*arguments, "--out", out) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["energy_share"]["measured"] == summary["energy_share"]["emulated"] == 0
     assert summary["energy_share"]["published"] > 0
@@ -314,26 +273,22 @@ def test_shipped_profile_plans_a_model_and_writes_headers(
     assert (out / "poet_schedule.h").exists()
 
 
-def test_parameters_are_left_out_only_where_that_is_asked_for_and_loudly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parameters_are_left_out_only_where_that_is_asked_for_and_loudly(tmp_path: Path, capsys: Said) -> None:
     out = tmp_path / "plan"
     arguments = ("--profile", "m4", "--model", "mlperf_autoencoder", "--method", "store_all", "--out", out, "--json")
-    assert run(monkeypatch, *arguments, "--parameters", "excluded") == 0
+    assert poet_plan(*arguments, "--parameters", "excluded") == 0
     streams = capsys.readouterr()
     assert "NOT counted" in streams.err
     assert json.loads(streams.out)["excluded_bytes"] > 2_000_000
     assert not (out / "poet_model.h").exists()
-    assert run(monkeypatch, *arguments, "--parameters", "resident") == NO_SCHEDULE
+    assert poet_plan(*arguments, "--parameters", "resident") == NO_SCHEDULE
 
 
-def test_parameters_go_to_the_card_where_they_do_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parameters_go_to_the_card_where_they_do_not_fit(tmp_path: Path, capsys: Said) -> None:
     """312 KB of parameters; the largest layer has 147 KB."""
     out = tmp_path / "plan"
     arguments = ("--profile", "m4", "--model", "mlperf_resnet8", "--out", out, "--json")
-    assert run(monkeypatch, *arguments, "--time-limit", 1) == 0
+    assert poet_plan(*arguments, "--time-limit", 1) == 0
     streams = capsys.readouterr()
     assert "lie on the card" in streams.err
     summary = json.loads(streams.out)
@@ -347,19 +302,17 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(
     assert written < summary["wear"]["committed_bytes"] < written + 20_000
     life = summary["wear"]["life_steps"]
     assert life == pytest.approx(4e12 / (summary["wear"]["committed_bytes"] + summary["wear"]["paged_bytes"]))
-    assert run(monkeypatch, *arguments, "--card-above", "100KB", "--endurance", "8GB", "--method", "store_all") == 3
-    assert run(monkeypatch, *arguments, "--parameters", "card", "--gradients", "paged") == BAD_INPUT
+    assert poet_plan(*arguments, "--card-above", "100KB", "--endurance", "8GB", "--method", "store_all") == 3
+    assert poet_plan(*arguments, "--parameters", "card", "--gradients", "paged") == BAD_INPUT
     assert "--gradients paged: with --parameters card" in capsys.readouterr().err
 
 
-def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headers_of_an_earlier_plan_do_not_stay_beside_one_that_has_none(graph: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan"
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
-    assert run(monkeypatch, *digits, "--method", "store_all", "--out", out) == 0
+    assert poet_plan(*digits, "--method", "store_all", "--out", out) == 0
     assert {path.name for path in out.glob("*.h")} == {"poet_model.h", "poet_schedule.h"}
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
+    assert poet_plan("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
     assert not list(out.glob("*.h"))
 
 
@@ -368,17 +321,15 @@ def test_a_plan_that_is_too_large_for_the_tables_leaves_an_earlier_one_whole(
 ) -> None:
     digits = ("--profile", "m4", "--model", "digits_cnn", "--ram", "110%")
     store_all = (*digits, "--method", "store_all", "--out", tmp_path)
-    assert run(monkeypatch, *store_all) == 0
+    assert poet_plan(*store_all) == 0
     written = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     monkeypatch.setattr("poet_planner.schedule.c_calls._LARGEST_INDEX", 1)
-    assert run(monkeypatch, *store_all) == BAD_INPUT
+    assert poet_plan(*store_all) == BAD_INPUT
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == written
 
 
-def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", graph, "--ram", "100%", "--method", "store_all", "--out", tmp_path / "plan") == 0
+def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(graph: Path, tmp_path: Path, capsys: Said) -> None:
+    assert poet_plan("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", tmp_path / "plan") == 0
     printed = capsys.readouterr().out
     assert "as the graph has it" in printed
     assert "gradients" not in printed
@@ -414,14 +365,12 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pyte
     assert settled(Gradients.PAGED) == (100_000, 179_100)
 
 
-def test_gradients_become_values_where_a_step_is_cheaper_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gradients_become_values_where_a_step_is_cheaper_so(tmp_path: Path, capsys: Said) -> None:
     """Beside them 216 KB have room for the demo's largest operator, but what is in their way goes to the card."""
 
     def energy_j(ram: str, gradients: str) -> float:
         arguments = ("--profile", "nrf52840", "--model", "digits_cnn", "--ram", ram, "--gradients", gradients)
-        assert run(monkeypatch, *arguments, "--time-limit", 1, "--json", "--out", tmp_path / "plan") == 0
+        assert poet_plan(*arguments, "--time-limit", 1, "--json", "--out", tmp_path / "plan") == 0
         streams = capsys.readouterr()
         summary = json.loads(streams.out)
         assert ("--gradients resident" in streams.err) == (gradients == "auto" and not summary["resident_gradients"])
@@ -434,62 +383,41 @@ def test_gradients_become_values_where_a_step_is_cheaper_so(
     assert json.loads((tmp_path / "plan" / "summary.json").read_text())["resident_gradients"]
 
 
-def test_gradients_become_values_where_they_do_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_gradients_become_values_where_they_do_not_fit(tmp_path: Path, capsys: Said) -> None:
     """DS-CNN's parameters and gradients alone leave too little of the nRF52840's 248 KB for its largest operator."""
     out = tmp_path / "plan"
     arguments = ("--profile", "m4", "--model", "mlperf_ds_cnn", "--time-limit", 1, "--out", out, "--json")
-    assert run(monkeypatch, *arguments) == 0
+    assert poet_plan(*arguments) == 0
     streams = capsys.readouterr()
     assert "--gradients resident" in streams.err
     summary = json.loads(streams.out)
     assert not summary["resident_gradients"]
     assert summary["peak_bytes"] <= load_board("nrf52840").usable_ram_bytes
     assert (out / "poet_model.h").exists()
-    assert run(monkeypatch, *arguments, "--gradients", "resident") == NO_SCHEDULE
+    assert poet_plan(*arguments, "--gradients", "resident") == NO_SCHEDULE
 
 
-def test_without_paging_nothing_is_paged(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = (
-        "--graph",
-        graph,
-        "--ram",
-        "75%",
-        "--no-paging",
-        "--time-limit",
-        1,
-        "--out",
-        tmp_path / "plan",
-        "--json",
-    )
-    assert run(monkeypatch, *arguments) == 0
+def test_without_paging_nothing_is_paged(graph: Path, tmp_path: Path, capsys: Said) -> None:
+    arguments = ("--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan", "--json")
+    assert poet_plan(*arguments, "--no-paging") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["page_ins"] == summary["page_outs"] == 0 < summary["recomputes"]
 
 
-def test_deadline_is_kept(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_deadline_is_kept(graph: Path, tmp_path: Path, capsys: Said) -> None:
     arguments = ("--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", tmp_path / "plan", "--json")
-    assert run(monkeypatch, *arguments, "--deadline", "1.4x") == 0
+    assert poet_plan(*arguments, "--deadline", "1.4x") == 0
     assert json.loads(capsys.readouterr().out)["time_s"] <= 1.4 * 8
 
 
-def test_folder_that_cannot_be_written_ends_in_one_line(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_that_cannot_be_written_ends_in_one_line(graph: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "file").write_text("")
     arguments = ("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", tmp_path / "file" / "plan")
-    assert run(monkeypatch, *arguments) == BAD_INPUT
+    assert poet_plan(*arguments) == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_model_of_ones_own_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_model_of_ones_own_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     (tmp_path / "own_model.py").write_text(
         "import torch\n"
         "from poet_planner.models import Model\n"
@@ -503,22 +431,9 @@ def test_model_of_ones_own_is_planned(
     )
     monkeypatch.syspath_prepend(tmp_path)
     out = tmp_path / "plan"
-    arguments = (
-        "--profile",
-        "m0",
-        "--model",
-        "own_model:tiny",
-        "--batch",
-        3,
-        "--time-limit",
-        1,
-        "--library",
-        "own",
-        "--out",
-        out,
-        "--json",
-    )
-    assert run(monkeypatch, *arguments) == 0
+    network = ("--profile", "m0", "--model", "own_model:tiny", "--batch", 3)
+    arguments = (*network, "--time-limit", 1, "--library", "own", "--out", out, "--json")
+    assert poet_plan(*arguments) == 0
     printed = capsys.readouterr()
     assert "POET_GATHERED" not in printed.err
     summary = json.loads(printed.out)
@@ -533,7 +448,7 @@ def test_model_of_ones_own_is_planned(
     expected = b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
     assert (out / "own/src/own_initial.bin").read_bytes() == expected
     assert '    "squat",\n    "lunge",\n    "rest",\n' in (out / "own/src/own.c").read_text()
-    assert run(monkeypatch, *arguments, "--micro-batches", 3) == 0
+    assert poet_plan(*arguments, "--micro-batches", 3) == 0
     assert "a batch is 3 calls of poet_train: all but the last give POET_GATHERED\n" in capsys.readouterr().err
     assert "#define OWN_MICRO_BATCHES 3u\n" in (out / "own/src/own.h").read_text()
 
@@ -545,12 +460,12 @@ def test_help_does_not_import_what_only_planning_needs() -> None:
 
 
 def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     names = ["bert_base_16", "cnn_40k", "digits_cnn", "digits_cnn_small", "finetune_cnn_small", "resnet18"]
     monkeypatch.setattr("poet_planner.models.names", lambda: names)
     board = load_board("mkr1000")
-    assert run(monkeypatch, "models", "--board", board.name, "--graphs", tmp_path) == 0
+    assert poet_plan("models", "--board", board.name, "--graphs", tmp_path) == 0
     fitting = capsys.readouterr().out.split()
     assert "digits_cnn_small" in fitting
     # A batch of 24 images: the operands of its largest node alone are 147,456 B.
@@ -558,31 +473,27 @@ def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     parts = {path.stem for path in tmp_path.glob("*-*.json")}
     assert {"digits_cnn_small-2", "digits_cnn_small-4", "finetune_cnn_small-int8"} <= parts
     assert sorted({path.stem for path in tmp_path.glob("*.json")} - parts) == fitting
-    assert run(monkeypatch, "graph", "--model", "digits_cnn_small", "--board", "rpi4b", "--parameters", "card", "--out",
+    assert poet_plan("graph", "--model", "digits_cnn_small", "--board", "rpi4b", "--parameters", "card", "--out",
                tmp_path / "g.json") == BAD_INPUT  # fmt: skip
     for name in (*fitting, *parts):
         assert smallest_ram_bytes(read_graph(tmp_path / f"{name}.json")) <= board.usable_ram_bytes
 
 
-def test_the_graph_of_a_micro_batch_is_the_one_that_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_graph_of_a_micro_batch_is_the_one_that_is_planned(tmp_path: Path, capsys: Said) -> None:
     step = ("--model", "digits_cnn_small", "--profile", "mkr1000", "--micro-batches", "2")
-    assert run(monkeypatch, "graph", *step, "--out", tmp_path / "graph.json", "--parts", tmp_path) == 0
+    assert poet_plan("graph", *step, "--out", tmp_path / "graph.json", "--parts", tmp_path) == 0
     assert sorted(path.stem for path in tmp_path.glob("graph-*.json")) == ["graph-2", "graph-4"]
     assert read_graph(tmp_path / "graph-2.json") == read_graph(tmp_path / "graph.json")
-    assert run(monkeypatch, *step, "--ram", "1MB", "--out", tmp_path / "plan") == 0
+    assert poet_plan(*step, "--ram", "1MB", "--out", tmp_path / "plan") == 0
     written = read_graph(tmp_path / "graph.json")
     assert written.micro_batches == 2
     assert written == read_graph(tmp_path / "plan" / "graph.json")
 
 
-def test_models_are_listed_with_the_homes_of_their_parameters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_are_listed_with_the_homes_of_their_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     names = ["bert_base", "digits_cnn_small", "finetune_cnn", "mlperf_resnet8", "poet_resnet18", "resnet18_cifar"]
     monkeypatch.setattr("poet_planner.models.names", lambda: names)
-    assert run(monkeypatch, "models", "--json") == 0
+    assert poet_plan("models", "--json") == 0
     homes = {row["model"]: row["homes"] for row in json.loads(capsys.readouterr().out)}
     assert homes["digits_cnn_small"] == {"mkr1000": ["resident"], "nrf52840": ["resident"]}
     assert homes["mlperf_resnet8"] == homes["poet_resnet18"] == {"mkr1000": [], "nrf52840": ["card"]}
@@ -591,29 +502,25 @@ def test_models_are_listed_with_the_homes_of_their_parameters(
     assert homes["resnet18_cifar"] == {"mkr1000": [], "nrf52840": ["card"]}  # 45 MB
 
 
-def test_what_never_fits_is_refused_before_it_is_traced(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_never_fits_is_refused_before_it_is_traced(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     def traced(*_: object) -> None:
         raise AssertionError("traced")
 
     monkeypatch.setattr("poet_planner.tracing.trace", traced)
-    assert run(monkeypatch, "--model", "bert_base", "--profile", "nrf52840") == NO_SCHEDULE
+    assert poet_plan("--model", "bert_base", "--profile", "nrf52840") == NO_SCHEDULE
     (line,) = capsys.readouterr().err.splitlines()
     assert "bert_base: one of its layers has 1572864 bytes" in line and "--ram" in line
 
 
-def test_models_that_fit_are_told_for_microcontrollers_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "models", "--board", "rpi4b") == BAD_INPUT
+def test_models_that_fit_are_told_for_microcontrollers_only(capsys: Said) -> None:
+    assert poet_plan("models", "--board", "rpi4b") == BAD_INPUT
     assert "not a microcontroller" in capsys.readouterr().err
-    assert run(monkeypatch, "models", "--graphs", "somewhere") == BAD_INPUT
+    assert poet_plan("models", "--graphs", "somewhere") == BAD_INPUT
     assert "--board" in capsys.readouterr().err
 
 
 def test_what_is_being_written_is_written_before_a_signal_ends_it(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
 
     write = pictures.write_pictures
@@ -624,9 +531,9 @@ def test_what_is_being_written_is_written_before_a_signal_ends_it(
 
     monkeypatch.setattr(pictures, "write_pictures", terminated)
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 128 + signal.SIGTERM
+    assert poet_plan("--graph", graph, "--ram", "75%", "--time-limit", 1, "--out", out) == 128 + signal.SIGTERM
     assert {path.name for path in out.iterdir()} >= {"graph.json", "schedule.json", "summary.json", "ram.png"}
-    assert run(monkeypatch, "verify", out / "graph.json", out / "schedule.json") == 0
+    assert poet_plan("verify", out / "graph.json", out / "schedule.json") == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -642,30 +549,26 @@ def test_a_signal_while_optimising_makes_the_best_so_far_the_plan(
 
     monkeypatch.setattr(plan, "progress", lambda objective: nullcontext(received))
     out = tmp_path / "plan"
-    assert run(monkeypatch, "--graph", graph, "--ram", "60%", "--time-limit", 600, "--out", out) == 0
+    assert poet_plan("--graph", graph, "--ram", "60%", "--time-limit", 600, "--out", out) == 0
     assert json.loads((out / "summary.json").read_text())["peak_bytes"] <= 0.6 * (64 + 4 * 400)
 
 
-def test_where_a_plan_cannot_be_written_it_is_not_made(
-    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_a_plan_cannot_be_written_it_is_not_made(graph: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "file"
     file.write_text("somebody's")
     for out in (file, file / "below", Path("/proc/poet")):
-        assert run(monkeypatch, "--graph", graph, "--ram", "75%", "--time-limit", 600, "--out", out) == BAD_INPUT
+        assert poet_plan("--graph", graph, "--ram", "75%", "--time-limit", 600, "--out", out) == BAD_INPUT
         [line] = capsys.readouterr().err.splitlines()
         assert "cannot be written" in line
     assert file.read_text() == "somebody's"
 
 
-def test_what_placement_costs_is_a_line_and_a_field_of_the_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_placement_costs_is_a_line_and_a_field_of_the_summary(tmp_path: Path, capsys: Said) -> None:
     file, out = tmp_path / "graph.json", tmp_path / "plan"
     write_graph(graph_of(UNPLACEABLE, PageCost(0.25, 0.25, 0.25, 0.25)), file)
     arguments = ("--graph", file, "--time-limit", 1, "--out", out)
 
-    assert run(monkeypatch, *arguments, "--ram", 20) == 0
+    assert poet_plan(*arguments, "--ram", 20) == 0
 
     line = next(line for line in capsys.readouterr().out.splitlines() if "placement costs" in line)
     assert "7.14 %" in line
@@ -677,5 +580,5 @@ def test_what_placement_costs_is_a_line_and_a_field_of_the_summary(
     cost = {"cost": pytest.approx(1 / 14), "cheapest_j": 7.0}
     assert placement == {**cost, "proven": True, "tried": 1, "tried_proven": 1}
 
-    assert run(monkeypatch, *arguments, "--ram", 24, "--json") == 0
+    assert poet_plan(*arguments, "--ram", 24, "--json") == 0
     assert json.loads(capsys.readouterr().out)["placement"] is None

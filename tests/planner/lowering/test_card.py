@@ -116,8 +116,7 @@ def _planes() -> models.Model:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 @pytest.mark.parametrize(
-    ("make", "streaming", "most"),
-    [(wide_head, Streaming(4096, 4096), 126_000), (_planes, Streaming(0, 1024), None)],
+    ("make", "streaming", "most"), [(wide_head, Streaming(4096, 4096), 126_000), (_planes, Streaming(0, 1024), None)]
 )
 def test_a_frozen_convolution_whose_weights_are_read_in_tiles_has_its_relu_beside_it(
     make: Callable[[], models.Model], streaming: Streaming, most: int | None, operators: Operators

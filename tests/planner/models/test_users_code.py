@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from poet_planner import models
-from poet_planner.cli import main
 from poet_planner.planning.training_graph import training_graph, training_step
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, UserError
+
+from tests.support.programs import Said, poet_plan
 
 MINE = """
 import sys
@@ -151,36 +152,23 @@ def test_a_mistake_is_one_line(name: str, board: str, capfd: pytest.CaptureFixtu
     assert "Traceback" not in capfd.readouterr().err
 
 
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["poet-plan", *arguments])
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
-
-
-def test_a_debug_switch_shows_the_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_debug_switch_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     arguments = ("graph", "--model", "mine:raises", "--board", "nrf52840", "--out", "graph.json")
-    assert command(monkeypatch, *arguments) == BAD_INPUT
+    assert poet_plan(*arguments) == BAD_INPUT
     assert capsys.readouterr().err.count("\n") == 2  # "imported", and the line.
     monkeypatch.setenv("POET_DEBUG", "1")
-    assert command(monkeypatch, *arguments) == BAD_INPUT
+    assert poet_plan(*arguments) == BAD_INPUT
     assert 'raise ValueError("not\\ntoday")' in capsys.readouterr().err
 
 
-def test_standard_output_is_the_result_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_output_is_the_result_alone(capsys: Said) -> None:
     planning = ("--model", "mine:good", "--profile", "a72", "--parameters", "excluded", "--ram", "100%", "--json")
-    assert command(monkeypatch, *planning, "--method", "store_all", "--out", "plan") == 0
+    assert poet_plan(*planning, "--method", "store_all", "--out", "plan") == 0
     streams = capsys.readouterr()
     assert json.loads(streams.out)["graph"].startswith("mine")
     assert {"imported", "making", "forward"} <= set(streams.err.splitlines())
     files = ("plan/graph.json", "plan/schedule.json")
-    assert command(monkeypatch, "check", *files, "--model", "mine:good", "--json") == 0
+    assert poet_plan("check", *files, "--model", "mine:good", "--json") == 0
     assert json.loads(capsys.readouterr().out)["different"] == []
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from poet_planner.cli import main
 from poet_planner.planning.pipeline import plan, prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.caveats import cautions
@@ -26,6 +25,8 @@ from poet_profiles.errors import BAD_INPUT
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.plan_folder.summary import MoreRam, read_summary
 from poet_profiles.schedule import Action, Schedule, Status, Step
+
+from tests.support.programs import Said, poet_plan
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -86,10 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(folder: Path, out: Path) -> int:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr("sys.argv", ["poet-plan", "report", str(folder), "--out", str(out)])
-        main()
-    return int(ended.value.code or 0)
+    return poet_plan("report", folder, "--out", out)
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +184,7 @@ def test_without_absences_it_says_so() -> None:
     assert "Nothing is recomputed or paged." in page and 'id="absences"' not in page
 
 
-def test_what_is_no_plan_is_refused_and_nothing_is_written(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_plan_is_refused_and_nothing_is_written(folder: Path, tmp_path: Path, capsys: Said) -> None:
     def refused(name: str, change: dict[str, object]) -> str:
         document = json.loads((folder / name).read_text()) | change
         (tmp_path / name).write_text(json.dumps(document))

@@ -25,11 +25,7 @@ def instance() -> tuple[Graph, int]:
 
 
 def test_every_part_that_a_plan_needs_is_always_on() -> None:
-    assert set(Component) - set(SWITCHES) == {
-        Component.ANNEALING,
-        Component.FEASIBILITY,
-        Component.PLACEMENT,
-    }
+    assert set(Component) - set(SWITCHES) == {Component.ANNEALING, Component.FEASIBILITY, Component.PLACEMENT}
     everything_off = Context(Parts(**dict.fromkeys(SWITCHES, False)))
     assert {part for part in Component if everything_off.has(part)} == set(Component) - set(SWITCHES)
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from poet_planner import models
-from poet_planner.cli import main
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.planning.training_graph import training_step
@@ -21,6 +20,8 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph.file import graph_hash, read_graph
 from poet_profiles.quantised import Normalising
 from torch.nn import functional
+
+from tests.support.programs import Said, poet_plan
 
 MINE = '''
 import torch
@@ -174,17 +175,11 @@ def test_a_file_of_another_batch_size_is_followed_and_one_of_another_shape_refus
         reference_run(MODEL, tmp_path / "data.npz", RATE)
 
 
-def test_what_was_written_is_told_as_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_written_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     monkeypatch.chdir(tmp_path)
 
     def printed(*arguments: str) -> dict[str, object]:
-        monkeypatch.setattr("sys.argv", ["poet-plan", *arguments, "--model", MODEL, "--json"])
-        try:
-            main()
-        except SystemExit as ended:
-            assert not ended.code
+        assert poet_plan(*arguments, "--model", MODEL, "--json") == 0
         document: dict[str, object] = json.loads(capsys.readouterr().out)
         return document
 
@@ -196,15 +191,9 @@ def test_what_was_written_is_told_as_json(
     assert losses == np.load("reference.npz")["loss"].tolist()
 
 
-def test_data_of_one_class_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_data_of_one_class_are_told(tmp_path: Path, capsys: Said) -> None:
     given = written(tmp_path / "mine.npz", samples(20) | {"target": np.ones(20, dtype=np.int64)})
-    options = ["--model", MODEL, "--arrays", str(given), "--out", str(tmp_path / "data.npz")]
-    monkeypatch.setattr("sys.argv", ["poet-plan", "data", *options])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
+    assert poet_plan("data", "--model", MODEL, "--arrays", given, "--out", tmp_path / "data.npz") == 0
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith("mine.npz: target: is 1 everywhere: nothing can be learned from that")
 

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from poet_planner import models
-from poet_planner.cli import main
 from poet_planner.lowering import lower_for_linux, with_updates
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.tracing import trace
@@ -19,25 +17,13 @@ from poet_profiles.schedule.file import write_schedule
 from poet_runtime.program import Program, write_program
 from poet_runtime.traced_graph import OptimizerUpdate
 
-PoetPlan = Callable[..., int]
+from tests.support.programs import Said, poet_plan
+
 MODEL = ("--model", "mlperf_ds_cnn", "--batch", "2")
 
 
-@pytest.fixture
-def poet_plan(monkeypatch: pytest.MonkeyPatch) -> PoetPlan:
-    def run(*arguments: object) -> int:
-        monkeypatch.setattr("sys.argv", ["poet-plan", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0)
-
-    return run
-
-
 @pytest.mark.parametrize("method", ["store_all", "page_all"])
-def test_it_leaves_the_references_bits(
-    method: str, poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_leaves_the_references_bits(method: str, tmp_path: Path, capsys: Said) -> None:
     plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -59,9 +45,7 @@ def test_it_leaves_the_references_bits(
     assert said["loss"] == one["loss"].tolist()
 
 
-def test_a_loss_that_is_no_number_ends_it_without_a_file(
-    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_loss_that_is_no_number_ends_it_without_a_file(tmp_path: Path, capsys: Said) -> None:
     plan, data, found = (tmp_path / name for name in ("plan", "data.npz", "found.npz"))
     assert poet_plan(*MODEL, "--profile", "a72", "--method", "store_all", "--out", plan) == 0
     assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
@@ -71,9 +55,7 @@ def test_a_loss_that_is_no_number_ends_it_without_a_file(
     assert not found.exists()
 
 
-def test_updates_inside_the_step_leave_the_same_bits(
-    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_updates_inside_the_step_leave_the_same_bits(tmp_path: Path, capsys: Said) -> None:
     plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
     assert poet_plan("data", *MODEL, "--steps", 2, "--out", data) == 0
     model = models.load("mlperf_ds_cnn", 2)
@@ -92,9 +74,7 @@ def test_updates_inside_the_step_leave_the_same_bits(
     assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_other_folders_and_data_are_refused_in_one_line(
-    poet_plan: PoetPlan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_folders_and_data_are_refused_in_one_line(tmp_path: Path, capsys: Said) -> None:
     plan, data = tmp_path / "plan", tmp_path / "data.npz"
     small = ("--model", "digits_cnn_small")
     assert poet_plan(*small, "--profile", "m4", "--method", "store_all", "--out", plan) == 0

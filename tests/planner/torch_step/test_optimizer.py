@@ -98,11 +98,7 @@ def ours(
 
 @pytest.mark.parametrize(
     ("network", "make", "ram"),
-    [
-        (small_vgg, momentum, None),
-        (small_resnet, descent, "70%"),
-        (small_bert, adamw, "70%"),
-    ],
+    [(small_vgg, momentum, None), (small_resnet, descent, "70%"), (small_bert, adamw, "70%")],
 )
 def test_three_steps_leave_eagers_bits_state_and_rates(
     network: Callable[[], tuple[nn.Module, Batch]], make: Made, ram: str | None

@@ -108,9 +108,7 @@ def second_writer(graph: Graph) -> Graph:
         ),
         (
             lambda g: replace(
-                g,
-                residents=(Resident("l", "loss", 4, 0), replace(g.residents[0], offset=4)),
-                resident_bytes=12,
+                g, residents=(Resident("l", "loss", 4, 0), replace(g.residents[0], offset=4)), resident_bytes=12
             ),
             "resident b stands after l",
         ),

@@ -188,9 +188,7 @@ def test_a_second_host_is_told_that_another_is_connected(first: bytes) -> None:
         assert b"protocol=2" in answer(line, b"protocol=2")
 
 
-def test_a_client_that_says_nothing_does_not_hold_the_board(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_client_that_says_nothing_does_not_hold_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "SILENT_S", 0.2)
     port, _ = listening(Counted().server)
     for beginning in (b"", b">0001 hel"):

@@ -146,10 +146,7 @@ def eager(board: Board, program: Program) -> tuple[torch.nn.Module, Tensor]:
 @pytest.mark.parametrize("trace", [0, 1])
 @pytest.mark.parametrize("form", [lambda schedule, _: schedule, paged])
 def test_a_step_under_a_schedule_leaves_what_eager_pytorch_leaves(
-    board: Board,
-    small: tuple[Graph, Program],
-    form: Callable[[Schedule, Graph], Schedule],
-    trace: int,
+    board: Board, small: tuple[Graph, Program], form: Callable[[Schedule, Graph], Schedule], trace: int
 ) -> None:
     graph, program = small
     schedule = form(store_all_schedule(graph), graph)

@@ -103,14 +103,5 @@ def map_s8(p: Params, draw: Any) -> Operands:
 
 INTEGER_REFERENCES: dict[str, Callable[[Params, Any], Operands]] = {
     reference.__name__: reference
-    for reference in (
-        quantize_s8,
-        dequantize_s8,
-        conv2d_s8,
-        linear_s8,
-        max_pool2d_s8,
-        avg_pool2d_s8,
-        add_s8,
-        map_s8,
-    )
+    for reference in (quantize_s8, dequantize_s8, conv2d_s8, linear_s8, max_pool2d_s8, avg_pool2d_s8, add_s8, map_s8)
 }

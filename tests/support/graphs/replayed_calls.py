@@ -192,14 +192,7 @@ class Replay:
                 self._fault(f"word {word} means nothing")
         return found
 
-    def _check_wait(
-        self,
-        call: Call,
-        node: Node,
-        changes: bool,
-        reads: Placed,
-        writes: Placed,
-    ) -> None:
+    def _check_wait(self, call: Call, node: Node, changes: bool, reads: Placed, writes: Placed) -> None:
         needs = False
         if self.bus is not None:
             *moved, arrives = self.bus

@@ -80,11 +80,7 @@ def plan(graph: Graph, statistics: Statistics, told: list[str]) -> Schedule:
     """With the relaxation alone, and downsets if the graph is large."""
     parts = Parts(state_space=False, retained_sets=False, background_search=False)
     options = OptimiseOptions(
-        time_limit_s=4,
-        capped=False,
-        parts=parts,
-        statistics=statistics,
-        progress=lambda state: told.append(state.note),
+        time_limit_s=4, capped=False, parts=parts, statistics=statistics, progress=lambda state: told.append(state.note)
     )
     return optimise(graph, int(0.7 * store_all_schedule(graph).peak_bytes), None, options)
 
