@@ -21,6 +21,7 @@ from tests.support import ROOT
 
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles", "harness", "planner", "firmware")
 ENGINE = Path("poet_planner/solve/native")
+PROJECT = Path("poet_profiles/project")
 
 
 def built(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -93,6 +94,12 @@ def test_its_engine_is_for_the_platform_and_any_python(wheel: Path, site: Path, 
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
+def test_the_firmware_is_asked_without_a_compiler(site: Path, tmp_path: Path) -> None:
+    code = "import os; os.environ['CC'] = 'nothing'; from poet_profiles.operators import *; "
+    assert call(site, tmp_path, code + "print(OPERATORS['relu'].sizes({'size': 3}).outputs)") == "(12,)\n"
+    assert not list((tmp_path / "cache").rglob("*.so"))
+
+
 def test_sources_of_the_engine_are_inside(site: Path) -> None:
     for source in (ROOT / "planner" / ENGINE).glob("*.[ch]"):
         assert (site / ENGINE / source.name).read_bytes() == source.read_bytes()
@@ -157,7 +164,7 @@ def test_every_source_of_the_firmware_is_inside(site: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "firmware"], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in ("platformio.ini", *tracked.stdout.split()):
         if (ROOT / name).is_file():
-            assert (site / "poet_harness" / "project" / name).read_bytes() == (ROOT / name).read_bytes()
+            assert (site / PROJECT / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 def test_the_compiled_half_of_the_emulation_is_inside(site: Path) -> None:

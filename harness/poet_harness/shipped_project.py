@@ -9,9 +9,7 @@ import tempfile
 from pathlib import Path
 
 from poet_profiles.cache import cache_folder
-
-# ``setup.py`` puts them there; a clone has none.
-PACKAGED = Path(__file__).resolve().parent / "project"
+from poet_profiles.shipped import PACKAGED_PROJECT as PACKAGED
 
 
 def unpacked_project() -> Path | None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the files that come with poet lie: board descriptions and profiles.
+"""Where the files that come with poet lie: board descriptions, profiles, and the firmware's sources.
 
-In the repository they stand in ``profiles/``; in an installed wheel beside this module, where ``setup.py`` puts them.
+In the repository they stand in ``profiles/`` and ``firmware/``; in an installed wheel beside this module, where
+``setup.py`` puts them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ _HERE = Path(__file__).resolve().parent
 _INSTALLED = _HERE / "shipped"
 
 SHIPPED = _INSTALLED if _INSTALLED.is_dir() else _HERE.parent
+PACKAGED_PROJECT = _HERE / "project"  # of a wheel
+FIRMWARE = (PACKAGED_PROJECT if PACKAGED_PROJECT.is_dir() else _HERE.parents[1]) / "firmware"
 
 
 def profile_names() -> list[str]:

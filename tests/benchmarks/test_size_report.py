@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, WINOGRAD_WORKSPACE
+from poet_profiles.operators import OPERATORS, way_of
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from poet_harness.profiling.grid import TRANSFERS
@@ -69,7 +69,7 @@ def test_every_operator_is_run_in_a_shape_that_it_takes() -> None:
         dict(zip(OPERATORS["conv2d"].params, v, strict=True))
         for v in configurations("conv2d", OPERATORS["conv2d"].params)
     ]
-    assert [OPERATORS["conv2d"].sizes(p).workspace == WINOGRAD_WORKSPACE for p in shapes] == [False, True]
+    assert [way_of(p) for p in shapes] == ["direct", "winograd"]
 
 
 def test_a_card_that_is_none_is_refused_and_another_is_copied(tmp_path: Path) -> None:

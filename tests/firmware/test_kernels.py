@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of products: the planner names those that a core enters, and without them the bits are the same."""
+"""Kernels of products: the host names those that an emulated core enters, and without them the bits are the same."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from poet_profiles.kernels import kernels_of
-from poet_profiles.operators import ACCUMULATE, GENERAL_UPDATE, OPERATORS, S8
+from poet_profiles.operators import kernels_of, parse_params
 
-from tests.firmware.test_ops_on_boards import BENCHMARKED, run_on
+from tests.firmware.test_ops_on_boards import run_on
 from tests.support.firmware.host_operators import SOURCES
-from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from unicorn.arm_const import UC_ARM_REG_R0
@@ -27,18 +22,36 @@ pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reaso
 PREFIX = "poet_kernel_"
 OWN = {"depthwise", "small_planes", "winograd"}  # no kernels of products
 SINGLE, ELSE = "poet_depthwise_padded_multiply", "poet_gemm_multiply"  # that is asked, and what follows its refusal
-PRODUCTS = [
-    name
-    for name in OPERATORS
-    if not name.endswith(S8) and any(product in name for product in ("conv2d", "linear", "matmul"))
-]
-WHOLE = [name for name in PRODUCTS if not name.startswith("streamed")]
-PLAIN = [name for name in WHOLE if not name.endswith((ACCUMULATE, GENERAL_UPDATE))]  # the others have their kernels
-
-
-# Kernels that drawn shapes seldom meet: the last columns of an input gradient's phase with a single tap.
-SELDOM: Params = {"n": 1, "c": 5, "h": 7, "w": 6, "k": 3, "r": 5, "s": 1, "sh": 3, "sw": 1, "ph": 0, "pw": 0}
-SELDOM |= {"g": 1, "bias": 0}
+# Small ones that together enter every kernel, and one of each kind of operator.
+SHAPES = (
+    ("conv2d", "n=1 c=3 h=2 w=2 k=5 r=1 s=1 sh=2 sw=2 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d", "n=1 c=3 h=2 w=2 k=3 r=1 s=3 sh=1 sw=2 ph=0 pw=1 g=1 bias=0"),
+    ("conv2d", "n=1 c=3 h=3 w=3 k=3 r=1 s=3 sh=2 sw=1 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d_relu", "n=4 c=4 h=2 w=2 k=3 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=1"),
+    ("conv2d_accumulate", "n=1 c=3 h=3 w=3 k=3 r=1 s=3 sh=2 sw=1 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_input", "n=1 c=6 h=4 w=7 k=4 r=3 s=3 sh=2 sw=2 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_input", "n=1 c=5 h=6 w=9 k=2 r=3 s=3 sh=2 sw=2 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d_backward_input", "n=1 c=1 h=2 w=3 k=1 r=1 s=3 sh=2 sw=2 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_input", "n=1 c=1 h=4 w=4 k=1 r=1 s=1 sh=1 sw=1 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_input", "n=1 c=4 h=2 w=7 k=1 r=1 s=1 sh=2 sw=2 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d_backward_input", "n=1 c=5 h=3 w=9 k=1 r=2 s=1 sh=2 sw=1 ph=0 pw=0 g=1 bias=1"),
+    ("conv2d_backward_input", "n=1 c=6 h=3 w=8 k=2 r=3 s=3 sh=1 sw=1 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_input", "n=1 c=4 h=9 w=5 k=1 r=3 s=3 sh=1 sw=1 ph=0 pw=1 g=1 bias=1"),
+    ("conv2d_backward_weight", "n=4 c=7 h=2 w=2 k=6 r=3 s=2 sh=2 sw=1 ph=1 pw=0 g=1 bias=0"),
+    ("conv2d_backward_weight", "n=1 c=1 h=2 w=3 k=4 r=2 s=2 sh=2 sw=2 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_weight", "n=1 c=1 h=2 w=8 k=1 r=2 s=1 sh=1 sw=1 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d_backward_weight", "n=1 c=5 h=2 w=8 k=5 r=3 s=3 sh=2 sw=2 ph=1 pw=1 g=5 bias=1"),
+    ("conv2d_update", "n=1 c=8 h=6 w=8 k=8 r=3 s=3 sh=1 sw=1 ph=0 pw=1 g=1 bias=1 tile=4"),
+    ("streamed_conv2d", "n=1 c=8 h=3 w=9 k=17 r=1 s=1 sh=1 sw=1 ph=0 pw=0 g=1 bias=1 tile=16"),
+    ("streamed_conv2d_backward_input", "n=1 c=8 h=3 w=9 k=17 r=1 s=1 sh=1 sw=1 ph=0 pw=0 g=1 bias=1 tile=16"),
+    ("linear", "m=5 k=9 n=7 bias=1"),
+    ("linear_accumulate", "m=2 k=9 n=3 bias=0"),
+    ("linear_update", "m=6 k=17 n=5 bias=1 tile=3"),
+    ("matmul", "b=2 m=4 k=2 n=5 ta=0 tb=0"),
+    ("matmul", "b=1 m=4 k=2 n=5 ta=1 tb=0"),
+    ("matmul", "b=1 m=1 k=2 n=16 ta=1 tb=0"),
+    ("matmul", "b=1 m=5 k=2 n=4 ta=1 tb=0"),
+)
 
 
 class WatchedCore:
@@ -69,67 +82,21 @@ class WatchedCore:
         return self.entered | ({"depthwise_padded"} if self.asked else set())
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cores")
-
-
-@pytest.fixture(scope="module")
-def watched(folder: Path) -> Iterator[WatchedCore]:
-    core = WatchedCore(EmulatedCore("cortex-m4f", SOURCES, ["poet_operators"], folder / "all"))
-    assert len(core.kernels) == len(list(SOURCES[0].parent.glob("kernel_*.c")))
-    with core.core.watched(core.enter):
-        yield core
-
-
-@pytest.fixture(scope="module")
-def bare(folder: Path) -> EmulatedCore:
-    """Without any of them."""
-    sources = [
-        path
-        for path in SOURCES
-        if not path.name.startswith("kernel_") and path.stem not in ("operators", "operator_set")
-    ]
-    keep = [f"poet_{name}_{what}" for name in PRODUCTS for what in ("run", "sizes")]
-    return EmulatedCore("cortex-m4f", sources, keep, folder / "none")
-
-
-def check(watched: WatchedCore, bare: EmulatedCore, name: str, params: Params) -> None:
-    watched.clear()
-    results = run_on(watched.core, name, params, 0)
-    named = kernels_of(name, params) - OWN
-    if name in WHOLE:
-        assert watched.kernels_entered() == named
-    else:
-        assert watched.kernels_entered() <= named
-    assert run_on(bare, name, params, 0) == results
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_kernels_that_are_entered_are_those_that_are_named(watched: WatchedCore, bare: EmulatedCore, name: str) -> None:
-    @settings(max_examples=30 if name in WHOLE else 10, deadline=None, derandomize=True)
-    @given(CONFIGURATIONS[name])
-    def agree(params: Params) -> None:
-        check(watched, bare, name, params)
-
-    agree()
-
-
-def test_benchmarked_shapes_enter_the_named_kernels(watched: WatchedCore, bare: EmulatedCore) -> None:
-    check(watched, bare, "conv2d_backward_input", SELDOM)
-    for case in BENCHMARKED:
-        if case.macs < 3_000_000:
-            check(watched, bare, case.op, dict(case.params))
-
-
-def test_every_kernel_is_named_for_some_shape() -> None:
-    named = set(kernels_of("conv2d_backward_input", SELDOM))
-
-    @settings(max_examples=2500, deadline=None, derandomize=True)
-    @given(st.sampled_from(PLAIN).flatmap(lambda name: st.tuples(st.just(name), CONFIGURATIONS[name])))
-    def collect(case: tuple[str, Params]) -> None:
-        named.update(kernels_of(*case))
-
-    collect()
+def test_kernels_that_are_entered_are_those_that_are_named(tmp_path: Path) -> None:
+    """On a core with all kernels; one without any of them computes the same bits."""
+    watched = WatchedCore(EmulatedCore("cortex-m4f", SOURCES, ["poet_operators"], tmp_path / "all"))
     files = {path.stem.removeprefix("kernel_") for path in SOURCES if path.stem.startswith("kernel_")}
-    assert named == {*files, *OWN, "depthwise_padded"}
+    assert {*watched.kernels.values()} == files
+    rest = [path for path in SOURCES if "kernel_" not in path.stem and path.stem not in ("operators", "operator_set")]
+    keep = [f"poet_{name}_{what}" for name in {op for op, _ in SHAPES} for what in ("run", "sizes")]
+    bare = EmulatedCore("cortex-m4f", rest, keep, tmp_path / "none")
+    every = set()
+    with watched.core.watched(watched.enter):
+        for op, key in SHAPES:
+            watched.clear()
+            named = kernels_of(op, parse_params(key))
+            results = run_on(watched.core, op, parse_params(key), 0)
+            assert watched.kernels_entered() == named - OWN, (op, key)
+            assert run_on(bare, op, parse_params(key), 0) == results, (op, key)
+            every |= named
+    assert every == {*files, *OWN, "depthwise_padded"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.operators import WINOGRAD_PART, is_winograd
+from poet_profiles.operators import rows_together
 
 from tests.support.firmware.host_operators import Array, Operators, StatusError
 from tests.support.firmware.operator_references import REFERENCES, Draw
@@ -54,7 +54,7 @@ def test_parts_of_a_sum_give_the_bits_of_the_whole(operators: Operators, op: str
     def equal(params: Params, seed: int, data: st.DataObject) -> None:
         nonlocal most_parts
         params = params | {"g": 1} if "g" in params else params
-        together = WINOGRAD_PART if is_winograd(params) else 1
+        together = rows_together("backward_input", params)
         places = range(together, params[SUMMED[op]] - together + 1, together)
         ends = sorted(data.draw(st.sets(st.sampled_from(places), max_size=3))) if places else []
         inputs = REFERENCES[op](params, Draw(seed)).inputs

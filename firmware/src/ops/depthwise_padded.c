@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "registers_m4f.h"
+
 #include "depthwise_padded.h"
 
 #include <stddef.h>

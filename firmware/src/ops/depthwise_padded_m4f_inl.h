@@ -7,30 +7,6 @@
 #include "micro_kernel.h"
 #include "registers_m4f.h"
 
-/* Windows of a convolution of stride 1, of one of stride 2, of the input gradient of the first, whose taps descend, and
- * of that of the second, in which a result meets at most two taps of a row and of a column. */
-typedef enum windows_kind {
-    WINDOWS_UNKNOWN,
-    WINDOWS_CLOSE,
-    WINDOWS_APART,
-    WINDOWS_DESCENDING,
-    WINDOWS_PARTED
-} windows_kind;
-
-static inline windows_kind windows_kind_of(const poet_gemm *gemm)
-{
-    const bool whole = gemm->k_rows == KERNEL_WIDTH && gemm->taps == KERNEL_WIDTH && gemm->a_k_row == KERNEL_WIDTH &&
-                       gemm->a_tap == 1 && gemm->out_column == 1;
-    const bool descends = gemm->b_tap == -1 && gemm->b_column == 1;
-    if (whole && gemm->b_tap == 1 && gemm->b_column <= 2) {
-        return gemm->b_column == 1 ? WINDOWS_CLOSE : WINDOWS_APART;
-    }
-    if (whole && descends) {
-        return WINDOWS_DESCENDING;
-    }
-    return descends && gemm->out_column == 2 && gemm->k_rows <= 2 && gemm->taps <= 2 ? WINDOWS_PARTED : WINDOWS_UNKNOWN;
-}
-
 /* Assembler, laid out by hand. */
 /* clang-format off */
 /* As strips in depthwise_m4f_inl.h, one result wider: weights in s0-s8, what sums begin with in s9, sums of the first

@@ -142,6 +142,7 @@ def _checked(path: Path, configurations: Iterable[Configuration]) -> Iterator[Co
         try:
             if params_key(item.op, parse_params(item.params)) != item.params:
                 raise ValueError("not in the canonical order")
+            OPERATORS[item.op].sizes(parse_params(item.params))
         except (KeyError, ValueError) as error:
             known = f"unknown operator {item.op!r}" if item.op not in OPERATORS else f"{item.op}: {error}"
             raise UserError(f"{path}: params: {item.params!r}: {known}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from poet_profiles.operators import ACCUMULATE, CONV_PARAMS, OPERATORS, POOL_PARAMS, STRIDED_PARAMS, params_key
+from poet_profiles.operators import ACCUMULATE, OPERATORS, params_key
 
 from . import small_shapes
 from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page
@@ -74,17 +74,20 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
     linear = [{"m": m, "k": k, "n": n, "bias": 1} for m, k, n in dense]
     small = list(small_shapes.products())
     convolutions = [*_convolutions(), *small_shapes.convolutions()]
+    of_convolution, of_pooling, of_view = (
+        " ".join(OPERATORS[op].params) for op in ("conv2d", "max_pool2d", "strided_copy")
+    )
     return {
-        CONV_PARAMS: convolutions,
-        POOL_PARAMS: [
+        of_convolution: convolutions,
+        of_pooling: [
             *(_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))),
             *small_shapes.pools(),
         ],
-        STRIDED_PARAMS: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
+        of_view: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
         "m k n bias": [*linear, *({"m": m, "k": k, "n": n, "bias": m % 2} for m, k, n in small)],
         "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
-        f"{CONV_PARAMS} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
-        CONV_PARAMS.removesuffix(" bias"): _convolutions(),
+        f"{of_convolution} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
+        of_convolution.removesuffix(" bias"): _convolutions(),
         "m k n": linear,
         "m k n tile": [{"m": m, "k": k, "n": n, "tile": min(n, 16)} for m, k, n in dense],
         "b m k n ta tb": [_matmul(m, k, n, ta, tb) for m, k, n in dense for ta, tb in ((0, 0), (1, 0), (0, 1))]

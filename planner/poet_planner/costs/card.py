@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
+from poet_profiles.firmware_operators import blocks
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, STORE
 from poet_profiles.operators import (
     ACCUMULATE,
-    BLOCK,
     DESCENT_PARAMS,
     OPERATORS,
     Params,
@@ -156,7 +156,8 @@ def _cut(op: str, whole: Params, along: str, rows: int) -> dict[str, int]:
         groups = max(1, whole["g"] * rows // whole["k"])
         return {**whole, along: rows, "g": groups, "c": whole["c"] // whole["g"] * groups}
     if op.removesuffix(ACCUMULATE) == "conv2d" and whole["r"] * whole["s"] > 1:
-        rows = -(-rows // BLOCK) * BLOCK
+        tile = blocks().tile
+        rows = -(-rows // tile) * tile
     return {**whole, along: rows}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, Params, output_extent, parse_params
+from poet_profiles.operators import OPERATORS, Params, parse_params, positions
 
 from poet_planner.costs.loops import loops
 
@@ -62,7 +62,7 @@ def has_features(params: str) -> bool:
 def _loops(op: str, p: Params) -> int:
     """Rows of a matrix, planes of a batch, results on int8: what each costs a loop's start, a division or a root."""
     if "r" in p:
-        rows, columns = output_extent(p["h"], p["r"], p["sh"], p["ph"]), output_extent(p["w"], p["s"], p["sw"], p["pw"])
+        rows, columns = positions(p)
         return p["n"] * rows * columns * p.get("k", p["c"])
     if "k" in p:
         return p["m"] * p["n"]

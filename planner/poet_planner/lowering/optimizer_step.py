@@ -11,7 +11,7 @@ from math import prod
 import torch
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Node, Operation, Value
-from poet_profiles.operators import ADAM_FACTORS, params_key
+from poet_profiles.operators import OPERATORS, params_key
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident, poets_own
 
 from poet_planner.graph.optimizer import Method, Optimizer
@@ -134,7 +134,8 @@ def _factors(optimizer: Optimizer) -> Node:
     decay = optimizer.weight_decay if optimizer.method is Method.ADAMW else 0.0
     params = {"beta1_nano": beta1, "beta2_nano": beta2, "decay_f32": f32_parameter("--weight-decay", decay)}
     operation = Operation("adam_factors", params_key("adam_factors", params), (STEP_COUNTER,), (FACTORS,))
-    return replace(_node(FACTORS, (), operation, ADAM_FACTORS), recomputable=True)
+    [size] = OPERATORS["adam_factors"].sizes(params).outputs
+    return replace(_node(FACTORS, (), operation, size), recomputable=True)
 
 
 def _nano(option: str, fraction: float) -> int:

@@ -24,10 +24,9 @@ from poet_profiles.operators import (
     ACCUMULATE,
     OPERATORS,
     SUM_SO_FAR,
-    WINOGRAD_PART,
-    is_winograd,
     params_key,
     parse_params,
+    rows_together,
 )
 
 from poet_planner.graph.streaming import MOST_SLICES
@@ -377,7 +376,7 @@ def _cut_of(operation: Operation | None, weights: set[str]) -> _Cut | None:
 def _convolution(op: str, p: Params) -> _Cut:
     x, y = _Form(("c",), p["n"]), _Form(("k",), p["n"])
     w, b = _Form(("k", "c")), _Form(("k",))
-    params, together = {"c": ("c",), "k": ("k",)}, WINOGRAD_PART if is_winograd(p) else 1
+    params, together = {"c": ("c",), "k": ("k",)}, rows_together("conv2d_backward_input", p)
     extents = {axis: p[axis] // together if p[axis] % together == 0 else 1 for axis in params}
     with_bias = (b,) if p["bias"] else ()
     if op == "conv2d":

@@ -15,11 +15,7 @@ from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.graph.kept import commits_each_step
-from poet_profiles.kernels import kernels_of
-from poet_profiles.operators import (
-    OPERATORS,
-    parse_params,
-)
+from poet_profiles.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash

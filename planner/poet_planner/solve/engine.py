@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,8 +20,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.errors import UserError
-from poet_profiles.native import NativeError, file_name, shared_library
+from poet_profiles.native import loaded
 
 NATIVE = Path(__file__).with_name("native")
 SOURCES = sorted(NATIVE.glob("*.[ch]"))
@@ -144,15 +142,4 @@ def library() -> ctypes.CDLL:
     UserError
         If there is none and it cannot be built.
     """
-    shipped = NATIVE / file_name("engine", SOURCES)
-    if shipped.exists():
-        with suppress(OSError):  # built on a newer system, it does not load on an older one
-            return ctypes.CDLL(str(shipped))
-    try:
-        return ctypes.CDLL(str(shared_library("engine", SOURCES)))
-    except NativeError as error:
-        raise UserError(
-            f"the optimiser is not compiled here, and cannot be: {error}; or take poet's wheel for this platform"
-        ) from None
-    except OSError as error:
-        raise UserError(f"the optimiser's library cannot be loaded: {error}") from None
+    return loaded("the optimiser", "engine", NATIVE, SOURCES)

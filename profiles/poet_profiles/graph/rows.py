@@ -28,7 +28,10 @@ def check_rows(graph: Graph) -> None:
         operation = node.operation
         if operation is None or operation.op not in OPERATORS or tensors.keys().isdisjoint(_ids(node)):
             continue
-        rows = OPERATORS[operation.op].sizes(parse_params(operation.params)).kept_rows or 1
+        try:
+            rows = OPERATORS[operation.op].sizes(parse_params(operation.params)).kept_rows or 1
+        except ValueError as error:
+            raise FaultError(f"node {node.id}: {operation.op} {operation.params}: {error}") from None
         for id in operation.operands:
             if id in tensors and not (tensors[id].rows == rows or _are_blocks(tensors[id], rows)):
                 raise FaultError(_mismatch(node, tensors[id], rows))

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_harness.profiling.grid import grid
-from poet_planner.costs.features import features
 from poet_planner.costs.loops import loops
-from poet_profiles.operators import OPERATORS, output_extent, parse_params
+from poet_profiles.operators import output_extent, parse_params
 
 few = st.integers(1, 5)
 
@@ -58,13 +56,6 @@ def test_loops_are_those_of_the_firmware(op: str, params: str, way: str, counts:
     assert counted is not None
     assert counted.way == way
     assert {name: counted.counts[name] for name in counts} == counts
-
-
-def test_every_configuration_of_the_grid_has_features() -> None:
-    for item in grid():
-        if not item.is_page:
-            assert features(item.op, item.params, fpu=True).bytes >= 0
-            assert features(item.op, item.params).flops == OPERATORS[item.op].sizes(parse_params(item.params)).flops
 
 
 # Shapes whose tiles are not whole, or that have one row of results; none is in the shipped profiles.

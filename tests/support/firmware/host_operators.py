@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from poet_profiles.firmware_operators import CSizes, StatusError
 from poet_profiles.operators import OPERATORS
 
 from tests.support import ROOT
@@ -22,25 +23,17 @@ SOURCES = [*sorted((FIRMWARE / "src" / "ops").glob("*.c")), FIRMWARE / "src" / "
 Array = npt.NDArray[np.generic]
 
 
-class CSizes(ctypes.Structure):
+class COperator(ctypes.Structure):
     _fields_ = (
-        ("inputs", ctypes.c_uint32),
-        ("outputs", ctypes.c_uint32),
-        ("input_bytes", ctypes.c_uint32 * 6),
-        ("output_bytes", ctypes.c_uint32 * 4),
-        ("workspace_bytes", ctypes.c_uint32),
-        ("in_place", ctypes.c_uint32),
-        ("kept", ctypes.c_uint32),
-        ("kept_input", ctypes.c_uint32),
-        ("kept_rows", ctypes.c_uint32),
-        ("index_input", ctypes.c_uint32),
-        ("index_bytes", ctypes.c_uint32),
-        ("index_bound", ctypes.c_uint32),
-        ("not_negative", ctypes.c_uint32),
-        ("s8", ctypes.c_uint32),
-        ("starts", ctypes.c_uint32),
-        ("scales", ctypes.c_uint32),
+        ("code", ctypes.c_uint8),
+        ("param_count", ctypes.c_uint8),
+        ("sizes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(CSizes))),
+        ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)),
     )
+
+
+class COperatorSet(ctypes.Structure):
+    _fields_ = (("operators", ctypes.POINTER(COperator)), ("count", ctypes.c_size_t))
 
 
 class CArguments(ctypes.Structure):
@@ -55,30 +48,9 @@ class CArguments(ctypes.Structure):
     )
 
 
-class COperator(ctypes.Structure):
-    _fields_ = (
-        ("code", ctypes.c_uint8),
-        ("param_count", ctypes.c_uint8),
-        ("sizes", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(CSizes))),
-        ("run", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CArguments))),
-    )
-
-
-class COperatorSet(ctypes.Structure):
-    _fields_ = (("operators", ctypes.POINTER(COperator)), ("count", ctypes.c_size_t))
-
-
-class StatusError(Exception):
-    """An operator returned a negative ``poet_status``."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"poet_status {status}")
-        self.status = status
-
-
 def params_array(name: str, params: Mapping[str, int]) -> ctypes.Array[ctypes.c_int32]:
     """Parameters in the operator's order."""
-    values = [params[param] for param in OPERATORS[name].params]
+    values = OPERATORS[name].values(params)
     return (ctypes.c_int32 * len(values))(*values)
 
 

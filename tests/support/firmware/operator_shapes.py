@@ -8,7 +8,7 @@ from math import exp, gcd, lcm
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from poet_profiles.operators import WINOGRAD_PART, is_winograd
+from poet_profiles.operators import rows_together
 
 Params = dict[str, int]
 _SCALES = st.sampled_from([2.0**-e for e in range(1, 20)] + [0.75 / 255, 1.0, 3.0, 200.0, 2.0**-40])
@@ -186,7 +186,7 @@ def streamed_convolutions(draw: DrawFn, sums_over_tiles: bool = False) -> Params
         params |= {"ph": min(params["ph"], r // 2), "pw": min(params["pw"], s // 2)}
         if (r, g) == (3, 1) and draw(st.booleans()):
             params |= {"n": draw(st.integers(4, 6)), "h": 2, "w": 2, "sh": 1, "sw": 1, "ph": 1, "pw": 1}
-    together = WINOGRAD_PART if sums_over_tiles and is_winograd(params) else 1
+    together = rows_together("backward_input", params) if sums_over_tiles else 1
     return draw(whole_blocks(params, "k", _taps(params), together))
 
 
