@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import MemoryLayout
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.report.quantities import energy_text

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from poet_planner.comparison.compare import Subject, subject_of
+from poet_planner.graph.layout import PARAMETERS_EXCLUDED
 from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
 from poet_planner.planning.request import Request
 from poet_profiles.graph import Graph, Value
 from poet_profiles.graph.file import read_graph

@@ -73,10 +73,11 @@ def graph(
     from poet_profiles.graph.file import graph_hash, write_graph
     from poet_profiles.state_names import write_names
 
+    from poet_planner.graph.layout import MemoryLayout, Parameters
     from poet_planner.planning.costed_step import costed_step
-    from poet_planner.planning.layouts import ABOVE_BYTES, MemoryLayout
+    from poet_planner.planning.layouts import ABOVE_BYTES
     from poet_planner.planning.models_that_fit import fitting_parts
-    from poet_planner.planning.request import AUTO_PARTS, Parameters, Request
+    from poet_planner.planning.request import AUTO_PARTS, Request
 
     if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")

@@ -13,9 +13,10 @@ from poet_profiles.errors import UserError
 from poet_profiles.json_output import alone
 from poet_profiles.schedule import Objective
 
+from poet_planner.graph.layout import Gradients, Parameters
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.calibration import Frozen
-from poet_planner.planning.request import Gradients, Parameters, Request, refuse_beside_a_graph
+from poet_planner.planning.request import Request, refuse_beside_a_graph
 
 EXPERT = "Expert"
 DEFAULT_MODEL = "poet_resnet18"

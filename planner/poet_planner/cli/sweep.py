@@ -27,7 +27,7 @@ from poet_planner.cli.option_groups import (
     output_option,
     whole_batch,
 )
-from poet_planner.planning.request import Parameters
+from poet_planner.graph.layout import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -215,9 +215,9 @@ def _subjects(
 
 def _step(request: Request) -> CostedStep:
     """In one layout for all budgets; on the card it is chosen for the RAM of the board."""
+    from poet_planner.graph.layout import PARAMETERS_EXCLUDED
     from poet_planner.planning.choose import choose_layout, usual_step
     from poet_planner.planning.costed_step import costed_step
-    from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
 
     request.refuse_without_costs()
     if request.parameters == Parameters.CARD:

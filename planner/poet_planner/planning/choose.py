@@ -12,6 +12,7 @@ from poet_profiles.graph.kept import BATCH_KINDS, TRAINED_KINDS, kept_constants
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
 from poet_planner.graph.batch import once_j
+from poet_planner.graph.layout import GRADIENTS_RESIDENT, PARAMETERS_EXCLUDED, Gradients, MemoryLayout, Parameters
 from poet_planner.graph.optimizer import PLAIN
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep, on_its_own
@@ -19,9 +20,6 @@ from poet_planner.planning.costed_step import CostedStep, costed_step
 from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.planning.forms_in_ram import cheapest_in_ram, in_fewest_parts
 from poet_planner.planning.layouts import (
-    GRADIENTS_RESIDENT,
-    PARAMETERS_EXCLUDED,
-    MemoryLayout,
     constants_on_card,
     fewer_on_card,
     finely_sliced,
@@ -30,7 +28,7 @@ from poet_planner.planning.layouts import (
     usual_layout,
     why_not_on_card,
 )
-from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.planning.request import Request
 from poet_planner.report.quantities import bytes_text
 from poet_planner.schedule.lacks import CURE, lost_words
 

@@ -17,7 +17,7 @@ from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.state_names import read_names
 
-from poet_planner.planning.layouts import GRADIENTS_RESIDENT, MemoryLayout
+from poet_planner.graph.layout import GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.extraction import FEATURE

@@ -12,7 +12,8 @@ from poet_profiles.graph.kept import BATCH_KINDS
 
 from poet_planner.features.cut import Cut, least_cut
 from poet_planner.features.fixed import fixed_nodes
-from poet_planner.planning.request import Parameters, Request
+from poet_planner.graph.layout import Parameters
+from poet_planner.planning.request import Request
 
 NORM_UPDATE = "batch_norm_update"
 WORD_BYTES = 4  # a sample's part of what is kept begins at a word

@@ -16,11 +16,18 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned, smallest_ram_bytes
 
 from poet_planner.graph.batch import nodes_of_batch
+from poet_planner.graph.layout import (
+    GRADIENTS_EARLY,
+    GRADIENTS_PAGED,
+    GRADIENTS_RESIDENT,
+    Gradients,
+    MemoryLayout,
+    Parameters,
+)
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.costed_step import CostedStep, costed_step
-from poet_planner.planning.layouts import GRADIENTS_EARLY, GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout
-from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.planning.request import Request
 from poet_planner.report.quantities import bytes_text, energy_text
 
 VALUES_NOTE = "gradients have no places of their own in RAM (--gradients resident gives them)"

@@ -4,10 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
-from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.graph.layout import (
+    GRADIENTS_EARLY,
+    GRADIENTS_PAGED,
+    GRADIENTS_RESIDENT,
+    Gradients,
+    MemoryLayout,
+    Parameters,
+)
+from poet_planner.graph.streaming import Streaming
+from poet_planner.planning.request import Request
 from poet_planner.report.quantities import size_bytes
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
@@ -16,63 +24,6 @@ LARGER_TILES_BYTES = (16384, 32768)  # fewer commands to the card, more RAM
 SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
-
-
-@dataclass(frozen=True)
-class MemoryLayout:
-    """Where things lie, and how the step is cut.
-
-    Attributes
-    ----------
-    resident_gradients : bool
-        Whether gradients have places of their own in RAM, or are values like others. With parameters on the card it
-        says nothing.
-    card_above_bytes : int or None
-        Size of the largest parameter that stays in RAM; larger ones lie on the card. None: all stay.
-    streaming : Streaming
-        Which of them are read tile by tile, and which activations are in slices.
-    counts_parameters : bool
-        Whether parameters, gradients and optimiser state count in RAM.
-    early_updates : bool
-        Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
-    constants_on_card : bool
-        Whether constants for which flash has no room lie on the card, and nothing else.
-    batch_on_card : bool
-        Whether the batch lies on the card where parameters do.
-    micro_batches : int
-        In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
-    """
-
-    resident_gradients: bool = True
-    card_above_bytes: int | None = None
-    streaming: Streaming = FETCHED_WHOLE
-    counts_parameters: bool = True
-    early_updates: bool = False
-    micro_batches: int = 1
-    constants_on_card: bool = False
-    batch_on_card: bool = True
-
-    @property
-    def gradients(self) -> str:
-        """What gradients are, in a word."""
-        if self.micro_batches > 1:
-            return "sums"
-        if self.early_updates:
-            return Gradients.EARLY.value
-        return (Gradients.RESIDENT if self.resident_gradients else Gradients.PAGED).value
-
-    @property
-    def words(self) -> str:
-        """Which form of the step it is."""
-        if self.card_above_bytes is not None:
-            return "--parameters card"
-        return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
-
-
-GRADIENTS_RESIDENT = MemoryLayout()
-GRADIENTS_PAGED = MemoryLayout(resident_gradients=False)
-GRADIENTS_EARLY = MemoryLayout(resident_gradients=False, early_updates=True)
-PARAMETERS_EXCLUDED = MemoryLayout(counts_parameters=False)
 
 
 def usual_layout(request: Request) -> MemoryLayout:

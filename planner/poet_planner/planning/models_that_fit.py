@@ -9,13 +9,13 @@ from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 
+from poet_planner.graph.layout import GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout, Parameters
 from poet_planner.models import frozen_bytes, least_ram_bytes, trained_bytes
 from poet_planner.planning.calibration import Frozen
 from poet_planner.planning.choose import in_layout, with_room_on_card
 from poet_planner.planning.costed_step import costed_step
 from poet_planner.planning.forms_in_ram import counts_of_parts, lasting_bytes
-from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout
-from poet_planner.planning.request import Parameters, Request
+from poet_planner.planning.request import Request
 
 
 def fitting_graph(model: str, board: Board, frozen: Frozen | None = None) -> Graph | None:

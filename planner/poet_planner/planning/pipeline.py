@@ -17,6 +17,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
+from poet_planner.graph.layout import Parameters
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.budget import frozen_too_large, plan_ram_bytes, refuse_too_large
 from poet_planner.planning.budgeted_step import BudgetedStep
@@ -28,7 +29,7 @@ from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference, with_inference
 from poet_planner.planning.plan import Plan
-from poet_planner.planning.request import WHOLE, Parameters, Profiles, Request, named
+from poet_planner.planning.request import WHOLE, Profiles, Request, named
 from poet_planner.report.int8 import Int8Report, int8_report
 from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole

@@ -16,6 +16,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph
 from poet_profiles.shipped import profile_names, shipped_profile
 
+from poet_planner.graph.layout import Gradients, Parameters
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.calibration import Calibration, Frozen
 from poet_planner.planning.training_graph import TrainingStep, training_step
@@ -26,30 +27,12 @@ if TYPE_CHECKING:
 
     from poet_planner.costs.cost_model import CostModel
     from poet_planner.features.cut import Cut
+    from poet_planner.graph.layout import MemoryLayout
     from poet_planner.models import Model
     from poet_planner.planning.costed_step import CostedStep
-    from poet_planner.planning.layouts import MemoryLayout
 
 Profiles = str | Path | Sequence[str | Path]
 Choice = TypeVar("Choice", bound=StrEnum)
-
-
-class Parameters(StrEnum):
-    """Where parameters lie; excluded: nowhere that counts, nor gradients and optimiser state, as in the POET paper."""
-
-    AUTO = "auto"
-    RESIDENT = "resident"
-    CARD = "card"
-    EXCLUDED = "excluded"
-
-
-class Gradients(StrEnum):
-    """Whether gradients have places of their own, are values that come, are paged and go, or end in early updates."""
-
-    AUTO = "auto"
-    RESIDENT = "resident"
-    PAGED = "paged"
-    EARLY = "early"
 
 
 AUTO_PARTS = "auto"

@@ -15,12 +15,12 @@ import pytest
 from poet_planner.cli import main
 from poet_planner.cli.former_options import renamed
 from poet_planner.comparison.registry import METHODS
+from poet_planner.graph.layout import Gradients, MemoryLayout, Parameters
 from poet_planner.planning import choose, forms_in_ram
 from poet_planner.planning.choose import choose_layout
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.layouts import MemoryLayout
 from poet_planner.planning.method import Method, Option
-from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
 from poet_planner.report.summary import read_summary, rows

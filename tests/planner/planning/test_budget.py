@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from poet_planner.graph.layout import GRADIENTS_PAGED, GRADIENTS_RESIDENT
 from poet_planner.planning.budget import plan_ram_bytes, ram_budget_bytes
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT
 from poet_planner.planning.request import Request
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError

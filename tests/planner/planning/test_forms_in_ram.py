@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from poet_planner.graph.layout import GRADIENTS_EARLY
 from poet_planner.models import Model
 from poet_planner.planning.choose import choose_layout
-from poet_planner.planning.layouts import GRADIENTS_EARLY
 from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import plan, planned
 from poet_planner.planning.request import Request

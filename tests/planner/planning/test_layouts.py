@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from poet_planner.graph.layout import GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.layouts import (
-    GRADIENTS_PAGED,
-    GRADIENTS_RESIDENT,
-    MemoryLayout,
     fewer_on_card,
     finely_sliced,
     in_larger_tiles,

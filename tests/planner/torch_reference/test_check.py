@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
 from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import MemoryLayout
 from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule

@@ -13,9 +13,9 @@ import torch
 from poet_planner.cli import app
 from poet_planner.comparison.compare import MethodResult, Setting, answers, point_of, subject_of, with_parts
 from poet_planner.comparison.methods.store_all import IN_MICRO_BATCHES
+from poet_planner.graph.layout import PARAMETERS_EXCLUDED, MemoryLayout
 from poet_planner.models import Model
 from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import PARAMETERS_EXCLUDED, MemoryLayout
 from poet_planner.planning.method import OPTIMAL, Aware
 from poet_planner.planning.pipeline import plan
 from poet_planner.planning.request import Request
