@@ -17,7 +17,6 @@ from poet_planner.graph.optimizer import PLAIN
 from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.budgeted_step import BudgetedStep, on_its_own
 from poet_planner.planning.costed_step import CostedStep, costed_step
-from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.planning.forms_in_ram import cheapest_in_ram, in_fewest_parts
 from poet_planner.planning.layouts import (
     constants_on_card,
@@ -30,6 +29,7 @@ from poet_planner.planning.layouts import (
 )
 from poet_planner.planning.request import Request
 from poet_planner.report.quantities import bytes_text
+from poet_planner.schedule.flash import has_room_in_flash
 from poet_planner.schedule.lacks import CURE, lost_words
 
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found

@@ -143,16 +143,7 @@ def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
             f"--batch {step.samples // layout.micro_batches}, and call the step {layout.micro_batches} times"
         )
     step = step.in_micro_batches(layout.micro_batches)
-    graph = step.graph(
-        board,
-        layout.resident_gradients,
-        request.optimizer,
-        layout.card_above_bytes,
-        layout.streaming,
-        layout.early_updates,
-        layout.constants_on_card,
-        layout.batch_on_card,
-    )
+    graph = step.graph(board, request.optimizer, layout)
     costed = None if costs is None else costs.apply(graph)
     if costed is not None:
         if board.storage == "none" or layout.early_updates:

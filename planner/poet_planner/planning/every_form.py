@@ -16,10 +16,10 @@ from poet_profiles.schedule import Schedule
 from poet_planner.graph.layout import Gradients, Parameters
 from poet_planner.planning.budgeted_step import BudgetedStep
 from poet_planner.planning.choose import in_layout, usual_step
-from poet_planner.planning.flash import has_room_in_flash
 from poet_planner.planning.forms_in_ram import forms_in_ram
 from poet_planner.planning.layouts import finely_sliced, layouts_on_card, why_not_on_card
 from poet_planner.planning.request import Request
+from poet_planner.schedule.flash import has_room_in_flash
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.solve.feasibility.refusal import known_of, no_schedule
 from poet_planner.solve.instance import build_problem, busy_s

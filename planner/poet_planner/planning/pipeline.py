@@ -25,7 +25,6 @@ from poet_planner.planning.choose import choose_layout, lost_card
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.extraction import plan_extraction
 from poet_planner.planning.features import where_to_cut
-from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.forms_in_ram import least_fitting_parts
 from poet_planner.planning.inference import plan_inference, with_inference
 from poet_planner.planning.plan import Plan
@@ -35,6 +34,7 @@ from poet_planner.report.quantities import deadline_s, energy_text
 from poet_planner.report.summary import BatchForm, MoreRam, summarise, with_forms, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.extraction import Extraction, stored_bytes
+from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.options import NoScheduleError
 

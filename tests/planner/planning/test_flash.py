@@ -13,10 +13,10 @@ import pytest
 import torch
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
-from poet_planner.planning.flash import refuse_beyond_flash
 from poet_planner.planning.pipeline import plan, prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_headers import table_bytes
+from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import Board, load_board

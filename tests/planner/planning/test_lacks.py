@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.pipeline import plan, prepare, verified
 from poet_planner.planning.request import Request
@@ -38,7 +39,7 @@ def test_a_plan_on_the_card_says_what_it_lacks(
 
 
 def test_batches_on_the_card_train_over_no_epochs() -> None:
-    graph = training_step("digits_cnn_small", 1).graph(load_board("mkr1000"), card_above_bytes=64)
+    graph = training_step("digits_cnn_small", 1).graph(load_board("mkr1000"), layout=MemoryLayout(card_above_bytes=64))
     assert {tensor.kind for tensor in graph.kept} == {"parameter", "input", "target"}
     assert lacks(graph) == ("momentum", "Adam", "epochs", "library")
 
