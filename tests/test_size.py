@@ -21,7 +21,7 @@ MOST_PARAMETERS = 10
 # The public interface, whose parameters users give by name.
 WIDE = {
     ("planner/poet_planner/torch_step/compiling.py", "compile"),
-    ("planner/poet_planner/planning/pipeline.py", "plan"),
+    ("planner/poet_planner/__init__.py", "plan"),
 }
 CURE = "remove something, or raise it in [tool.poet.size] of pyproject.toml in the same commit and say why"
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
-from poet_planner.planning.budgeted_step import BudgetedStep
-from poet_planner.planning.method import OPTIMAL
-from poet_planner.planning.pipeline import prepare, schedule_of, verified
+from poet_planner.planning.form import Form
+from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.summary import Summary
 from poet_planner.schedule.page_all import page_all_schedule
-from poet_planner.solve import OptimiseOptions
+from poet_planner.solve import OptimiseOptions, optimise
 from poet_profiles.schedule import Schedule
 
 MODELS = ("mlperf_resnet8", "poet_resnet18")
@@ -31,7 +30,7 @@ COLUMNS = (
 class OnCard:
     """A model's plan, and the page-all schedule."""
 
-    prepared: BudgetedStep
+    prepared: Form
     summary: Summary
     page_all: Schedule
 
@@ -40,7 +39,7 @@ def on_card(model: str, profile: str, seconds: float, seed: int = 0) -> OnCard:
     """Plan a model with its parameters on the card, within the RAM of the profile's board."""
     prepared = prepare(Request(model, profile, parameters="card"))
     options = OptimiseOptions(time_limit_s=seconds, seed=seed)
-    plan = verified(prepared, schedule_of(prepared, OPTIMAL, options))
+    plan = verified(prepared, optimise(prepared.graph, prepared.budget_bytes, None, options))
     return OnCard(prepared, plan.summary, page_all_schedule(prepared.graph))
 
 

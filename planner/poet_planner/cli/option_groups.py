@@ -47,7 +47,7 @@ Calibrate = Annotated[
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 KeptFeatures = Annotated[
     str,
-    expert_option(
+    memory_option(
         "--features",
         metavar="N",
         help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM; auto: "
@@ -112,7 +112,7 @@ class BoardOptions:
 
     profile: Annotated[
         list[str] | None,
-        board_option(help="CSV file, or a shipped profile's name; again: what those before it lack."),
+        board_option(help="CSV file, or a shipped profile's name; repeat to fill in missing rows."),
     ] = None
     board: BoardName = None
 
@@ -249,7 +249,7 @@ class OptimiserOptions:
         float | None,
         optimiser_option(
             min=0.1,
-            help="Most work: seconds of one core of a usual computer, and of processor time.",
+            help="Effort: CPU seconds of one typical core.",
             show_default="work that takes one core some 7 s",
         ),
     ] = None
@@ -280,7 +280,11 @@ class OutputOptions:
         expert_option(help="Total bytes the card can be written (TBW): 4TB.", show_default="the board's"),
     ] = None
     verbose: Annotated[
-        bool, expert_option("--verbose", help="List the fits behind the costs, and what each part of the search did.")
+        bool,
+        expert_option(
+            "--verbose",
+            help="List the forms of the step, the fits behind the costs, and what each part of the search did.",
+        ),
     ] = False
 
 

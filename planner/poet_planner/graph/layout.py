@@ -77,6 +77,20 @@ class MemoryLayout:
             return "--parameters card"
         return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
 
+    @property
+    def details(self) -> str:
+        """The same, with what tells apart two forms that have things on the card."""
+        if self.card_above_bytes is None and not self.constants_on_card:
+            return self.words if self.counts_parameters else "--parameters excluded"
+        above, tiles, slices = self.streaming.above_bytes, self.streaming.tile_bytes, self.streaming.slices_above_bytes
+        told = [
+            "" if self.card_above_bytes is None else f"above {self.card_above_bytes} B",
+            "fetched whole" if above is None else f"those above {above} B in tiles of {tiles} B",
+            "" if slices is None else f"slices above {slices} B",
+            "" if self.card_above_bytes is None or self.batch_on_card else "batch in RAM",
+        ]
+        return f"{self.words}{', constants on the card' * self.constants_on_card}: {', '.join(filter(None, told))}"
+
 
 GRADIENTS_RESIDENT = MemoryLayout()
 GRADIENTS_PAGED = MemoryLayout(resident_gradients=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 
-from poet_planner.planning.budgeted_step import BudgetedStep
+from poet_planner.planning.form import Form
 from poet_planner.report.summary import Summary
 from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.inference import Inference
@@ -38,7 +38,7 @@ class Plan:
         The store-all schedule, to compare with: no recomputation, no paging, in as much RAM as it needs.
     summary : Summary
         Energy, time and RAM of both, the bound, and what the costs rest on.
-    residency : BudgetedStep
+    form : Form
         What is resident in RAM, or is not counted there, and why; the RAM budget.
     why_no_headers : str or None
         What keeps the firmware from running the graph; None where it can.
@@ -62,7 +62,7 @@ class Plan:
     schedule: Schedule
     store_all: Schedule
     summary: Summary
-    residency: BudgetedStep
+    form: Form
     why_no_headers: str | None
     constants: Mapping[str, NDArray[Any]]
     program: Program | None = None

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
-    from poet_planner.report.int8 import Int8Validation
 
 
 class TrainingStep:
@@ -85,8 +84,13 @@ class TrainingStep:
     @property
     def int8_samples(self) -> int | None:
         """How many samples the ranges of `int8_ranges` are from; None: there are none."""
-        step = self._whole or self
+        step = self.whole
         return None if step._calibration is None else step._calibration.samples(step.traced, step._model)
+
+    @property
+    def whole(self) -> TrainingStep:
+        """The step on the whole batch."""
+        return self._whole or self
 
     @property
     def name(self) -> str:
@@ -254,22 +258,9 @@ class TrainingStep:
         except FaultError as fault:
             words = f"poet made a wrong graph of its inference ({fault}); report this as a bug"
             raise UserError(f"{self.name}: {words}") from None
-        model = (self._whole or self)._load()
+        model = self.whole._load()
         loss = known_loss(model, lowered.graph.residents[-1].shape[1:])
         return replace(lowered, loss=loss, classes=tuple(model.classes))
-
-    def validation(self, path: Path) -> Int8Validation:
-        """Its forward pass with layers on int8, beside that of the model, on samples of a file.
-
-        Raises
-        ------
-        UserError
-            If there is no such pass (see `inference`), or the samples are not what the model takes.
-        """
-        from poet_planner.planning.validation import validated
-
-        step = self._whole or self
-        return validated(step._load(), step.traced, step.forward, path)
 
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
@@ -327,7 +318,7 @@ class TrainingStep:
             return forward
         frozen = {id: tensor for id, tensor in forward.frozen.items() if id not in self.traced.changed}
         forward = replace(forward, frozen=frozen)
-        step = self._whole or self
+        step = self.whole
         assert step._calibration is not None
         ranges = step._calibration.ranges_beside(forward, step.traced, step._model, step._batch)
         return replace(forward, int8_ranges=ranges)

@@ -19,6 +19,7 @@ from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import Wear, wear
+from poet_planner.report.contest import ContestRow
 from poet_planner.report.int8 import Int8Report
 from poet_planner.report.optimiser import OptimiserReport, optimiser_report
 from poet_planner.report.placement import PlacementReport, placement_report
@@ -111,21 +112,6 @@ class FeaturesReport:
     ram_bytes: int
     page_ins: int
     room: int | None
-
-
-@dataclass(frozen=True)
-class BatchForm:
-    """A form of the step beside the plan's: in so many micro-batches, and what gradients are in it.
-
-    ``bound_j`` is a lower bound on the energy of its schedules within the RAM; ``energy_j`` that of one that was found,
-    None where none was. ``runner_j`` is what the firmware's runner adds to either, which the plan's energy leaves out.
-    """
-
-    micro_batches: int
-    gradients: str
-    energy_j: float | None
-    bound_j: float
-    runner_j: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +218,8 @@ class Card:
 class Proof:
     """How much less another plan might cost.
 
-    ``micro_batches`` is in how many parts a batch goes through the network. ``batch_forms`` are the forms of the step
-    that might cost less, the plan's first, and ``forms_gap`` is the gap over all of them, with what the runner adds.
+    ``micro_batches`` is in how many parts a batch goes through the network. ``contest`` has the forms of the step that
+    were looked at, the plan's first, and ``forms_gap`` is the gap over those with a bound, with what the runner adds.
     ``objective`` is energy or time; ``gap`` and ``overhead_gap`` are of it, and where it is time, ``bound_s`` is the
     lower bound of ``busy_s``, and joules of ``optimiser`` are seconds. ``optimiser`` is None if the plan comes from
     another method.
@@ -247,7 +233,7 @@ class Proof:
     overhead_gap: float
     optimiser: OptimiserReport | None
     micro_batches: int
-    batch_forms: tuple[BatchForm, ...]
+    contest: tuple[ContestRow, ...]
     forms_gap: float
 
 
@@ -355,7 +341,7 @@ def summarise(
         gap=schedule.gap,
         overhead_gap=_overhead_gap(schedule, busy_s, store_all, plain_busy_s),
         micro_batches=graph.micro_batches,
-        batch_forms=(),
+        contest=(),
         forms_gap=schedule.gap,
         time_s=schedule.time_s,
         deadline_s=schedule.deadline_s,
@@ -417,13 +403,12 @@ def with_whole(summary: Summary, store_all: Schedule, whole: CostedGraph) -> Sum
     return replace(summary, plain_fitted=fitted, plain_card_j=sum(node.card_energy_j for node in whole.graph.nodes))
 
 
-def with_forms(summary: Summary, forms: tuple[BatchForm, ...]) -> Summary:
-    """The summary of a plan that is the first of some forms of its step."""
-    if not forms:
-        return summary
-    cost_j = summary.energy_j + forms[0].runner_j
-    gap = max(0.0, 1 - min(form.bound_j + form.runner_j for form in forms) / cost_j) if cost_j else 0.0
-    return replace(summary, batch_forms=forms, forms_gap=gap)
+def with_contest(summary: Summary, contest: tuple[ContestRow, ...]) -> Summary:
+    """The summary of a plan with the contest that its form has won."""
+    costs_j = [row.bound_j + row.runner_j for row in contest if row.bound_j is not None]
+    cost_j = summary.energy_j + contest[0].runner_j if contest else 0.0
+    gap = max(0.0, 1 - min(costs_j) / cost_j) if len(costs_j) > 1 and cost_j else summary.forms_gap
+    return replace(summary, contest=contest, forms_gap=gap)
 
 
 def _overhead_gap(schedule: Schedule, busy_s: float, store_all: Schedule, plain_busy_s: float) -> float:

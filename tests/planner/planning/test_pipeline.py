@@ -97,7 +97,7 @@ def test_a_graph_an_own_model_and_a_file_are_planned(tmp_path: Path) -> None:
     own = plan(tiny(), profile="m0", options=OptimiseOptions(time_limit_s=1))
     assert own.graph.name == "tiny"
     assert own.why_no_headers is None
-    assert own.schedule.ram_budget_bytes == own.residency.budget_bytes
+    assert own.schedule.ram_budget_bytes == own.form.budget_bytes
     assert verify(own.graph, own.schedule).sound
     assert read_graph(tmp_path / "graph.json") == GRAPH
 
