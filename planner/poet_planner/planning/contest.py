@@ -279,11 +279,10 @@ class Contest:
             known_bytes = [one.possible_bytes for one in lacks.values() if one.possible_bytes is not None]
             if len(lacks) == MOST_SEARCHED or (known_bytes and min(known_bytes) <= form.needs_bytes):
                 break
-            known = self._planned.get(form.layout)
-            if isinstance(known, NoScheduleError) and form.layout == self.chosen.layout:
-                lacks[number] = known
-                continue
+            known = self._planned.get(form.layout) if form.layout == self.chosen.layout else None
             try:
+                if isinstance(known, NoScheduleError):
+                    raise known
                 schedule = self._schedule(form, quick)
             except NoScheduleError as lack:
                 lacks[number] = lack
@@ -295,25 +294,20 @@ class Contest:
     def _every_form(self) -> list[Form]:
         """The forms that may be chosen in any RAM, what needs the least first."""
         forms = [self.chosen]
-        for form in self._least_forms():
-            if all(form.graph != other.graph for other in forms):
-                forms.append(form)
+        for family in self._open():
+            for form in self._least(family) if family.least_first else self._opened(family):
+                if all(form.graph != other.graph for other in forms):
+                    forms.append(form)
         return sorted(forms, key=lambda form: (form.needs_bytes, form.layout.early_updates))
 
-    def _least_forms(self) -> Iterator[Form]:
-        """All in RAM; on the card of each level what needs the least."""
-        for family in self._open():
-            if not family.least_first:
-                yield from self._opened(family)
-                continue
-            for layout, *_ in family.levels(self.bench):
-                yield (least := self._form(layout))
-                for refinement in family.refinements:
-                    if refinement.needs_less:
-                        yield from (self._form(one) for one in refinement.layouts(self.bench, least))
+    def _least(self, family: Family) -> Iterator[Form]:
+        """Of each level what needs the least."""
+        for layout, *_ in family.levels(self.bench):
+            yield (least := self._form(layout))
+            finer = (near for near in family.refinements if near.needs_less)
+            yield from (self._form(one) for near in finer for one in near.layouts(self.bench, least))
 
     def _schedule(self, form: Form, options: OptimiseOptions) -> Schedule:
-        self._made[form.layout] = form
         try:
             schedule = optimise(form.graph, form.budget_bytes, form.deadline_s, options)
         except NoScheduleError as lack:
