@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_planner.report.pictures import NAMES as PICTURES
 from poet_planner.report.quantities import energy_text
-from poet_planner.report.summary import read_summary
 from poet_profiles.boards import load_board
+from poet_profiles.plan_folder.summary import read_summary
 from rich.console import Console
 from rich.table import Table
 

@@ -6,11 +6,23 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import processor_time
 from tests.support.firmware.host_operators import Operators, build
 
 # No test depends on how fast the machine is: an example may take as long as it takes.
 settings.register_profile("poet", deadline=None)
 settings.load_profile("poet")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(processor_time.OPTION, type=Path, metavar="CSV", help="where to write each file's processor time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption(processor_time.OPTION):
+        config.pluginmanager.register(processor_time.Measured())
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(processor_time.Written(path))
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,13 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.history import History
 
 PACKAGES = {
     "poet_profiles": ROOT / "profiles" / "poet_profiles",
@@ -29,7 +30,7 @@ ALLOWED = {
 }
 LAYERED = {"poet_harness": "harness/poet_harness", "poet_planner": "planner/poet_planner"}
 # The ground of the optimiser, each part importing those after it; then its other parts, and which of them each imports.
-GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "params", "time_budget", "engine")
+GROUND = ("topology", "starts", "instance", "objective", "options", "statistics", "time_budget", "engine")
 SOLVE = {
     "optimise": {"proof", "bounding", "feasibility", "relaxation", "placement", "statespace", "search", "milp"},
     "feasibility": {"proof", "bounding", "relaxation", "placement", "statespace", "search", "milp"},
@@ -40,6 +41,14 @@ SOLVE = {
     "search": {"milp"},
     "statespace": set(),
     "milp": set(),
+}
+# What lies in the root; all else in the folders of CONTRIBUTING's tree.
+ROOT_FILES = {
+    *(".clang-format", ".editorconfig", ".gitignore", ".pre-commit-config.yaml"),
+    *("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md"),
+    *("Makefile", "constraints.txt", "debian-packages-demo.txt", "debian-packages-tests.txt"),
+    *("install-debian-packages", "install-python-packages"),
+    *("MANIFEST.in", "platformio.ini", "pyproject.toml", "setup.py"),
 }
 PLANNING = PACKAGES["poet_planner"] / "planning"
 MOST_FLOORS = 9  # of planning/
@@ -90,6 +99,14 @@ def arrows(package: Path, dotted: str) -> set[tuple[str, str, str]]:
                     found.add((str(source.relative_to(ROOT)), part, other))
     assert found
     return found
+
+
+def strays(files: Iterable[str]) -> list[str]:
+    """Files that are neither of the root's nor in a folder of CONTRIBUTING's tree."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.split("\n## The tree\n", 1)[1].split("\n| --- | --- |\n", 1)[1].split("\n\n", 1)[0]
+    folders = {Path(link) for row in table.splitlines() for link in re.findall(r"\]\((.+?)\)", row.split("|")[1])}
+    return [file for file in files if file not in ROOT_FILES and not folders & set(Path(file).parents)]
 
 
 def changes_sys_path(text: str) -> bool:
@@ -192,6 +209,15 @@ def test_firmware_core_uses_no_heap_and_no_libc_io() -> None:
     assert sources
     found = [(source.name, word) for source in sources for word in forbidden if word in source.read_text()]
     assert not found
+
+
+def test_every_tracked_file_has_its_place() -> None:
+    assert not strays(History().lines("ls-files"))
+    assert strays(["plan/summary.json", "harness/notes.md", "todo.txt", "docs/SPEC.md", "Makefile"]) == [
+        "plan/summary.json",
+        "harness/notes.md",
+        "todo.txt",
+    ]
 
 
 @pytest.mark.parametrize("package", ["poet_planner", "poet_profiles"])

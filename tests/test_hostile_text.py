@@ -31,6 +31,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.cells import load_cell
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
+from poet_profiles.plan_folder.summary import read_summary
 from poet_profiles.profile import read_profile
 from poet_profiles.schedule.file import read_schedule
 from poet_profiles.shipped import SHIPPED
@@ -156,6 +157,7 @@ def command(main: Callable[[], None], *words: object) -> int:
         ("m4", "graph.json", read_graph),
         ("a72", "graph.json", read_graph),
         ("m4", "schedule.json", read_schedule),
+        ("m4", "summary.json", read_summary),
         ("a72", "program.json", read_program),
     ],
 )

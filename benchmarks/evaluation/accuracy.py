@@ -410,20 +410,17 @@ def cheapest(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str
 
 
 def facts(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
-    """What the pages say of it: all goals; and, shorter, the middle one."""
+    """What the pages say of it, and the table beside them."""
     frame = _frame(curves)
-    lines, brief = [], []
+    lines = []
     for task in TASKS:
         here, own = frame[frame["task"] == task.name], [one for one in energies if one.task == task.name]
         lines += [[task.name, one.trained, one.way, *_cells(task, one, here)] for one in own]
         lines += [] if own else [[task.name, *[NOT_RUN] * 7]]
-        brief += [[task.name, f"{one.trained}, {one.way}", *_brief(task, one, here)] for one in own]
-        brief += [] if own else [[task.name, *[NOT_RUN] * 5]]
     header = ["task", "trained", "way", "parts", "RAM, B", "mJ a step", "mJ to the goals", "right at the end, %"]
     goals = ", ".join(f"{100 * task.goals[1]:.0f} % ({task.name})" for task in TASKS)
     return {
         "table": table(header, lines),
-        "brief": table(["task", "trained, way", "RAM, B", "mJ a step", "mJ to the goal", "right, %"], brief),
         "goals": goals,
     }
 
@@ -452,19 +449,6 @@ def _cells(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
     epoch_j, end = _epoch_j(task, step), _ends(here)
     goals = "; ".join(f"{goal:.0%}: {_spread(joules_to(here, goal, epoch_j))}" for goal in task.goals)
     return [*energy, goals, f"{100 * end.mean():.1f} ({100 * end.min():.1f} to {100 * end.max():.1f})"]
-
-
-def _brief(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
-    """Means and ranges, short."""
-    if step.why_none:
-        return [step.why_none] * 4
-    here = curves[curves["trained"] == step.trained]
-    energy = [f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}"]
-    if here.empty:
-        return [*energy, NOT_RUN, NOT_RUN]
-    end = _ends(here)
-    goal = _spread(joules_to(here, task.goals[1], _epoch_j(task, step))).replace(" to ", "\u2013")
-    return [*energy, goal, f"{100 * end.mean():.1f} ({100 * end.min():.0f}\u2013{100 * end.max():.0f})"]
 
 
 def _spread(joules: list[float] | None) -> str:

@@ -13,8 +13,6 @@ from benchmarks.evaluation.results import LEAST, Results, added, beside_ours, pl
 
 METHODS = ("optimal", "rematerialization_only", "paging_only")
 DRAWN = "a72-dma"
-# With the deadline on computes alone, and with transfers in the time.
-BRIEF = ("a72-computes", "m4-computes", "a72", "m4")
 
 
 def draw(results: Results) -> dict[str, Figure]:
@@ -32,7 +30,6 @@ def facts(results: Results) -> dict[str, str]:
     better = single["energy_j"].min()
     return {
         "table": _overheads(frame, deadlines),
-        "brief": _overheads(frame[frame["board"].isin(BRIEF) & (frame["ram"] == LEAST)], deadlines[:4]),
         "techniques": " ".join(_earliest(frame, _drawn(frame), ram) for ram in dict.fromkeys(frame["ram"])),
         "plain": time_text(frame.loc[frame["board"] == "a72", "plain_time_s"].iloc[0]),
         "better": percent((1 - single["ours_j"].first() / better).max()),

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from io import StringIO
 
 NONE = "\u2013"
 WIDTH = 120
@@ -17,6 +19,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def as_csv(text: str) -> str:
+    """A Markdown table as a file of its cells."""
+    head, _, *rows = (line.removeprefix("| ").removesuffix(" |").split(" | ") for line in text.splitlines())
+    file = StringIO()
+    csv.writer(file, lineterminator="\n").writerows([head, *rows])
+    return file.getvalue()
 
 
 def percent(share: float | None) -> str:

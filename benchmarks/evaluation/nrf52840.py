@@ -11,9 +11,7 @@ from poet_planner.comparison.pictures.method_styles import style_of
 from benchmarks.evaluation.boards import emulated, published
 from benchmarks.evaluation.figure_3 import DRAWN
 from benchmarks.evaluation.markdown import NONE, percent, table
-from benchmarks.evaluation.results import LEAST, OURS, OWN, Results, added, planned
-
-BRIEF = ("50 %", "40 %", "20 %", LEAST)
+from benchmarks.evaluation.results import OURS, OWN, Results, added, planned
 
 
 def draw(results: Results, by_published: Results) -> dict[str, Figure]:
@@ -41,7 +39,6 @@ def facts(results: Results, by_published: Results) -> dict[str, str]:
                 for place in dict.fromkeys(zip(least_first["model"], least_first["ram"], strict=True))
             ],
         ),
-        "brief": _brief(frame, by_published.frame),
         "byte": f"{float(f'{nrf.byte_in_flops:.3g}'):,.0f}",
         "printed_byte": f"{m4.byte_in_flops:.0f}",
         "plans": str(len(ours)),
@@ -50,19 +47,6 @@ def facts(results: Results, by_published: Results) -> dict[str, str]:
         "paging_only": _range(frame, "paging_only"),
         "paging_only_by_published": _range(by_published.frame, "paging_only"),
     }
-
-
-def _brief(frame: pd.DataFrame, by_published: pd.DataFrame) -> str:
-    """poet by the emulated profile with pages and gap, one technique alone, and poet by the published constants."""
-    rows = []
-    for model in dict.fromkeys(frame["model"]):
-        for ram in BRIEF:
-            here, printed = _at(frame, model, ram), _row(by_published, model, ram)
-            gap = percent(here.loc[OURS, "gap"]) if OURS in here.index else NONE
-            ours, pages, paging_only = _row(frame, model, ram)
-            rows.append([model, ram, ours, pages, gap, paging_only, *printed[:2]])
-    heads = ("network", "RAM", "poet", "pages", "gap", "paging only", "m4: poet", "pages")
-    return table(heads, rows)
 
 
 def _at(frame: pd.DataFrame, model: str, ram: str) -> pd.DataFrame:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page results.md, all tables and pictures in tables.md, from the committed CSV files.
+"""The pages results.md and tables.md, their pictures and the long tables beside them, from the committed CSV files.
 
 The words are in templates of the same names; a figure or a judgement comes from the tables.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -32,11 +33,21 @@ from benchmarks.evaluation import (
     table_1,
     table_3,
 )
-from benchmarks.evaluation.markdown import table, wrapped
+from benchmarks.evaluation.markdown import as_csv, table, wrapped
 from benchmarks.evaluation.results import HERE, Results, read_results
 
 PAGES = (HERE / "results.md", HERE / "tables.md")
 IMAGES = HERE / "images"
+# Tables too long for a page, by section and name.
+LONG = {
+    HERE / "tables" / "figure_3_overheads.csv": ("figure_3", "overheads"),
+    HERE / "tables" / "figure_3_least_ram.csv": ("figure_3", "least_ram"),
+    HERE / "tables" / "figure_4.csv": ("figure_4", "table"),
+    HERE / "tables" / "figure_5.csv": ("figure_5", "table"),
+    HERE / "tables" / "table_1.csv": ("table_1", "table"),
+    HERE / "tables" / "nrf52840.csv": ("nrf52840", "table"),
+    HERE / "tables" / "accuracy.csv": ("accuracy", "table"),
+}
 SWEEPS = ("figure_3", "below_dtr", "figure_4", "figure_5", "table_3", "nrf52840", "m4_traced")
 # The commit that brought the tables of today.
 COMMIT = "9523a901"
@@ -80,9 +91,10 @@ def page_facts(tables: claims.Tables) -> dict[str, str | dict[str, str]]:
 
 
 def page_texts(tables: claims.Tables) -> dict[Path, str]:
-    """Each page: its template's words, and what the tables say."""
-    facts = page_facts(tables)
-    return {page: wrapped(template_of(page).read_text(encoding="utf-8").format(**facts)) for page in PAGES}
+    """Each page, its template's words with what the tables say, and each long table."""
+    facts: dict[str, Any] = page_facts(tables)
+    texts = {page: wrapped(template_of(page).read_text(encoding="utf-8").format(**facts)) for page in PAGES}
+    return texts | {path: as_csv(facts[section][name]) for path, (section, name) in LONG.items()}
 
 
 def template_of(page: Path) -> Path:

@@ -260,7 +260,7 @@ def off_prediction(plan: Plan, observed: list[ObservedStep]) -> float:
         pair
         for step in observed
         if not step.actions
-        for pair in ((step.report.work_s, plan.time_s), (step.energy_j or 0.0, plan.energy_j))
+        for pair in ((step.report.work_s, plan.schedule.time_s), (step.energy_j or 0.0, plan.schedule.energy_j))
     ]
     return max(abs(seen / predicted - 1) for seen, predicted in pairs)
 

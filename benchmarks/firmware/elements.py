@@ -8,11 +8,12 @@ reads or writes. Of the benchmark grid's shapes, each operator runs the one whos
 Soft floats take longer for some numbers than for others: tensors are normally distributed here, statistics and
 probabilities between 0.05 and 0.95. Convolutions on planes of 2x2 are counted by multiply-accumulates, those with the
 zeros around the plane included; benchmarks.firmware.kernels has the others. Exits 1 if an operator takes more than its
-limit on the M4F.
+limit on the M4F. Without operators named, all of them go into elements.csv, too.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,9 +27,10 @@ from poet_profiles.operators import OPERATORS, params_key, parse_params
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
+from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
 
 BYTES = 4096
+TABLE = HERE / "elements.csv"
 CORES = ("cortex-m4f", "cortex-m0plus")
 SMALL_PLANES = {"n": 8, "c": 64, "h": 2, "w": 2, "k": 72, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
 LIMITS = {  # cycles on the M4F, at most
@@ -61,7 +63,7 @@ def main() -> int:
         print(f"elements: no operator {', '.join(unknown)}", file=sys.stderr)
         return 2
     columns = ("operator", "shape", "elements or products", "at most", *CORES)
-    table, above = Table(*columns, title="cycles of each (emulated)"), []
+    table, above, rows = Table(*columns, title="cycles of each (emulated)"), [], []
     with tempfile.TemporaryDirectory() as folder:
         sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
         cores = [EmulatedCore(core, sources, ["poet_operators"], Path(folder)) for core in CORES]
@@ -71,10 +73,15 @@ def main() -> int:
                 count = largest(shape) // (1 if shape.op in OF_BYTES else 4)
             cycles = [cycles_of(core, shape) / count for core in cores]
             limit = LIMITS.get(shape.op)
-            table.add_row(shape.op, extents(shape), str(count), str(limit or ""), *(f"{each:.2f}" for each in cycles))
+            cells = [f"{each:.2f}" for each in cycles]
+            table.add_row(shape.op, extents(shape), str(count), str(limit or ""), *cells)
+            rows.append([shape.op, extents(shape), *cells])
             if limit is not None and cycles[0] > limit:
                 above.append(f"{shape.op}: {cycles[0]:.2f} cycles on the {CORES[0]}, more than {limit}")
     Console(width=150).print(table)
+    if not sys.argv[1:]:
+        with TABLE.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([["operator", "shape", *CORES], *rows])
     for line in above:
         print(line, file=sys.stderr)
     return 1 if above else 0

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-import capstone
 import numpy as np
 import numpy.typing as npt
 from elftools.elf.elffile import ELFFile
@@ -20,8 +19,6 @@ from poet_harness.emulation.image import load_image
 from poet_harness.emulation.machine import Machine
 from poet_harness.emulation.machine_state import NvicState
 from unicorn import unicorn_const
-
-from benchmarks.firmware.loads import Loads
 
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
@@ -157,38 +154,6 @@ class EmulatedCore:
             yield
         finally:
             engine.hook_del(hook)
-
-    @contextmanager
-    def watched_reads(self, read: Callable[[int, int], None]) -> Iterator[None]:
-        """Tell address and bytes of every read of data in flash meanwhile."""
-        engine, loads = self.machine._engine, Loads()
-        flash = range(MEMORY.flash_begin, MEMORY.flash_begin + MEMORY.flash_bytes)
-
-        def step(_: object, address: int, size: int, __: object) -> None:
-            load = loads.at(engine, address, size)
-            for place, width in load.reads(engine) if load else ():
-                if place in flash:
-                    read(place, width)
-
-        engine.ctl_flush_tb()  # code that has run before would go on without the hook
-        hook = engine.hook_add(unicorn_const.UC_HOOK_CODE, step, begin=flash.start, end=flash.stop - 1)
-        try:
-            yield
-        finally:
-            engine.hook_del(hook)
-
-    def cycles(self, address: int, size: int) -> int:
-        """What the table says of a run of instructions."""
-        sums, begin = self.machine._prefix, self.machine._counter.begin
-        return int(sums[(address + size - begin) // 2] - sums[(address - begin) // 2])
-
-    def straight(self, address: int, size: int) -> tuple[str, int]:
-        """Assembly of a block without the branch at its end, one instruction a line, and the bytes of that."""
-        engine = capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS)
-        listing = list(engine.disasm_lite(self.machine.read_memory(address, size), address))
-        if listing[-1][2].startswith(("b", "cb")):
-            size -= listing.pop()[1]
-        return "".join(f"{mnemonic} {operands}\n" for _, _, mnemonic, operands in listing), size
 
 
 def _link(core: str, sources: Iterable[Path], keep: Iterable[str], build: Path, options: Iterable[str]) -> Path:

@@ -2,8 +2,7 @@
 """What the nRF52840's flash may add to a count of cycles: an instruction cache that is assumed, not documented.
 
 Its manual tells neither size nor penalty. A cache of 2 KB with two ways, lines of 16 bytes and 4.5 cycles for each miss
-explains four of five published measurements (docs/emulation.md). Reads of data pass it by, and are taken to cost 3
-cycles each.
+explains four of five published measurements (docs/emulation.md). Reads of data, which pass it by, are not counted.
 """
 
 from __future__ import annotations
@@ -17,22 +16,20 @@ LINE_BYTES = 16
 WAYS = 2
 SETS = 2048 // LINE_BYTES // WAYS
 CYCLES_A_MISS = 4.5
-CYCLES_A_READ = 3
 
 
 class InstructionCache:
-    """Counts misses and reads of a core, from the core's first call on."""
+    """Counts misses of a core, from the core's first call on."""
 
     def __init__(self) -> None:
         self.misses = 0
-        self.reads = 0
         self._sets: list[list[int]] = [[] for _ in range(SETS)]
         self._before = (0, 0)
 
     @property
     def cycles(self) -> float:
         """What they add."""
-        return CYCLES_A_MISS * self.misses + CYCLES_A_READ * self.reads
+        return CYCLES_A_MISS * self.misses
 
     def fetch(self, address: int, size: int) -> None:
         """Take a block of instructions; one that has just been taken and fits one way is there."""
@@ -48,14 +45,10 @@ class InstructionCache:
                 del ways[: len(ways) - WAYS + 1]
             ways.append(line)
 
-    def read(self, _address: int, _size: int) -> None:
-        """Take a read of data."""
-        self.reads += 1
-
 
 @contextmanager
 def cached(core: EmulatedCore) -> Iterator[InstructionCache]:
     """Count meanwhile; to be entered before the core is called for the first time."""
     cache = InstructionCache()
-    with core.watched(cache.fetch), core.watched_reads(cache.read):
+    with core.watched(cache.fetch):
         yield cache

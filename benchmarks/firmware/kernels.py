@@ -1,36 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles a multiply-accumulate of convolutions and matrix products, beside a triple loop and CMSIS-DSP.
+"""Cycles a multiply-accumulate of convolutions and matrix products, beside CMSIS-DSP.
 
     .venv/bin/python -m benchmarks.firmware.kernels [--cmsis DIR]
 
-Runs on both emulated cores, so every figure is `emulated`. The triple loop and CMSIS-DSP's arm_mat_mult_f32 compute the
-matrix product that an operator amounts to, on matrices laid out for them in advance: copying an image into a matrix is
-not counted against them, its padding is against the operator. CMSIS-DSP's sources are fetched from the package index by
-pip (the source package `cmsisdsp`), unless --cmsis names a folder that holds them.
+Runs on both emulated cores, so every figure is `emulated`, and writes kernels.csv. CMSIS-DSP's arm_mat_mult_f32
+computes the matrix product that an operator amounts to, on matrices laid out for it in advance: copying an image into a
+matrix is not counted against it, its padding is against the operator. CMSIS-DSP's sources are fetched from the package
+index by pip (the source package `cmsisdsp`), unless --cmsis names a folder that holds them.
 
-Every shape is judged by itself; no average hides one. On the M4F, convolutions, their gradients and products take at
-most 3.0 cycles a multiply-accumulate wherever a tile of rows and columns can share what is loaded, and nothing is
-slower than CMSIS-DSP; on the M0+, everything is at least 1.5 times as fast as the triple loop.
+Every shape is judged by itself; no average hides one. README.md has the goals. A fully connected layer at batch 1 has
+no tile: each multiply-accumulate loads a weight, or, in the weight gradient, stores a result. By the cycle table that
+costs one cycle for the product, one for the sum, and at least 17/16 for the weight or result: a load or store of N
+registers takes 1 + N cycles, and the row's own elements need registers, too. That is 3.06 cycles, before those
+elements, the loop and the call. Such a product may take half as much again.
 
-Convolutions by Winograd's algorithm take at most 1.9 cycles for each multiply-accumulate of the direct one on the M4F,
-and on neither core more than the direct kernel, which stands beside them. So do the largest errors of both, against a
-result in double precision and relative to its largest element; that of Winograd's algorithm is at most 1e-6.
-
-A fully connected layer at batch 1 has no tile: each multiply-accumulate loads a weight of its own, or, in the weight
-gradient, stores a result of its own. By the cycle table that costs one cycle for the product, one for the sum, and at
-least 17/16 for the weight or result, a load or store of N registers being 1 + N cycles and the row's own elements
-needing registers too: 3.06 cycles, before those elements, the loop and the call. Such a product may take half as much
-again.
-
-A depthwise convolution has no tile either: each row has a channel of its own. On the M4F it takes at most 3.5 cycles,
-either gradient at most 4.5. With other paddings, or odd extents and a stride of 2, its planes are laid out first: it
-takes at most 6 cycles, either gradient at most 10. Exits 1 if a figure is missed or could not be judged, and lists
-every miss.
+Exits 1 if a figure is missed or could not be judged, and lists every miss.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import subprocess
 import sys
 import tarfile
@@ -42,8 +32,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from poet_profiles.operators import OPERATORS, is_winograd, output_extent
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
 
@@ -55,7 +43,8 @@ WINOGRAD_CYCLES = 1.9  # likewise, of the direct convolution
 WINOGRAD_ERROR = 1e-6  # relative to the largest result, at most
 ONE_ROW_FLOOR = 2 + 17 / 16  # product, sum, and a sixteenth of a load or store of sixteen elements
 ONE_ROW_CYCLES = 1.5 * ONE_ROW_FLOOR
-LEAST_SPEEDUP = 1.5  # over the triple loop on the M0+
+LEAST_SPEEDUP = 1.5  # over CMSIS-DSP on the M0+
+TABLE = HERE / "kernels.csv"
 
 
 @dataclass(frozen=True)
@@ -185,24 +174,14 @@ def products() -> Iterator[Case]:
 
 
 @dataclass(frozen=True)
-class Direct:
-    """The direct kernel, where the operator is computed by Winograd's algorithm, and the errors of both."""
-
-    cycles: float
-    error: float
-    own_error: float
-
-
-@dataclass(frozen=True)
 class Result:
-    """Cycles a multiply-accumulate: the operator's, the triple loop's and, where there is one, CMSIS-DSP's."""
+    """Cycles a multiply-accumulate of the operator and of CMSIS-DSP; the largest error of Winograd's algorithm."""
 
     core: str
     case: Case
     own: float
-    plain: float
     peer: float | None
-    direct: Direct | None
+    error: float | None
 
     @property
     def misses(self) -> list[str]:
@@ -212,13 +191,18 @@ class Result:
             missed.append(f"more than {self.case.most:.2f} cycles")
         if self.core == "cortex-m4f" and self.peer is not None and self.own > self.peer:
             missed.append("slower than CMSIS-DSP")
-        if self.core == "cortex-m0plus" and self.plain < LEAST_SPEEDUP * self.own:
-            missed.append(f"less than {LEAST_SPEEDUP} times the triple loop")
-        if self.direct is not None and self.own > self.direct.cycles:
-            missed.append("slower than the direct kernel")
-        if self.direct is not None and self.direct.own_error > WINOGRAD_ERROR:
+        if self.core == "cortex-m0plus" and self.peer is not None and self.peer < LEAST_SPEEDUP * self.own:
+            missed.append(f"less than {LEAST_SPEEDUP} times as fast as CMSIS-DSP")
+        if self.error is not None and self.error > WINOGRAD_ERROR:
             missed.append(f"off by more than {WINOGRAD_ERROR:.0e}")
         return missed
+
+    @property
+    def row(self) -> list[str]:
+        """Its line of the table."""
+        beside = ["", ""] if self.peer is None else [f"{self.peer:.2f}", f"{self.peer / self.own:.2f}"]
+        error = "" if self.error is None else f"{self.error:.1e}"
+        return [self.core, self.case.op, self.case.label, f"{self.own:.2f}", *beside, error, self.verdict]
 
     @property
     def verdict(self) -> str:
@@ -269,18 +253,12 @@ CONVOLUTIONS = {
 """In double precision, of one image in 3x3 windows that keep the plane's extent."""
 
 
-def _error(computed: Floats, exact: Doubles) -> float:
-    return float(np.abs(computed - exact.ravel()).max() / np.abs(exact).max())
-
-
 class Bench:
     """One core with the operators and their peers."""
 
     def __init__(self, core: str, cmsis: Path | None, build: Path) -> None:
         operators = FIRMWARE / "src" / "ops"
-        sources = [HERE / "triple_loop.c", HERE / "direct_convolution.c", *sorted(operators.glob("*.c"))]
-        keep, includes = ["poet_operators", "triple_loop"], [operators]
-        keep += [f"direct_{op}{part}" for op in CONVOLUTIONS for part in ("", "_workspace")]
+        sources, keep, includes = sorted(operators.glob("*.c")), ["poet_operators"], [operators]
         if cmsis:
             sources.append(cmsis / "Source" / "MatrixFunctions" / "arm_mat_mult_f32.c")
             keep.append("arm_mat_mult_f32")
@@ -295,21 +273,12 @@ class Bench:
         """Cycles a multiply-accumulate."""
         return self._run(case)[0]
 
-    def direct(self, case: Case) -> Direct | None:
-        """The direct kernel; None where the operator runs it itself."""
+    def error(self, case: Case) -> float | None:
+        """The largest, relative to the largest result, by Winograd's algorithm; None where it is not used."""
         if case.op not in CONVOLUTIONS or not is_winograd(case.params):
             return None
-        core, sizes = self.core, OPERATORS[case.op].sizes(case.params)
-        core.free()
-        inputs = [core.place(array) for array in _inputs(case)]
-        output = core.place(sizes.outputs[0])
-        params = core.words([case.params[name] for name in OPERATORS[case.op].params])
-        workspace = core.place(core.call(f"direct_{case.op}_workspace", params)[0])
-        _, cycles = core.call(f"direct_{case.op}", params, *inputs, workspace, output)
-        computed = np.frombuffer(core.machine.read_memory(output, sizes.outputs[0]), np.float32)
         exact = CONVOLUTIONS[case.op](case)
-        own = self._run(case)[1]
-        return Direct(cycles / case.macs, _error(computed, exact), _error(own, exact))
+        return float(np.abs(self._run(case)[1] - exact.ravel()).max() / np.abs(exact).max())
 
     def _run(self, case: Case) -> tuple[float, Floats]:
         """Cycles a multiply-accumulate, and the first output."""
@@ -324,14 +293,6 @@ class Bench:
         assert status == 0, (case, status)
         first = np.frombuffer(core.machine.read_memory(outputs[0], sizes.outputs[0]), np.float32)
         return cycles / case.macs, first
-
-    def triple_loop(self, case: Case) -> float:
-        """Cycles a multiply-accumulate of the matrix product in three loops."""
-        m, k, n = case.product
-        a, b, places = self._matrices(case)
-        _, cycles = self.core.call("triple_loop", *places, m, k, n)
-        self._check(a @ b, places[2])
-        return cycles / (m * k * n)
 
     def cmsis(self, case: Case) -> float:
         """Cycles a multiply-accumulate of the matrix product in CMSIS-DSP."""
@@ -375,31 +336,14 @@ def fetch_cmsis(build: Path) -> Path | None:
 def measure(bench: Bench, cases: Iterator[Case]) -> Iterator[Result]:
     for case in cases:
         peer = bench.cmsis(case) if bench.has_cmsis else None
-        yield Result(bench.name, case, bench.operator(case), bench.triple_loop(case), peer, bench.direct(case))
+        yield Result(bench.name, case, bench.operator(case), peer, bench.error(case))
 
 
-def table_of(core: str, results: Iterable[Result]) -> Table:
-    columns = ("operator", "shape", "cycles/MAC", "direct", "triple loop", "ratio", "CMSIS-DSP", "ratio", "error")
-    columns += ("direct", "verdict")
-    table = Table(*columns, title=f"{core} (emulated)")
-    for result in results:
-        own, plain, peer = result.own, result.plain, result.peer
-        beside = ["-"] * 2 if peer is None else [f"{peer:.2f}", f"{peer / own:.2f}"]
-        direct = result.direct
-        cells = [f"{own:.2f}", f"{direct.cycles:.2f}" if direct else "-", f"{plain:.2f}", f"{plain / own:.2f}", *beside]
-        cells += [f"{direct.own_error:.1e}", f"{direct.error:.1e}"] if direct else ["-"] * 2
-        table.add_row(result.case.op, result.case.label, *cells, result.verdict)
-    return table
-
-
-def print_totals(core: str, results: list[Result]) -> None:
-    """All shapes of an operator together, as a training step runs them; judges nothing."""
-    for op in dict.fromkeys(result.case.op for result in results):
-        mine = [result for result in results if result.case.op == op]
-        macs = sum(result.case.macs for result in mine)
-        own = sum(result.own * result.case.macs for result in mine) / macs
-        plain = sum(result.plain * result.case.macs for result in mine) / macs
-        print(f"{core}: {op}, all shapes together: {own:.2f} cycles/MAC, {plain / own:.2f} times the triple loop")
+def write_table(results: Iterable[Result]) -> None:
+    with TABLE.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["core", "operator", "shape", "cycles_mac", "cmsis_dsp", "ratio", "error", "verdict"])
+        writer.writerows(result.row for result in results)
 
 
 def main() -> int:
@@ -413,10 +357,9 @@ def main() -> int:
             print(f"kernels: pip could not fetch {CMSIS_DSP}: no comparison with CMSIS-DSP", file=sys.stderr)
         for core, layers in (("cortex-m4f", RESNET8 + DS_CNN + MOBILENET + LAID_OUT), ("cortex-m0plus", NARROW)):
             bench = Bench(core, cmsis, Path(folder))
-            mine = [*measure(bench, convolutions(layers)), *measure(bench, products())]
-            Console(width=180).print(table_of(core, mine))
-            print_totals(core, mine)
-            results += mine
+            results += [*measure(bench, convolutions(layers)), *measure(bench, products())]
+    if cmsis is not None:
+        write_table(results)
     missed = [(result, miss) for result in results for miss in result.misses]
     for result, miss in missed:
         print(f"MISSED on {result.core}: {result.case.op} {result.case.label}: {result.own:.2f} cycles/MAC, {miss}")

@@ -27,11 +27,11 @@ from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_library import write_library
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.beside import Inference
 from rich.console import Console
 from rich.table import Table
 from torch import nn

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of whole training steps on the nRF52840, directly and by Winograd's algorithm, and what its flash may add.
+"""Seconds of whole training steps on the nRF52840, and what its instruction cache may add.
 
     .venv/bin/python -m benchmarks.firmware.steps [MODEL ...]
     .venv/bin/python -m benchmarks.firmware.steps --layers
 
 A step is the sum of its operators, each run once on the emulated core with all tensors in RAM: nothing is recomputed or
-paged, and the schedule's runner is not counted (runner_overhead.py). "Directly" is the same firmware, in which the rule
-for Winograd's algorithm says no. The cache and the penalties are assumptions (instruction_cache.py). As tensors lie in
-RAM, reads of data in flash are those of constants. --layers tells it for each shape of kernels.py, by operator.
+paged, and the schedule's runner is not counted (runner_overhead.py). The cache and its penalty are assumptions
+(instruction_cache.py). --layers tells it for each shape of kernels.py, by operator.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from pathlib import Path
 
 from poet_harness.profiling.configurations import Configuration
 from poet_profiles.boards import load_board
-from poet_profiles.operators import is_winograd, params_key
+from poet_profiles.operators import params_key
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.firmware.elements import cycles_of
-from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
+from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
 from benchmarks.firmware.instruction_cache import InstructionCache, cached
 from benchmarks.firmware.kernels import DS_CNN, MOBILENET, RESNET8, convolutions, products
 
@@ -42,7 +41,7 @@ class Bench:
         self._known: dict[tuple[str, str], tuple[int, float]] = {}
 
     def cycles(self, shape: Configuration) -> tuple[int, float]:
-        """Of one call, and what the flash adds to them."""
+        """Of one call, and what the cache adds to them."""
         key = shape.op, shape.params
         if key not in self._known:
             before = self._cache.cycles
@@ -51,13 +50,9 @@ class Bench:
 
 
 @contextmanager
-def bench(folder: Path, winograd: bool) -> Iterator[Bench]:
+def bench(folder: Path) -> Iterator[Bench]:
     operators = FIRMWARE / "src" / "ops"
-    direct = () if winograd else (HERE / "no_winograd.c",)
-    options = [f"-I{operators}"] if winograd else [f"-I{operators}", "-Wl,--wrap=poet_winograd_suits"]
-    core = EmulatedCore(
-        "cortex-m4f", [*direct, *sorted(operators.glob("*.c"))], ["poet_operators"], folder, options=options
-    )
+    core = EmulatedCore("cortex-m4f", sorted(operators.glob("*.c")), ["poet_operators"], folder, [operators])
     with cached(core) as cache:
         yield Bench(core, cache)
 
@@ -71,7 +66,7 @@ def step(model: str) -> Counter[tuple[str, str]]:
 
 
 def step_cycles(one: Bench, calls: Counter[tuple[str, str]]) -> tuple[float, float]:
-    """Of all calls, and what the flash adds to them."""
+    """Of all calls, and what the cache adds to them."""
     cycles = added = 0.0
     for (op, params), count in calls.items():
         own, flash = one.cycles(Configuration(op, params))
@@ -80,28 +75,19 @@ def step_cycles(one: Bench, calls: Counter[tuple[str, str]]) -> tuple[float, flo
     return cycles, added
 
 
-def steps(models: list[str], direct: Bench, winograd: Bench) -> Table:
-    columns = ("model", "directly, s", "flash adds", "by Winograd's algorithm, s", "flash adds")
-    table = Table(*columns, title="training steps, nRF52840 (emulated)")
+def steps(models: list[str], one: Bench) -> Table:
+    table = Table("model", "seconds", "cache adds", title="training steps, nRF52840 (emulated)")
     for model in models:
-        calls = step(model)
-        cells = []
-        for one in (direct, winograd):
-            cycles, added = step_cycles(one, calls)
-            cells += [f"{cycles / HZ:.3f}", f"{added / cycles:.1%}"]
-        table.add_row(model, *cells)
+        cycles, added = step_cycles(one, step(model))
+        table.add_row(model, f"{cycles / HZ:.3f}", f"{added / cycles:.1%}")
     return table
 
 
-def layers(direct: Bench, winograd: Bench) -> Table:
-    table = Table("operator", "shape", "cycles/MAC", "flash adds", "directly", "flash adds", title="layers (emulated)")
+def layers(one: Bench) -> Table:
+    table = Table("operator", "shape", "cycles/MAC", "cache adds", title="layers (emulated)")
     for case in (*convolutions(RESNET8 + DS_CNN + MOBILENET), *products()):
-        shape = Configuration(case.op, params_key(case.op, case.params))
-        cells = []
-        for one in (winograd, direct) if is_winograd(case.params) else (winograd,):
-            cycles, added = one.cycles(shape)
-            cells += [f"{cycles / case.macs:.2f}", f"{added / cycles:.1%}"]
-        table.add_row(case.op, case.label, *cells)
+        cycles, added = one.cycles(Configuration(case.op, params_key(case.op, case.params)))
+        table.add_row(case.op, case.label, f"{cycles / case.macs:.2f}", f"{added / cycles:.1%}")
     return table
 
 
@@ -110,10 +96,8 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("--layers", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        parts = Path(folder)
-        with bench(parts / "direct", winograd=False) as direct, bench(parts / "winograd", winograd=True) as winograd:
-            table = layers(direct, winograd) if options.layers else steps(options.models, direct, winograd)
+    with tempfile.TemporaryDirectory() as folder, bench(Path(folder)) as one:
+        table = layers(one) if options.layers else steps(options.models, one)
     Console(width=120).print(table)
 
 

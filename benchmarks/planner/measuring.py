@@ -15,7 +15,6 @@ from poet_planner.comparison.registry import method_named
 from poet_planner.report.placement import placement_report
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, Statistics, optimise
-from poet_planner.solve.options import Parts
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Schedule, Status
 
@@ -23,7 +22,6 @@ from benchmarks.planner.instances import Instance, Loaded, load
 
 WARM_UP = Instance("prototypes", "vgg16_cifar.m4", "55%", "1.5x", True)
 MOMENTS_S = (2.0, 10.0, 60.0)
-ALL_PARTS = Parts()
 CLOCKS = {"wall": time.monotonic, "cpu": time.process_time}
 METHODS = {"best": "optimal", "paper": "poet_ilp"}  # by what the column `formulation` says
 
@@ -114,24 +112,24 @@ class _Listener:
         return self._clock() - self._started_s
 
 
-def measure(instance: Instance, run: Run, ram_bytes: int | None = None, parts: Parts = ALL_PARTS) -> Measurement:
+def measure(instance: Instance, run: Run, ram_bytes: int | None = None) -> Measurement:
     """Plan one instance, in that RAM if it is given. A fault of the planner's is a row like any other."""
     warm_up()
     loaded = load(instance)
     in_more_ram = instance.ram == "smallest" and ram_bytes is None
     if ram_bytes is not None:
         loaded = replace(loaded, ram_bytes=ram_bytes)
-    return _planned(instance, run, loaded, parts, in_more_ram)
+    return _planned(instance, run, loaded, in_more_ram)
 
 
-def _planned(instance: Instance, run: Run, loaded: Loaded, parts: Parts, in_more_ram: bool) -> Measurement:
+def _planned(instance: Instance, run: Run, loaded: Loaded, in_more_ram: bool) -> Measurement:
     """The row; if there is no schedule, that of the smallest RAM that the planner names, where that is asked for."""
     try:
-        return _measured(instance, run, loaded, parts)
+        return _measured(instance, run, loaded)
     except UserError as refusal:
         if in_more_ram and isinstance(refusal, NoScheduleError) and (refusal.possible_bytes or 0) > loaded.ram_bytes:
             enough = replace(loaded, ram_bytes=refusal.possible_bytes)
-            return _planned(instance, run, enough, parts, in_more_ram=False)
+            return _planned(instance, run, enough, in_more_ram=False)
         status = "none" if isinstance(refusal, NoScheduleError) else "error"
         return replace(_unanswered(instance, run, loaded), status=status, note=str(refusal))
     except Exception as fault:
@@ -176,7 +174,7 @@ def _commit() -> str:
         return ""
 
 
-def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Measurement:
+def _measured(instance: Instance, run: Run, loaded: Loaded) -> Measurement:
     row = _unanswered(instance, run, loaded)
     wall, cpu = _Listener(time.perf_counter), _Listener(time.process_time)
     by_clock, statistics = (cpu if run.clock == "cpu" else wall), Statistics(CLOCKS[run.clock])
@@ -185,7 +183,6 @@ def _measured(instance: Instance, run: Run, loaded: Loaded, parts: Parts) -> Mea
         seed=run.seed,
         solver=run.solver,
         paging=instance.paging,
-        parts=parts,
         statistics=statistics,
         progress=by_clock.receive,
     )

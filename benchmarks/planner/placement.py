@@ -23,7 +23,6 @@ from poet_planner.placement.overlaps import fault
 from poet_planner.placement.places import MOST_ROUNDS, VERDICTS
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Ints, build_problem
-from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement import canonical
 from poet_planner.solve.placement.first_fit import lives, within
 from poet_planner.solve.search.decode import decode
@@ -148,7 +147,6 @@ def _by_ejection(blocks: Blocks, seconds: float, seed: int) -> tuple[Verdict, In
         MOST_ROUNDS,
         TimeBudget(seconds, time.monotonic),
         seed,
-        PlacementParams(),
     )
     return Verdict.UNKNOWN if (offsets < 0).any() else Verdict.PLACED, offsets
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import random
 import sys
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from poet_profiles.whole_file import write_whole
 
 from benchmarks.planner.best_known import add_to_best
-from benchmarks.planner.figures import INSTANCE, report
+from benchmarks.planner.figures import INSTANCE, report, short
 from benchmarks.planner.instances import SUITES, Instance, suite
 from benchmarks.planner.measuring import COLUMNS, METHODS, Run, measure
 
@@ -54,7 +54,7 @@ def measure_suites(
         delayed(measure)(each, run, ours.get(each)) for each in wanted
     )
     better = 0
-    for row in append(map(asdict, planned), results, COLUMNS, len(wanted)):
+    for row in append(map(asdict, planned), results, len(wanted)):
         if formulation == "best":
             better += add_to_best(pd.DataFrame([row]), f"poet, {seconds:g} s")
     if formulation == "best":
@@ -63,20 +63,20 @@ def measure_suites(
 
 def table(
     results: Results = HERE / "results.csv",
-    out: Annotated[Path | None, typer.Option(help="Write the report here instead of printing it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the report here, and short.csv beside it.")] = None,
 ) -> None:
     """The figures, from the results so far and the best values known."""
-    text = report(pd.read_csv(results))
+    rows = pd.read_csv(results)
     if out is None:
-        print(text)
+        print(report(rows))
     else:
-        write_whole(out, text)
+        write_whole(out, report(rows))
+        write_whole(out.with_name("short.csv"), short(rows).to_csv(index=False, lineterminator="\n"))
 
 
-def chosen(suites: list[str], only: str, subset: int, within: Container[Instance] | None = None) -> list[Instance]:
+def chosen(suites: list[str], only: str, subset: int) -> list[Instance]:
     """Instances of the suites whose line holds ``only``; ``subset`` of them, drawn evenly, unless it is 0."""
     found = [each for name in suites for each in suite(name) if only in _line(each)]
-    found = [each for each in found if within is None or each in within]
     return sorted(random.Random(0).sample(found, min(subset, len(found))), key=found.index) if subset else found
 
 
@@ -109,12 +109,12 @@ def _last_ram(rows: pd.DataFrame) -> dict[Instance, int]:
     return dict(zip((Instance(*key) for key in keys), rows["ram_bytes"].astype(int), strict=True))
 
 
-def append(rows: Iterable[dict[str, Any]], results: Path, columns: list[str], total: int) -> Iterator[dict[str, Any]]:
+def append(rows: Iterable[dict[str, Any]], results: Path, total: int) -> Iterator[dict[str, Any]]:
     """Write each row as it comes, and say it on standard error."""
     results.parent.mkdir(parents=True, exist_ok=True)
     new = not results.exists()
     with results.open("a", newline="") as file:
-        writer = csv.DictWriter(file, columns)
+        writer = csv.DictWriter(file, COLUMNS)
         if new:
             writer.writeheader()
         for number, row in enumerate(rows, 1):
@@ -126,8 +126,6 @@ def append(rows: Iterable[dict[str, Any]], results: Path, columns: list[str], to
 
 def _line_of(row: dict[str, Any]) -> str:
     what = _line(Instance(*(row[column] for column in INSTANCE)))
-    if row.get("without"):
-        what += f" without {row['without']}"
     if row["energy_j"] is None or row["bound_j"] is None:
         return f"{what}: {row['status']}, {row['note']}"
     if not row["verified"]:

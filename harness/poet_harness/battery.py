@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.json_file import read_json
+from poet_profiles.plan_folder import SUMMARY_FILE
+from poet_profiles.plan_folder.files import PlanFiles
 from poet_profiles.text_file import read_table
 
 from .training.comparison import read_run
@@ -160,25 +160,20 @@ def life(step: StepCost, battery: Battery, duty: float, sleep_power_w: float | N
     )
 
 
-def planned_step(folder: Path, energy_j: float, time_s: float) -> StepCost:
+def planned_step(plan: PlanFiles, folder: Path) -> StepCost:
     """A step as planned, with what the plan's summary says besides.
 
     Raises
     ------
     UserError
-        If there is no summary that says it.
+        If there is no summary.
     """
-    path = folder / "summary.json"
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; make the plan with poet-plan --out {folder}")
-    summary = read_json(path)
-    if not isinstance(summary, dict) or "idle_power_w" not in summary:
-        raise UserError(f"{path}: idle_power_w: is missing; plan again with poet-plan --out {folder}")
-    wear = summary.get("wear")
-    life_steps = _number(path, wear, "life_steps") if isinstance(wear, dict) else None
-    shares = summary.get("energy_share")
-    basis = ", ".join(name for name, share in shares.items() if share) if isinstance(shares, dict) else ""
-    return StepCost(energy_j, time_s, _number(path, summary, "idle_power_w"), life_steps, basis)
+    summary = plan.summary
+    if summary is None:
+        raise UserError(f"{folder / SUMMARY_FILE}: no such file; make the plan with poet-plan --out {folder}")
+    basis = ", ".join(name for name, share in summary.energy_share.items() if share)
+    step = plan.schedule
+    return StepCost(step.energy_j, step.time_s, summary.idle_power_w, summary.wear.life_steps, basis)
 
 
 def observed_step(planned: StepCost, path: Path, schedule_hash: str) -> StepCost:
@@ -249,12 +244,3 @@ def training_cost(folder: Path, graph_hash: str) -> TrainingCost:
         time_s=float(time_s.sum()),
         source=source,
     )
-
-
-def _number(path: Path, document: Mapping[str, Any], key: str) -> float | None:
-    value = document.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise UserError(f"{path}: {key}: {value!r} is not a number from 0 on; plan again")
-    return float(value)

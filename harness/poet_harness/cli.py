@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from poet_profiles.command_line import Command, Program
@@ -37,30 +37,8 @@ from .verbs import (
 
 HELP = "Measure what training costs on a board, put a schedule on it, and run it."
 
-
-class Verbs(Program):
-    """Finds a verb by its name of the last release, too, and says the new one. That goes with the next release."""
-
-    def resolve_command(self, context: Any, arguments: list[str]) -> Any:
-        name, *rest = arguments
-        old, new = name, "diff" if name == "compare" else name
-        if name == run.NAME and (of_train := self._of_train_alone(rest)):
-            old, new = f"{name} {of_train}", train.NAME
-        if new != name:
-            print(f"poet-harness: {old} is called {new} now: write poet-harness {new}", file=sys.stderr)
-        return super().resolve_command(context, [new, *rest])
-
-    def _of_train_alone(self, words: list[str]) -> str | None:
-        """The first option among the words that ``train`` has and ``run`` has not."""
-        of_run, of_train = (
-            {option for parameter in self.commands[name].params for option in parameter.opts}
-            for name in (run.NAME, train.NAME)
-        )
-        return next((name for word in words if (name := word.partition("=")[0]) in of_train - of_run), None)
-
-
 app = typer.Typer(
-    cls=Verbs,
+    cls=Program,
     help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -14,10 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poet_profiles.moved import moved
-
-from poet_planner.former_names import FORMER_NAMES
-
 if TYPE_CHECKING:
     from poet_planner.graph import Graph
     from poet_planner.graph.optimizer import Optimizer
@@ -64,8 +60,6 @@ _HOMES = {
     "pyomo_of": "poet_planner.solve.milp.pyomo_model",
     "verify": "poet_planner.schedule.verify",
 }
-
-moved(__name__, FORMER_NAMES)
 
 
 def plan(

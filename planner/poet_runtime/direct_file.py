@@ -12,10 +12,9 @@ import errno
 import mmap
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import torch
+from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
 from torch import Tensor
 
@@ -23,7 +22,7 @@ ALIGNMENT = 4096
 BUFFER_BYTES = 1 << 20
 
 
-class DirectFile:
+class DirectFile(Closing):
     """A file of fixed size that has no name any more: it goes with the program, however that ends.
 
     Close it, or use it as a context manager.
@@ -62,14 +61,6 @@ class DirectFile:
         except OSError as error:
             self.close()
             raise UserError(f"{path}: no room for {self.size_bytes} B of pages ({error.strerror})") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file, which ends it."""

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from types import TracebackType
-from typing import Self
 
 import torch
+from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
 from torch import Tensor
 
@@ -54,7 +53,7 @@ class _Job:
     done: Event
 
 
-class Pager:
+class Pager(Closing):
     """A page file in a folder, and the thread that serves it; close it, or use it as a context manager.
 
     Parameters
@@ -74,14 +73,6 @@ class Pager:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._pending: dict[int, Event] = {}
         self._error: BaseException | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def note(self) -> str:

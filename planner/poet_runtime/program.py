@@ -43,7 +43,6 @@ from poet_runtime.traced_graph import (
 )
 
 FORMAT = "poet-program/1"
-PROGRAM_FILE = "program.json"
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,12 @@ class Loss:
     name: str
     class_axis: int | None = None
 
+    def reads(self, shape: tuple[int, ...]) -> bool:
+        """Whether it is one of these, and reads scores of a shape whose first axis counts samples."""
+        if self.name in OF_CLASSES:
+            return self.class_axis in range(1, len(shape))
+        return self.name in OF_NUMBERS and self.class_axis is None
+
     def rows(self, scores: Array) -> Array:
         """Scores as rows of one a class."""
         assert self.class_axis is not None

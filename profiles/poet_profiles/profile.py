@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from .closing import Closing
 from .errors import UserError, visible
 from .locks import is_at, lock
 from .operators import dtype_of
@@ -122,7 +122,7 @@ def read_profile(path: str | Path) -> pd.DataFrame:
     return pd.DataFrame.from_records(records)
 
 
-class ProfileWriter:
+class ProfileWriter(Closing):
     """Appends rows to a profile as they come; each is on disk before the next is measured.
 
     An existing file is continued: a last line that a crash tore is cut off first, and further columns are kept. Missing
@@ -208,14 +208,6 @@ class ProfileWriter:
 
     def _size_bytes(self) -> int:
         return os.fstat(self._file.fileno()).st_size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

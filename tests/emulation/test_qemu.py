@@ -31,7 +31,7 @@ def firmware(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     folder = tmp_path_factory.mktemp("qemu")
     sources = [
         *(ROOT / "firmware/src").rglob("*.c"),
-        *(ROOT / "firmware/boards/cortex_m").glob("*.c"),
+        *(path for path in (ROOT / "firmware/boards/cortex_m").glob("*.c") if path.stem != "board"),
         BOARD / "lm3s6965.c",
     ]
     flags = ["-I", str(ROOT / "firmware/src"), "-I", str(model), '-DPOET_FIRMWARE_ID="qemu"']

@@ -16,13 +16,13 @@ from poet_planner.lowering import with_constants_on_the_card, with_taking_over
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.c_library import write_library
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.validation import check_graph
+from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.card_session import CardSession

@@ -26,12 +26,12 @@ from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import table_bytes, write_headers
 from poet_planner.schedule.flash import room_in_flash
-from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import Board, load_board
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.plan_folder.beside import Inference, ram_bytes
 from poet_profiles.schedule import Schedule
 
 from tests.support.firmware.core import HostFirmware

@@ -11,7 +11,6 @@ from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_profiles.boards import load_board
@@ -19,6 +18,7 @@ from poet_profiles.errors import FaultError, UserError
 from poet_profiles.graph.file import document_of_graph, graph_from_document
 from poet_profiles.graph.kept import check_kept
 from poet_profiles.graph.validation import check_graph
+from poet_profiles.plan_folder.beside import Inference
 
 from tests.firmware.test_constants_on_the_card import inferring
 from tests.support.firmware.card_session import CardSession

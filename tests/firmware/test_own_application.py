@@ -22,12 +22,12 @@ from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.c_library import write_library
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state, training_data
 from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.operators import is_depthwise, is_winograd, parse_params
+from poet_profiles.plan_folder.beside import Inference
 
 from tests.support import ROOT
 from tests.support.firmware.core import HostFirmware

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from poet_harness.cli import main
 from poet_harness.training.comparison import COLUMNS
 from poet_harness.training.feeding import Order
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import Wear
 
+from tests.support.harness.made_plans import write_summary
 from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
 
 # The tiny plan's step: 80 uJ above idle in 4 ms, by which a board that sleeps at 5 mW draws 20 uJ more: 100 uJ.
@@ -33,7 +36,7 @@ def plan(tmp_path: Path) -> Path:
 
 def summarised(tmp_path: Path, **summary: object) -> Path:
     plan = write_plan(tmp_path / "plan")
-    (plan / "summary.json").write_text(json.dumps(summary))
+    write_summary(plan, **summary)
     return plan
 
 
@@ -204,7 +207,7 @@ def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: pytest.
 def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = summarised(tmp_path, idle_power_w=IDLE_W, wear={"life_steps": 1000.0})
+    plan = summarised(tmp_path, idle_power_w=IDLE_W, wear=asdict(Wear(0, 0, 0, 1000.0)))
     warnings = figures(capsys, "--plan", plan, "--cell", "cr2032")["warnings"]
     assert len(warnings) == 2
     assert "0.2 mA" in warnings[0]
@@ -240,8 +243,8 @@ def test_a_users_mistake_is_one_line(
 @pytest.mark.parametrize(
     ("summary", "words"),
     [
-        ({}, "idle_power_w: is missing; plan again"),
-        ({"idle_power_w": -1}, "idle_power_w: -1 is not a number"),
+        ({"idle_power_w": "little"}, "idle_power_w: Input should be a valid number; plan again"),
+        ({"idle_power_w": -1}, "idle_power_w: Input should be greater than or equal to 0; plan again"),
         ({"idle_power_w": None}, "does not say what the sleeping board draws; give --idle-power"),
     ],
 )

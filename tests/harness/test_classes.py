@@ -9,15 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from poet_harness.plan_folder.inference import Inference
 from poet_harness.training.classes import class_figures, class_names, confusion, confusion_csv
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Resident
 from poet_profiles.losses import Loss
 from sklearn import metrics
 
+from tests.support.harness.made_plans import inference_of
+
 OUTPUT = Resident("inference.output", "output", 60, 0, (1, 3, 5))
-INFERENCE = Inference("a", 0, (), OUTPUT, 0.0, 0.0, 0)
+INFERENCE = inference_of(OUTPUT)
 
 
 @pytest.mark.parametrize("count", [2, 4, 9])

@@ -112,15 +112,6 @@ def test_the_environment_names_the_board_and_a_word_on_the_command_line_another(
     assert "no board named 'z81'" in run("bootloader", "--board", "z81").stderr
 
 
-def test_the_name_of_the_last_release_says_the_new_one(tmp_path: Path) -> None:
-    old, new = (run(name, str(tmp_path / "a.csv"), str(tmp_path / "b.csv")) for name in ("compare", "diff"))
-    note, *rest = old.stderr.splitlines()
-    assert note == "poet-harness: compare is called diff now: write poet-harness diff"
-    assert rest == new.stderr.splitlines()
-    assert old.returncode == new.returncode == 2
-    assert "compare" not in verbs()
-
-
 def test_a_wrong_option_is_code_2() -> None:
     done = run("profile", "--board", "nrf52840", "--nonsense")
     assert done.returncode == 2

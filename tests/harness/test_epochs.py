@@ -6,7 +6,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -341,33 +340,6 @@ def test_options_that_do_not_fit_together_are_one_line(folder: Path, options: li
     result = run(folder, board(), *options)
     assert isinstance(result.exception, UserError)
     assert message in str(result.exception)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [(["--samples", "set.npz"], "--epochs"), (["--shuffle=3"], "--samples"), (["--epochs", "3"], "--samples")],
-)
-def test_the_spelling_of_the_last_release_says_the_new_one(folder: Path, options: list[str], message: str) -> None:
-    """What belongs to epochs makes a `run` a `train`, which says what else it needs."""
-    given = ["run", "--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--plan", str(folder)]
-    result = CliRunner().invoke(app, [*given, "--data", str(folder / "data.npz"), *options])
-    assert result.exit_code == 2
-    name = options[0].partition("=")[0]
-    assert f"poet-harness: run {name} is called train now: write poet-harness train\n" in result.stderr
-    assert re.search(rf"Missing option '{message}'", result.stderr)
-
-
-def test_the_spelling_of_the_last_release_trains(folder: Path) -> None:
-    done = []
-    for verb in ("run", "train"):
-        with serve(board()) as url:
-            done.append(CliRunner().invoke(app, [verb, *arguments(folder, url, "--json")[1:]]))
-    assert [result.exit_code for result in done] == [0, 0]
-    losses = [[row["loss"] for row in json.loads(result.stdout)["epochs"]] for result in done]
-    assert len(losses[0]) == EPOCHS
-    assert losses[0] == losses[1]
-    assert "is called train now" in done[0].stderr
-    assert "is called" not in done[1].stderr
 
 
 def test_rates_are_those_of_pytorchs_schedulers() -> None:

@@ -8,7 +8,6 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,13 @@ from poet_harness.training.trainer import ObservedStep, Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
+from poet_planner.report.summary import summarise
 from poet_planner.schedule.c_headers import write_headers
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
-from poet_profiles.graph.file import write_graph
-from poet_profiles.schedule.file import write_schedule
+from poet_profiles.plan_folder.beside import Inference
+from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from poet_profiles.stopping import Stopped
 from safetensors import safe_open
 from safetensors.numpy import load_file
@@ -72,13 +71,11 @@ def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: I
     step, plan = training_step(MODEL, None), root / name
     graph = step.graph(load_board("nrf52840"), optimizer=optimizer)
     lowered = step.inference(graph)
-    schedule, inference = store_all_schedule(graph), store_all_schedule(lowered.graph)
-    for folder, planned in ((plan, (graph, schedule)), (plan / "inference", (lowered.graph, inference))):
-        write_graph(planned[0], folder / "graph.json")
-        write_schedule(planned[1], folder / "schedule.json")
-    said = {"graph_hash": inference.graph_hash, "loss": asdict(lowered.loss), "classes": NAMES}
-    (plan / "summary.json").write_text(json.dumps({"inference": said}))
-    write_headers(graph, schedule, plan, {}, Inference(lowered.graph, inference, lowered.data))
+    schedule = store_all_schedule(graph)
+    beside = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data, lowered.loss, tuple(NAMES))
+    summary = summarise(graph, schedule, schedule, inference=beside)
+    write_plan(PlanFiles(graph=graph, schedule=schedule, summary=summary, inference=beside), plan)
+    write_headers(graph, schedule, plan, {}, beside)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
         for board in boards:

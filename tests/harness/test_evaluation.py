@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from poet_harness.data.samples import Samples
 from poet_harness.meters.meter import Mark, Meter, MeterError, Window
-from poet_harness.plan_folder.inference import Inference
 from poet_harness.plan_folder.plan import Plan
 from poet_harness.protocol.device import InferenceReport
 from poet_harness.training.evaluation import MOST_METERED, evaluate
@@ -22,8 +21,9 @@ from poet_profiles.graph import Resident
 from poet_profiles.losses import Loss
 from poet_profiles.quantised import Normalising
 
+from tests.support.harness.made_plans import inference_of, plan_of
+
 FEATURES, CLASSES, COUNT = 4, 40, 60
-HASH = "a" * 16
 TIME_S, POWER_W, IDLE_W = 2e-3, 0.02, 0.004
 GENERATOR = np.random.default_rng(1)
 WEIGHTS = GENERATOR.standard_normal((CLASSES, FEATURES)).astype(np.float32)
@@ -31,30 +31,15 @@ X = GENERATOR.standard_normal((COUNT, FEATURES)).astype(np.float32)
 SCORES = X @ WEIGHTS.T
 LABELS = np.where(np.arange(COUNT) % 3, SCORES.argmax(1), (SCORES.argmax(1) + 1) % CLASSES).astype("<i4")
 
-INFERENCE = Inference(
-    schedule_hash=HASH,
-    first=2,
-    inputs=(Resident("inference.input", "input", 4 * FEATURES, 900, (1, FEATURES)),),
-    output=Resident("inference.output", "output", 4 * CLASSES, 916, (1, CLASSES)),
-    energy_j=1e-5,
-    time_s=TIME_S,
-    peak_bytes=1000,
+RESIDENTS = (
+    Resident("input", "input", 16 * FEATURES, 0, (4, FEATURES)),
+    Resident("target", "target", 16, 400, (4,)),
 )
-PLAN = Plan(
-    graph_hash="0" * 16,
-    schedule_hash="1" * 16,
-    residents=(
-        Resident("input", "input", 16 * FEATURES, 0, (4, FEATURES)),
-        Resident("target", "target", 16, 400, (4,)),
-    ),
-    actions=(),
-    energy_j=0.0,
-    time_s=0.0,
-    peak_bytes=0,
-    choices={"target": CLASSES},
-    types={"target": "<i4"},
-    inference=INFERENCE,
-)
+OWN = Resident("inference.input", "input", 4 * FEATURES, 900, (1, FEATURES))
+SCORED = Resident("inference.output", "output", 4 * CLASSES, 916, (1, CLASSES))
+INFERENCE = inference_of(*RESIDENTS, OWN, SCORED, time_s=TIME_S)
+HASH = INFERENCE.schedule_hash
+PLAN = plan_of(RESIDENTS, choices={"target": CLASSES}, types={"target": "<i4"}, inference=INFERENCE)
 
 
 @dataclass
@@ -129,9 +114,9 @@ def test_small_integers_are_normalised_first() -> None:
 def test_a_sequence_has_a_label_for_each_place() -> None:
     plan = replace(
         PLAN,
-        residents=(PLAN.residents[0], Resident("target", "target", 80, 400, (4, 5))),
+        residents=(RESIDENTS[0], Resident("target", "target", 80, 400, (4, 5))),
         choices={"target": 8},
-        inference=replace(INFERENCE, output=Resident("inference.output", "output", 160, 916, (1, 5, 8))),
+        inference=inference_of(*RESIDENTS, OWN, Resident("inference.output", "output", 160, 916, (1, 5, 8))),
     )
     rows = SCORES.reshape(COUNT, 5, 8)
     labels = rows.argmax(2).astype("<i4")
@@ -152,7 +137,7 @@ def test_the_loss_is_pytorchs_and_the_answers_are_kept() -> None:
 def test_an_autoencoder_of_small_integers_has_a_loss_and_no_answers() -> None:
     whole = np.clip(np.round(X * 20), -127, 127).astype(np.int8)
     wanted = np.arange(COUNT * CLASSES, dtype=np.int16).reshape(COUNT, CLASSES) % 37
-    residents = (PLAN.residents[0], Resident("target", "target", 16 * CLASSES, 400, (4, CLASSES)))
+    residents = (RESIDENTS[0], Resident("target", "target", 16 * CLASSES, 400, (4, CLASSES)))
     inference = replace(INFERENCE, loss=Loss("mse_loss"))
     plan = replace(PLAN, residents=residents, choices={}, types={}, inference=inference)
     given = samples(whole, wanted)
@@ -164,9 +149,9 @@ def test_an_autoencoder_of_small_integers_has_a_loss_and_no_answers() -> None:
 
 
 def test_classes_may_be_any_axis_of_the_scores() -> None:
-    residents = (PLAN.residents[0], Resident("target", "target", 80, 400, (4, 5)))
+    residents = (RESIDENTS[0], Resident("target", "target", 80, 400, (4, 5)))
     output = Resident("inference.output", "output", 160, 916, (1, 8, 5))
-    inference = replace(INFERENCE, output=output, loss=Loss("cross_entropy", 1))
+    inference = inference_of(*RESIDENTS, OWN, output, loss=Loss("cross_entropy", 1))
     plan = replace(PLAN, residents=residents, choices={"target": 8}, inference=inference)
     rows = torch.from_numpy((X @ WEIGHTS.T).reshape(COUNT, 8, 5))
     labels = rows.argmax(1).numpy().astype("<i4")
@@ -223,7 +208,7 @@ def test_weights_that_are_no_numbers_are_told_of_a_score_that_is_none() -> None:
         def put(self, index: int, data: bytes, at: int = 0) -> None:
             assert index == 3
 
-    own = replace(INFERENCE, first=3)
-    residents = (*PLAN.residents, Resident("w", "parameter", WEIGHTS.nbytes, 420, WEIGHTS.shape))
+    residents = (*RESIDENTS, Resident("w", "parameter", WEIGHTS.nbytes, 420, WEIGHTS.shape))
+    own = inference_of(*residents, OWN, SCORED, time_s=TIME_S)
     with pytest.raises(UserError, match=f"the weights have {CLASSES - 1} values that are no numbers"):
         evaluated(Spoiled(), Recorder(), replace(PLAN, residents=residents, inference=own))

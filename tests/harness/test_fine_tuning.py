@@ -19,8 +19,7 @@ import torch
 from poet_harness.card.reading import Weights
 from poet_harness.cli import app
 from poet_harness.data.weights import StateTable
-from poet_harness.plan_folder.optimizer import Optimizer as BoardsOptimizer
-from poet_harness.plan_folder.plan import Plan
+from poet_harness.plan_folder.optimizer import TorchOptimizer
 from poet_harness.training.trained_files import torch_optimizer_state
 from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
@@ -29,13 +28,12 @@ from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
-from poet_profiles.constants import write_constants
 from poet_profiles.errors import UserError
-from poet_profiles.graph.file import graph_hash, write_graph
-from poet_profiles.schedule.file import write_schedule
-from poet_profiles.state_names import write_names
+from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from safetensors.torch import load_file
 from typer.testing import CliRunner
+
+from tests.support.harness.made_plans import plan_of
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("unicorn") is None
@@ -47,9 +45,6 @@ pytestmark = pytest.mark.skipif(
 MODEL, RATE, STEPS, COUNT = "tests.support.networks.pretrained:make", 0.05, 4, 17
 OPTIMIZER = Optimizer(momentum=0.9, nesterov=True, weight_decay=0.01)
 NATIVE, EMULATED = ["--board", "native"], ["--board", "nrf52840", "--emulate"]
-
-
-BLANK = Plan("", "", (), (), 0.0, 0.0, 0)
 
 
 def poet(*arguments: str, words: str = "") -> str:
@@ -71,10 +66,7 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     step = training_step(MODEL, None, root / "pretrained.pt")
     graph = step.graph(load_board("nrf52840"), optimizer=OPTIMIZER)
     schedule, plan = store_all_schedule(graph), root / "plan"
-    write_graph(graph, plan / "graph.json")
-    write_schedule(schedule, plan / "schedule.json")
-    write_constants(step.constants(graph), plan, graph_hash(graph))
-    write_names(step.names(), plan, graph_hash(graph))
+    write_plan(PlanFiles(graph=graph, schedule=schedule, constants=step.constants(graph), names=step.names()), plan)
     write_headers(graph, schedule, plan, step.constants(graph))
     arrays = training_data(MODEL, STEPS, 0, None)
     write_arrays({name: arrays[name] for name in ("input", "target")}, root / "data.npz")
@@ -159,7 +151,7 @@ def test_torchs_numbering_of_an_optimisers_state_is_torchs(name: str, options: d
     names = [name for name, _ in model.module.named_parameters()]
     held = {names[number]: slots for number, slots in optimizer.state_dict()["state"].items()}
     state = {parameter: {slot: f"{parameter}.{slot}" for slot in slots} for parameter, slots in held.items()}
-    plan = replace(BLANK, optimizer=BoardsOptimizer(name, options, state))
+    plan = plan_of(optimizer=TorchOptimizer(name, options, state))
     tensors = {id: held[parameter][slot].numpy() for parameter in state for slot, id in state[parameter].items()}
     table, weights = StateTable({}, {}, {}, tuple(names)), Weights(3, tensors, fell_back=False)
     content = torch_optimizer_state(plan, table, weights, RATE)

@@ -22,11 +22,10 @@ from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import write_headers
-from poet_planner.schedule.inference import Inference
 from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
-from poet_profiles.graph.file import write_graph
-from poet_profiles.schedule.file import write_schedule
+from poet_profiles.plan_folder.beside import Inference
+from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from poet_profiles.stopping import Stopped
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
@@ -54,10 +53,9 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     graph = step.graph(load_board("nrf52840"), optimizer=Optimizer(momentum=MOMENTUM))
     lowered = step.inference(graph)
     schedule, inference = everything_paged(graph), everything_paged(lowered.graph)
-    for place, planned in ((plan, (graph, schedule)), (plan / "inference", (lowered.graph, inference))):
-        write_graph(planned[0], place / "graph.json")
-        write_schedule(planned[1], place / "schedule.json")
-    write_headers(graph, schedule, plan, {}, Inference(lowered.graph, inference, lowered.data))
+    beside = Inference(lowered.graph, inference, lowered.data)
+    write_plan(PlanFiles(graph=graph, schedule=schedule, inference=beside), plan)
+    write_headers(graph, schedule, plan, {}, beside)
     write_arrays(training_data(MODEL, 2, 0, None), root / "data.npz")
     x = np.random.default_rng(3).integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8)
     y = np.random.default_rng(4).integers(0, 10, COUNT)

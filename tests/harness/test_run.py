@@ -30,6 +30,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.stopping import Stopped
 from typer.testing import CliRunner
 
+from tests.support.harness.made_plans import write_summary
 from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice, serve
 from tests.support.harness.tiny_plan import (
     BATCHES,
@@ -208,7 +209,7 @@ def test_costs_profiled_with_another_firmware_are_told(
     plan_folder: Path, profiled: list[str] | None, warned: bool
 ) -> None:
     if profiled is not None:
-        (plan_folder / "summary.json").write_text(json.dumps({"firmware": profiled}))
+        write_summary(plan_folder, firmware=profiled)
     options = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--board", "nrf52840"]
     with serve(board()) as url:
         result = CliRunner().invoke(app, ["run", "--port", url, "--meter", "nominal", *options])
@@ -220,7 +221,7 @@ def test_costs_profiled_with_another_firmware_are_told(
 def test_a_damaged_summary_is_one_line(plan_folder: Path) -> None:
     for content in ("{", "[]", '{"firmware": 5}'):
         (plan_folder / "summary.json").write_text(content)
-        with pytest.raises(UserError, match=r"summary\.json: .*not (JSON|a summary)"):
+        with pytest.raises(UserError, match=r"summary\.json: .*(not JSON|plan again)"):
             read_plan(plan_folder)
 
 

@@ -20,9 +20,8 @@ from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import training_data, write_arrays
 from poet_profiles.boards import load_board
-from poet_profiles.constants import write_constants
-from poet_profiles.graph.file import graph_hash, write_graph
-from poet_profiles.schedule.file import write_schedule
+from poet_profiles.plan_folder.files import PlanFiles
+from poet_profiles.plan_folder.files import write_plan as write_files
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
@@ -112,9 +111,7 @@ def test_weights_running_statistics_and_velocities_are_pytorchs(
     step = training_step(model_name, None)
     graph = step.graph(load_board("nrf52840"), optimizer=chosen)
     schedule = store_all_schedule(graph)
-    write_graph(graph, folder / "graph.json")
-    write_schedule(schedule, folder / "schedule.json")
-    write_constants(step.constants(graph), folder, graph_hash(graph))
+    write_files(PlanFiles(graph=graph, schedule=schedule, constants=step.constants(graph)), folder)
     write_headers(graph, schedule, folder, step.constants(graph))
     write_arrays(training_data(model_name, TRAINED, 0, None), tmp_path / "data.npz")
     monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(builds))

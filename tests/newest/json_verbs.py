@@ -44,8 +44,8 @@ poet-harness weights --plan plan --card card.img --out trained.safetensors
 poet-harness eval --board native --plan plan --data samples.npz --weights trained.safetensors
 poet-harness arduino libraries
 poet-harness battery --plan plan --cell lipo500 --run run.csv
-poet-harness diff run.csv run.csv
 poet-harness profile --board native --configs configurations.csv --quick --no-pages --out profile.csv
+poet-harness diff profile.csv profile.csv
 poet-harness energy --trace trace.csv --windows windows.csv
 poet-harness boards
 poet-harness meters

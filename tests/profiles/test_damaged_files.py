@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph, schedule and program files with something changed in them: refused in one line, or as good as any other."""
+"""Files of each format with something changed in them: refused in one line, or as good as any other."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from poet_planner import models
 from poet_planner.lowering import lower_for_firmware
+from poet_planner.report.summary import summarise
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import build_problem
@@ -21,6 +22,7 @@ from poet_planner.tracing import trace
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import document_of_graph, graph_from_document, read_graph
+from poet_profiles.plan_folder.summary import Summary, read_summary
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import document_of_schedule, read_schedule
 from poet_runtime.program import Program, document_of_program, program_from_document, read_program
@@ -43,9 +45,11 @@ def documents() -> dict[str, dict[str, Any]]:
     model = models.load("digits_cnn_small", 1)
     graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
     step = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    schedule = store_all_schedule(graph)
     return {
         "graph": document_of_graph(graph),
-        "schedule": document_of_schedule(store_all_schedule(graph)),
+        "schedule": document_of_schedule(schedule),
+        "summary": json.loads(json.dumps(summarise(graph, schedule, schedule).document())),
         "program": json.loads(json.dumps(document_of_program(Program(step, "0" * 16)))),
     }
 
@@ -96,6 +100,10 @@ def program_comes_back(program: Program, _documents: dict[str, dict[str, Any]]) 
     return document_of_program(program_from_document(document)) == document
 
 
+def summary_is_whole(summary: Summary, documents: dict[str, dict[str, Any]]) -> bool:
+    return summary.document().keys() == documents["summary"].keys()
+
+
 def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]]) -> bool:
     report = verify(graph_from_document(documents["graph"]), schedule)
     return report.sound == (not report.faults)
@@ -106,6 +114,7 @@ def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]])
     [
         ("graph", read_graph, graph_is_sound),
         ("schedule", read_schedule, schedule_is_judged),
+        ("summary", read_summary, summary_is_whole),
         ("program", read_program, program_comes_back),
     ],
 )

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "boot_number.h"
-
 #include "poet/board.h"
 
 /* RAM wakes up with noise and keeps its content over a reset: a counter there differs between resets, and a hash over
- * what nothing has written yet differs between power-ups. */
-uint32_t boot_number(void)
+ * what nothing has written yet differs between power-ups. A chip with a random number generator has its own. */
+__attribute__((weak)) uint32_t poet_board_boot_id(void)
 {
     __attribute__((section(".noinit"))) static uint32_t boots;
     uint32_t bytes;

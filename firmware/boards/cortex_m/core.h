@@ -23,6 +23,14 @@
 #define SCB_CPACR_CP10_CP11_FULL (0xFu << 20)
 #define FPSCR_EXCEPTIONS 0x9Fu
 
+__attribute__((noreturn)) static inline void core_restart(void)
+{
+    __asm__ volatile("dsb" ::: "memory");
+    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
+    for (;;) {
+    }
+}
+
 /* Sleeps until something is pending. Nearly every float operation is inexact, and such a flag holds the FPU's own
  * interrupt pending: Nordic's rule ("nRF52840 erratum 87"; nRF5 SDK, "FPU") is to clear both before a sleep. */
 static inline void core_wait_for_interrupt(void)

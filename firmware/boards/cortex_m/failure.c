@@ -75,10 +75,7 @@ __attribute__((noreturn)) static void restart(failure record)
 {
     record.count = taken.count + 1u;
     keep(record);
-    __asm__ volatile("dsb" ::: "memory");
-    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
-    for (;;) {
-    }
+    core_restart();
 }
 
 void failure_restart(enum failure_kind kind, uint32_t waited_for)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Nordic's chips have in common: clock, pins, the window line, the bootloader, the card. */
+/* What Nordic's chips have in common: clock, pins, the bootloader. */
 #include "poet/board.h"
 
 #include "board_settings.h"
@@ -8,23 +8,17 @@
 #include "core.h"
 #include "failure.h"
 #include "gpio.h"
-#include "poet/sdcard.h"
 #include "registers.h"
 #include "serial.h"
 #include "timer.h"
 #include "wait.h"
 
-const char poet_board_name[] = BOARD_NAME;
-const bool poet_board_has_bootloader = BOARD_BOOTLOADER != 0;
-
 static uint32_t reset_causes;
-
-static poet_sdcard card;
 
 static void card_interrupt(void)
 {
     if (card_spi_acknowledge()) {
-        poet_sdcard_interrupt(&card);
+        poet_sdcard_interrupt(&card_spi_card);
     }
 }
 
@@ -53,15 +47,6 @@ void poet_board_init(void)
     card_spi_init();
 }
 
-void poet_board_window(bool inside)
-{
-    if (inside) {
-        gpio_set(PIN_WINDOW);
-    } else {
-        gpio_clear(PIN_WINDOW);
-    }
-}
-
 void poet_board_start(poet_start *start)
 {
     *start = (poet_start){.cause = chip_cause(reset_causes), .flags = reset_causes};
@@ -73,13 +58,5 @@ void poet_board_start(poet_start *start)
 void poet_board_enter_bootloader(void)
 {
     POWER_GPREGRET = BOARD_BOOTLOADER_REQUEST;
-    __asm__ volatile("dsb" ::: "memory");
-    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
-    for (;;) {
-    }
-}
-
-int poet_board_storage(poet_block_device *device)
-{
-    return poet_sdcard_init(&card, &card_spi, device);
+    core_restart();
 }

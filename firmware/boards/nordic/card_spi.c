@@ -58,16 +58,6 @@ static void set_speed(void *context, uint32_t hz)
                                        : SPIM0_FREQUENCY_K250;
 }
 
-static void select_card(void *context, bool selected)
-{
-    (void)context;
-    if (selected) {
-        gpio_clear(PIN_CARD_CS);
-    } else {
-        gpio_set(PIN_CARD_CS);
-    }
-}
-
 /* Hands a transfer to EasyDMA. */
 static void begin(const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
@@ -141,7 +131,7 @@ const poet_spi card_spi = {
     .context = NULL,
     .fastest_hz = 8000000u,
     .set_speed = set_speed,
-    .select = select_card,
+    .select = card_spi_select,
     .transfer = transfer,
     .start = start,
     .sleep = sleep_while,

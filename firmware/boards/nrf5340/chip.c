@@ -4,7 +4,6 @@
 #include "chip.h"
 
 #include "board_settings.h"
-#include "boot_number.h"
 #include "poet/board.h"
 #include "registers.h"
 #include "startup.h"
@@ -86,9 +85,4 @@ const char *chip_cause(uint32_t causes)
 bool chip_has_converter_on(void)
 {
     return (REGULATORS_VREGMAIN_DCDCEN & REGULATORS_VREGMAIN_DCDCEN_DCDCEN) != 0u;
-}
-
-uint32_t poet_board_boot_id(void)
-{
-    return boot_number();
 }

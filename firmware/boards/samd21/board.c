@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SAM D21: the window line, why it started, the way to the bootloader, the boot number, the card. */
+/* SAM D21: pins, why it started, the way to the bootloader. */
 #include "poet/board.h"
 
 #include "board_settings.h"
-#include "boot_number.h"
 #include "card_spi.h"
 #include "clocks.h"
 #include "core.h"
 #include "failure.h"
 #include "gpio.h"
-#include "poet/sdcard.h"
-#include "poet/status.h"
 #include "registers.h"
 #include "serial.h"
 #include "timer.h"
@@ -22,11 +19,6 @@
 #if BOARD_CLOCK_HZ != 48000000
 #error "clock_hz of the board's file: this driver runs a SAM D21 at 48 MHz"
 #endif
-
-const char poet_board_name[] = BOARD_NAME;
-const bool poet_board_has_bootloader = BOARD_BOOTLOADER != 0;
-
-static poet_sdcard card;
 
 void poet_board_init(void)
 {
@@ -40,20 +32,6 @@ void poet_board_init(void)
     timer_init();
     serial_init();
     card_spi_init();
-}
-
-void poet_board_window(bool inside)
-{
-    if (inside) {
-        gpio_set(PIN_WINDOW);
-    } else {
-        gpio_clear(PIN_WINDOW);
-    }
-}
-
-uint32_t poet_board_boot_id(void)
-{
-    return boot_number();
 }
 
 static const char *cause_of(uint32_t flags)
@@ -81,13 +59,5 @@ void poet_board_start(poet_start *start)
 void poet_board_enter_bootloader(void)
 {
     DOUBLE_TAP = BOARD_BOOTLOADER_REQUEST;
-    __asm__ volatile("dsb" ::: "memory");
-    SCB_AIRCR = SCB_AIRCR_SYSRESETREQ;
-    for (;;) {
-    }
-}
-
-int poet_board_storage(poet_block_device *device)
-{
-    return card_spi_finds_a_card() ? poet_sdcard_init(&card, &card_spi, device) : POET_E_ABSENT;
+    core_restart();
 }

@@ -42,16 +42,6 @@ static void set_speed(void *context, uint32_t hz)
     synchronise();
 }
 
-static void select_card(void *context, bool selected)
-{
-    (void)context;
-    if (selected) {
-        gpio_clear(PIN_CARD_CS);
-    } else {
-        gpio_set(PIN_CARD_CS);
-    }
-}
-
 static void wait_for(uint32_t flag)
 {
     WAIT_UNTIL((SERCOM1_SPI_INTFLAG & flag) != 0u, WAIT_CARD);
@@ -89,7 +79,7 @@ const poet_spi card_spi = {
     .context = NULL,
     .fastest_hz = FASTEST_HZ,
     .set_speed = set_speed,
-    .select = select_card,
+    .select = card_spi_select,
     .transfer = transfer,
     .ticks = poet_board_ticks,
     .ticks_hz = TIMER_HZ,
@@ -146,18 +136,20 @@ static bool asked_once(void)
     for (uint32_t i = 0u; i < WAKE_UP_BYTES; i++) {
         (void)move_by_hand(0xFFu);
     }
-    select_card(NULL, true);
+    card_spi_select(NULL, true);
     for (uint32_t i = 0u; i < sizeof go_idle; i++) {
         (void)move_by_hand(go_idle[i]);
     }
     for (uint32_t i = 0u; i < ANSWER_BYTES && !answered; i++) {
         answered = move_by_hand(0xFFu) != 0xFFu;
     }
-    select_card(NULL, false);
+    card_spi_select(NULL, false);
     (void)move_by_hand(0xFFu);
     return answered;
 }
 
+/* Asked by hand, since only a pin that is no peripheral's can have its pull-up: without one, an empty slot may say
+ * anything. */
 bool card_spi_finds_a_card(void)
 {
     bool answered;

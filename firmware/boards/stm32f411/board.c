@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* STM32F411: clocks, the window line, why it started, the boot number, the card. */
+/* STM32F411: pins, clocks, why it started. */
 #include "poet/board.h"
 
 #include "board_settings.h"
-#include "boot_number.h"
 #include "card_spi.h"
 #include "clocks.h"
 #include "failure.h"
 #include "gpio.h"
-#include "poet/sdcard.h"
 #include "registers.h"
 #include "serial.h"
 #include "timer.h"
 
-const char poet_board_name[] = BOARD_NAME;
-const bool poet_board_has_bootloader = false;
-
 static uint32_t reset_causes;
-
-static poet_sdcard card;
 
 static void hold_pins(uint32_t pins, uint32_t port, bool high)
 {
@@ -53,20 +46,6 @@ void poet_board_init(void)
     card_spi_init();
 }
 
-void poet_board_window(bool inside)
-{
-    if (inside) {
-        gpio_set(PIN_WINDOW);
-    } else {
-        gpio_clear(PIN_WINDOW);
-    }
-}
-
-uint32_t poet_board_boot_id(void)
-{
-    return boot_number();
-}
-
 /* Each reset pulls the reset pin, so its flag says nothing where another is set. */
 static const char *cause_of(uint32_t flags)
 {
@@ -90,9 +69,4 @@ void poet_board_start(poet_start *start)
 
 void poet_board_enter_bootloader(void)
 {
-}
-
-int poet_board_storage(poet_block_device *device)
-{
-    return poet_sdcard_init(&card, &card_spi, device);
 }

@@ -39,16 +39,6 @@ static void set_speed(void *context, uint32_t hz)
     SPI1_CR1 = CONFIGURATION | SPI1_CR1_BR(divider) | SPI1_CR1_SPE;
 }
 
-static void select_card(void *context, bool selected)
-{
-    (void)context;
-    if (selected) {
-        gpio_clear(PIN_CARD_CS);
-    } else {
-        gpio_set(PIN_CARD_CS);
-    }
-}
-
 /* The next byte waits in the transmit buffer while one moves, so that the bus never stands still. */
 static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
@@ -73,7 +63,7 @@ const poet_spi card_spi = {
     .context = NULL,
     .fastest_hz = FASTEST_HZ,
     .set_speed = set_speed,
-    .select = select_card,
+    .select = card_spi_select,
     .transfer = transfer,
     .ticks = poet_board_ticks,
     .ticks_hz = TIMER_HZ,

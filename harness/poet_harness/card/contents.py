@@ -114,6 +114,6 @@ def for_inferences(plan: Plan, weights: Mapping[int, bytes]) -> TrainingData:
     index_of = {tensor.id: index for index, tensor in enumerate(plan.tensors)}
     zeros = {index_of[tensor.id]: bytes(tensor.bytes) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
     batch = {index_of[kept.id]: bytes(kept.bytes) for kept in plan.kept if kept.kind in BATCH_KINDS}
-    frozen = {index_of[kept.id]: plan.frozen[kept.id].tobytes() for kept in plan.kept if kept.kind == CONSTANT}
+    frozen = {index_of[kept.id]: plan.constants[kept.id].tobytes() for kept in plan.kept if kept.kind == CONSTANT}
     given = {index: weights[index] for index in zeros.keys() & weights.keys()}
     return TrainingData({}, {**zeros, **given, **frozen}, [batch] if batch else [], StateTable({}, {}, {}))

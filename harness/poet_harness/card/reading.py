@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from poet_profiles.card.layout import (
@@ -26,6 +24,7 @@ from poet_profiles.card.layout import (
     checked_batch,
 )
 from poet_profiles.card.record import OLDER_MAGIC, Record, SlotHeader, decode_record, decode_slot, newest
+from poet_profiles.closing import Closing
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..data.batches import Array
@@ -42,7 +41,7 @@ def padded_bytes(size: int) -> int:
     return blocks_of(size) * BLOCK_BYTES
 
 
-class CardReader:
+class CardReader(Closing):
     """Reads whole blocks of a device or an image file.
 
     Attributes
@@ -111,14 +110,6 @@ class CardReader:
 
     def close(self) -> None:
         os.close(self._handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.beside import plans_beside
 from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
 
@@ -51,9 +52,9 @@ class SampleSet:
     @property
     def block(self) -> int:
         """Where its header lies."""
-        card, beside = self.plan.card, (self.plan.inference, self.plan.extraction)
-        pages = FIRST_BLOCK if card is None else card.page_block(0)
-        return pages + max(self.plan.page_blocks, *(one.page_blocks if one else 0 for one in beside))
+        pages = FIRST_BLOCK if self.plan.card is None else self.plan.card.page_block(0)
+        plans = (self.plan, *plans_beside(self.plan.inference, self.plan.extraction).values())
+        return pages + max(plan.page_blocks for plan in plans)
 
     @property
     def total_bytes(self) -> int:

@@ -77,7 +77,7 @@ def read_training_data(
         shape, holds a number that is not finite or a label that there is not, if there are fewer batches than steps, or
         if the file was made beside other frozen weights than the plan's, or the weights are not those of its model.
     """
-    arrays = {**read_arrays(path, "poet-plan data"), **plan.frozen}
+    arrays = {**read_arrays(path, "poet-plan data"), **plan.constants}
     refuse_other_frozen(path, arrays, plan)
     table = state_table(path, arrays, plan)
     if weights is not None:
@@ -152,7 +152,7 @@ def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> 
         If it was not.
     """
     for name, check in rows_of_text(path, arrays, FROZEN, 2):
-        if name in plan.frozen and f"{crc32(plan.frozen[name].tobytes()):08x}" != check:
+        if name in plan.constants and f"{crc32(plan.constants[name].tobytes()):08x}" != check:
             raise UserError(f"{path}: was made with another frozen {name} than the plan; make both again")
 
 

@@ -37,7 +37,7 @@ def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, A
     if lines:
         raise UserError(f"{path}: the plan was made with other weights; plan again with --weights", lines=lines)
     unheld = {id: array for id, array in arrays.items() if id in table.arrays}
-    held = {id: array for id, array in arrays.items() if id not in table.arrays and id not in plan.frozen}
+    held = {id: array for id, array in arrays.items() if id not in table.arrays and id not in plan.constants}
     return held, replace(table, arrays={**table.arrays, **unheld, **_counts(file, table)})
 
 
@@ -66,7 +66,7 @@ def _of_tensors(plan: Plan) -> tuple[dict[str, str], dict[str, tuple[int, ...]]]
 
 def _wanted(table: StateTable, plan: Plan) -> dict[str, Wanted]:
     types, shapes = _of_tensors(plan)
-    for id, array in {**plan.frozen, **table.arrays}.items():
+    for id, array in {**plan.constants, **table.arrays}.items():
         types[id], shapes[id] = array.dtype.name, array.shape
     for id, array in table.arrays.items():
         if id.endswith(AFTER_STEPS):
@@ -77,7 +77,7 @@ def _wanted(table: StateTable, plan: Plan) -> dict[str, Wanted]:
 def _fixed(arrays: Mapping[str, Array], table: StateTable, plan: Plan) -> Iterator[str]:
     """What the plan or the data hold already, and the file has with other numbers."""
     for id, array in arrays.items():
-        if id in plan.frozen and not np.array_equal(array, plan.frozen[id]):
+        if id in plan.constants and not np.array_equal(array, plan.constants[id]):
             yield f"{id}: is frozen, and lies in the plan with other numbers"
         followed = table.arrays.get(f"{id}{AFTER_STEPS}")
         if followed is not None and not np.array_equal(array, followed[0]):

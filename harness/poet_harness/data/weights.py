@@ -93,7 +93,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
     """
     held = {name_of(tensor) for tensor in plan.tensors if tensor.kind in TRAINED_KINDS}
     held -= {*plan.optimizer.tensors.values(), *plan.generators}
-    arrays = {**plan.names, **arrays, **plan.frozen}
+    arrays = {**plan.names, **arrays, **plan.constants}
     if TABLE not in arrays:
         return StateTable({id: id for id in sorted(held)}, {}, {})
     rows = rows_of_text(path, arrays, TABLE, 3)

@@ -17,7 +17,4 @@ __all__ = [
     "NoisyLine",
     "Trace",
     "open_emulated_board",
-    "open_twin",
 ]
-
-open_twin = open_emulated_board  # its old name, until the release after 0.1

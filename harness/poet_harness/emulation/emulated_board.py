@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from poet_profiles.boards import Board
+from poet_profiles.closing import Closing
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.stopping import undisturbed
 
@@ -95,7 +95,7 @@ def _wait_in_vain(deadline: float | None) -> None:
     time.sleep(max(0.0, deadline - time.monotonic()))
 
 
-class EmulatedBoard:
+class EmulatedBoard(Closing):
     """An emulated board. Use `open_emulated_board`."""
 
     def __init__(
@@ -169,14 +169,6 @@ class EmulatedBoard:
     def close(self) -> None:
         """Write the card's image out."""
         self.card.close()
-
-    def __enter__(self) -> EmulatedBoard:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_emulated_board(

@@ -19,7 +19,7 @@ Option = float | bool | tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class TorchOptimizer:
     """An optimiser.
 
     Attributes
@@ -60,7 +60,7 @@ def _word(value: Option) -> str:
     return str(value) if isinstance(value, bool) else f"{value:g}"
 
 
-def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> Optimizer:
+def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> TorchOptimizer:
     """What the updates among a graph's operations make up.
 
     Parameters
@@ -86,10 +86,10 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> O
         "weight_decay": _float(params.get("decay_f32", 0)),
         "nesterov": bool(params.get("nesterov", 0)),
     }
-    return Optimizer("SGD", _given(options), state, _clip(params))
+    return TorchOptimizer("SGD", _given(options), state, _clip(params))
 
 
-def _adam(factors: Operation, updates: Sequence[Operation], names: Mapping[str, str]) -> Optimizer:
+def _adam(factors: Operation, updates: Sequence[Operation], names: Mapping[str, str]) -> TorchOptimizer:
     common, own = parse_params(factors.params), parse_params(updates[0].params)
     state = {
         names.get(parameter, parameter): {
@@ -106,7 +106,7 @@ def _adam(factors: Operation, updates: Sequence[Operation], names: Mapping[str, 
     }
     name = "AdamW" if common["decay_f32"] else "Adam"
     given = {keyword: value for keyword, value in options.items() if value != ADAM_DEFAULTS[keyword]}
-    return Optimizer(name, given, state, _clip(own))
+    return TorchOptimizer(name, given, state, _clip(own))
 
 
 def _given(options: Mapping[str, Option]) -> dict[str, Option]:

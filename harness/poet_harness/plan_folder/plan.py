@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the harness needs of a plan's folder: graph, schedule, and a key of the summary (docs/SPEC.md, 3 and 4)."""
+"""A plan's folder as a board runs it: each action with its prediction, and what its tensors are."""
 
 from __future__ import annotations
 
@@ -7,31 +7,27 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.card.layout import CardLayout, card_layout
-from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
-from poet_profiles.graph.file import read_graph
-from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS, kept_constants
+from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
 from poet_profiles.graph.parts import joined, name_of
-from poet_profiles.json_file import read_json
 from poet_profiles.operators import OPERATORS, parse_params
-from poet_profiles.schedule import Action as Do
-from poet_profiles.schedule import Schedule
+from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
+from poet_profiles.plan_folder.files import PlanFiles, there
+from poet_profiles.plan_folder.files import read_plan as read_files
+from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import Call, calls_of
-from poet_profiles.schedule.file import document_of_schedule, read_schedule, schedule_hash
+from poet_profiles.schedule.file import document_of_schedule
 from poet_profiles.schedule.ram import held_bytes
-from poet_profiles.state_names import read_names
 
-from .extraction import Extraction, read_extraction
-from .inference import Inference, read_inference
-from .optimizer import Optimizer, optimizer_of
-from .page_blocks import page_blocks
-from .program_file import PROGRAM_FILE, packed, read_program
+from .optimizer import TorchOptimizer, optimizer_of
+from .program_file import packed, read_program
 from .program_tensors import tensors_of
 
 if TYPE_CHECKING:
@@ -57,7 +53,7 @@ ADVANCE = "advance"
 
 
 @dataclass(frozen=True)
-class Action:
+class PredictedAction:
     """One call of the firmware with its predicted cost, or on a Linux board one step of the schedule.
 
     ``op`` and ``params`` are empty for what computes nothing.
@@ -81,69 +77,50 @@ class Action:
         return self.do in ("page_in", "page_out") or (self.do == "compute" and bool(self.op))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A schedule with the graph it was made for, and the hash of either.
+@dataclass(frozen=True, kw_only=True)
+class Plan(PlanFiles):
+    """A plan as a board runs it.
 
     Attributes
     ----------
     residents : tuple of Resident
         Tensors with a fixed place in the board's RAM; the index of one in the protocol is its place here.
+    actions : tuple of PredictedAction
+        What a step does, one after the other.
     choices : mapping of str to int
         The residents that name one of several, by id: each number is from 0 to below that.
     types : mapping of str to str
         NumPy's name of each tensor's type, by id, where it is not ``<f4``.
     documents : tuple of bytes
         What the agent of a Linux board loads: the program, and the schedule. Empty for firmware, which is flashed.
-    inference : Inference or None
-        One sample in evaluation mode, beside the training step.
-    extraction : Extraction or None
-        What makes the features that the step reads; None: it is whole.
-    energy_j, time_s, peak_bytes
-        Predictions.
-    firmware : tuple of str
-        The builds whose profile they rest on, as far as that is known.
-    optimizer : Optimizer
+    optimizer : TorchOptimizer
         What a step ends with, and where its state lies.
     generators : tuple of str
         Ids of the states of random generators.
-    frozen : mapping of str to array
-        What the board has in flash, by id, and what the model has frozen besides.
-    kept : tuple of Kept
-        Tensors that lie on the card.
-    card : CardLayout or None
-        Where they lie; None without any.
-    names : mapping of str to array
-        The table by which the tensors become the model's `state_dict`, with what of that is on no board; empty where
-        the plan is of a graph alone.
-    page_blocks : int
-        Blocks of the card that the schedule pages to, and behind them those of a trace.
-    micro_batches : int
-        Equal parts of a batch, which the board is given one after the other: inputs and targets among the residents are
-        those of one part.
     """
 
-    graph_hash: str
-    schedule_hash: str
     residents: tuple[Resident, ...]
-    actions: tuple[Action, ...]
-    energy_j: float
-    time_s: float
-    peak_bytes: int
+    actions: tuple[PredictedAction, ...]
     choices: Mapping[str, int] = field(default_factory=dict)
-    firmware: tuple[str, ...] = ()
-    optimizer: Optimizer = field(default_factory=Optimizer)
-    generators: tuple[str, ...] = ()
-    frozen: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    kept: tuple[Kept, ...] = ()
-    card: CardLayout | None = None
-    page_blocks: int = 0
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
-    inference: Inference | None = None
-    extraction: Extraction | None = None
-    micro_batches: int = 1
+    optimizer: TorchOptimizer = field(default_factory=TorchOptimizer)
+    generators: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """Tensors that lie on the card."""
+        return self.graph.kept
+
+    @cached_property
+    def card(self) -> CardLayout | None:
+        """Where they lie; None without any."""
+        return card_layout(self.graph)
+
+    @property
+    def micro_batches(self) -> int:
+        """Equal parts of a batch, given to the board one after the other: its inputs and targets are of one part."""
+        return self.graph.micro_batches
 
     def type_of(self, tensor: Resident | Kept) -> np.dtype[Any]:
         """The type of a tensor's numbers."""
@@ -175,87 +152,38 @@ class Plan:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read ``graph.json`` and ``schedule.json``.
+    """Read a plan's folder.
 
     Raises
     ------
     UserError
-        If one is missing, is of another format, or does not have what a board needs.
+        If a file is missing, is of another format, or does not have what a board needs.
     """
-    graph_path, schedule_path = (_there(folder / name) for name in ("graph.json", "schedule.json"))
-    graph, schedule = read_graph(graph_path), read_schedule(schedule_path)
-    _refuse_strangers(graph, schedule, schedule_path)
+    files = read_files(folder)
+    graph, schedule = files.graph, files.schedule
     if graph.allocates:
-        return _linux_plan(folder, graph, schedule)
-    _refuse_residents(graph, graph_path)
+        program = read_program(folder, graph)
+        residents, types = tensors_of(program, folder / PROGRAM_FILE)
+        documents = (packed(program), packed(document_of_schedule(schedule)))
+        actions = tuple(_actions_of_steps(graph, schedule))
+        return Plan(**vars(files), residents=residents, actions=actions, types=types, documents=documents)
+    _refuse_residents(graph, folder / GRAPH_FILE)
     try:
         choices = _choices(graph)
         tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
-        names = {tensor.id: name_of(tensor) for tensor in tensors}
-        optimizer = optimizer_of(_operations(graph), names)
+        optimizer = optimizer_of(_operations(graph), {tensor.id: name_of(tensor) for tensor in tensors})
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
     except IndexError:
-        raise UserError(f"{graph_path}: an operand of an operator is missing; plan again") from None
+        raise UserError(f"{folder / GRAPH_FILE}: an operand of an operator is missing; plan again") from None
     return Plan(
-        graph_hash=schedule.graph_hash,
-        schedule_hash=schedule_hash(schedule),
+        **vars(files),
         residents=graph.residents,
-        actions=_actions_of_calls(graph, schedule, schedule_path),
-        energy_j=schedule.energy_j,
-        time_s=schedule.time_s,
-        peak_bytes=schedule.peak_bytes,
+        actions=_actions_of_calls(graph, schedule, folder / SCHEDULE_FILE),
         choices=choices,
         types=dict.fromkeys(choices, "<i4"),
-        firmware=_profiled_firmware(folder / "summary.json"),
         optimizer=optimizer,
         generators=generators,
-        frozen=_frozen(folder, graph),
-        names=read_names(folder, schedule.graph_hash),
-        kept=graph.kept,
-        card=card_layout(graph),
-        page_blocks=page_blocks(graph, schedule),
-        inference=read_inference(folder, graph),
-        extraction=read_extraction(folder, graph),
-        micro_batches=graph.micro_batches,
     )
-
-
-def _linux_plan(folder: Path, graph: Graph, schedule: Schedule) -> Plan:
-    program = read_program(folder, graph)
-    residents, types = tensors_of(program, folder / PROGRAM_FILE)
-    return Plan(
-        graph_hash=schedule.graph_hash,
-        schedule_hash=schedule_hash(schedule),
-        residents=residents,
-        actions=tuple(_actions_of_steps(graph, schedule)),
-        energy_j=schedule.energy_j,
-        time_s=schedule.time_s,
-        peak_bytes=schedule.peak_bytes,
-        firmware=_profiled_firmware(folder / "summary.json"),
-        types=types,
-        names=read_names(folder, schedule.graph_hash),
-        documents=(packed(program), packed(document_of_schedule(schedule))),
-    )
-
-
-def _frozen(folder: Path, graph: Graph) -> dict[str, NDArray[Any]]:
-    if not graph.constants and not kept_constants(graph):
-        return {}
-    return read_constants(_there(folder / CONSTANTS_FILE), graph)
-
-
-def _there(path: Path) -> Path:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; make the plan with poet-plan --out {path.parent}")
-    return path
-
-
-def _refuse_strangers(graph: Graph, schedule: Schedule, path: Path) -> None:
-    nodes = {node.id for node in graph.nodes}
-    values = {value.id for node in graph.nodes for value in node.values}
-    for number, step in enumerate(schedule.steps):
-        if step.target not in (nodes if step.do is Do.COMPUTE else values):
-            raise UserError(f"{path}: step {number}: {step.target} is missing from graph.json beside it; plan again")
 
 
 def _operations(graph: Graph) -> Iterator[Operation]:
@@ -308,7 +236,7 @@ def check_headers(folder: Path, plan: Plan) -> None:
             words = error.strerror if isinstance(error, OSError) else "is no text"
             raise UserError(f"{path}: {words}; make the plan with poet-plan --out {folder}") from None
         if '#include "poet_constants.h"' in text:
-            _there(folder / "poet_constants.h")
+            there(folder / "poet_constants.h")
         found = re.search(rf"\.{member} = UINT64_C\(0x([0-9a-f]{{16}})\)", text)
         if found is None or found[1] != wanted:
             has = f"the {member} {found[1]}" if found else f"no {member}"
@@ -316,13 +244,12 @@ def check_headers(folder: Path, plan: Plan) -> None:
                 f"{path}: belongs to another plan than graph.json and schedule.json beside it: it has {has}, they have "
                 f"{wanted}; plan again with poet-plan --out {folder}"
             )
-    if plan.inference is not None and f"UINT64_C(0x{plan.inference.schedule_hash})" not in text:
-        raise UserError(f"{path}: the inference in {folder} is missing; plan again with poet-plan --out {folder}")
-    if plan.extraction is not None and f"UINT64_C(0x{plan.extraction.schedule_hash})" not in text:
-        raise UserError(f"{path}: the features in {folder} are missing; plan again with poet-plan --out {folder}")
+    for what, beside in (("inference", plan.inference), ("features", plan.extraction)):
+        if beside is not None and f"UINT64_C(0x{beside.schedule_hash})" not in text:
+            raise UserError(f"{path}: the {what} in {folder} is missing; plan again with poet-plan --out {folder}")
 
 
-def _actions_of_calls(graph: Graph, schedule: Schedule, path: Path) -> tuple[Action, ...]:
+def _actions_of_calls(graph: Graph, schedule: Schedule, path: Path) -> tuple[PredictedAction, ...]:
     """What the firmware does one after the other: a call may stand for several steps."""
     steps = list(_actions_of_steps(graph, schedule))
     try:
@@ -332,7 +259,7 @@ def _actions_of_calls(graph: Graph, schedule: Schedule, path: Path) -> tuple[Act
     return tuple(_action_of(call, [steps[number] for number in call.steps]) for call in calls)
 
 
-def _action_of(call: Call, steps: Sequence[Action]) -> Action:
+def _action_of(call: Call, steps: Sequence[PredictedAction]) -> PredictedAction:
     if len(steps) == 1:
         return steps[0]
     params = zip(OPERATORS[call.op].params, call.params, strict=True)
@@ -346,34 +273,23 @@ def _action_of(call: Call, steps: Sequence[Action]) -> Action:
     )
 
 
-def _actions_of_steps(graph: Graph, schedule: Schedule) -> Iterator[Action]:
+def _actions_of_steps(graph: Graph, schedule: Schedule) -> Iterator[PredictedAction]:
     nodes = {node.id: node for node in graph.nodes}
     lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
     parts = graph.micro_batches
     pages = {value.id: value.page for node in graph.nodes for value in node.values}
     for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
         do, name = step.do.value, step.target
-        if step.do is Do.COMPUTE:
+        if step.do is Action.COMPUTE:
             node = nodes[name]
             op, params = (node.operation.op, node.operation.params) if node.operation else ("", "")
             runs = 1 if node.operation and lasting.intersection(node.operation.results) else parts
-            yield Action(do, name, op, runs * node.time_s, runs * node.energy_j, held.during, params, runs)
-        elif step.do is Do.FREE:
-            yield Action(do, name, "", 0.0, 0.0, held.during, runs=parts)
+            yield PredictedAction(do, name, op, runs * node.time_s, runs * node.energy_j, held.during, params, runs)
+        elif step.do is Action.FREE:
+            yield PredictedAction(do, name, "", 0.0, 0.0, held.during, runs=parts)
         else:
             page = pages[name] or UNKNOWN
-            page_in = step.do is Do.PAGE_IN
+            page_in = step.do is Action.PAGE_IN
             time_s = page.in_time_s if page_in else page.out_time_s
             energy_j = page.in_energy_j if page_in else page.out_energy_j
-            yield Action(do, name, do, parts * time_s, parts * energy_j, held.during, runs=parts)
-
-
-def _profiled_firmware(path: Path) -> tuple[str, ...]:
-    """Nothing for a plan without a summary, which runs all the same."""
-    if not path.is_file():
-        return ()
-    summary = read_json(path)
-    firmware = summary.get("firmware", []) if isinstance(summary, dict) else None
-    if not isinstance(firmware, list):
-        raise UserError(f"{path}: not a summary of a plan; make the plan with poet-plan --out {path.parent}")
-    return tuple(str(build) for build in firmware)
+            yield PredictedAction(do, name, do, parts * time_s, parts * energy_j, held.during, runs=parts)

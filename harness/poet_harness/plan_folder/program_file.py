@@ -13,8 +13,8 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.json_file import of_format, read_document
+from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE
 
-GRAPH_FILE, PROGRAM_FILE = "graph.json", "program.json"
 PROGRAM_FORMAT = "poet-program/1"
 
 

@@ -17,7 +17,7 @@ from poet_profiles.stopping import undisturbed
 
 from ..data.batches import TrainingData
 from ..measuring.measure import Measurement, spread
-from ..plan_folder.plan import Action, Plan
+from ..plan_folder.plan import Plan, PredictedAction
 from ..training.trainer import ObservedStep, Trainer
 from .configurations import TRANSFERS, Configuration
 from .profiler import Profiler
@@ -77,12 +77,12 @@ def costs_in_place(plan: Plan, steps: Sequence[ObservedStep]) -> dict[Configurat
     return {item: _measurement(item, times_s[item], energies_j[item]) for item in times_s}
 
 
-def _is_computed(action: Action) -> bool:
+def _is_computed(action: PredictedAction) -> bool:
     """Whether its cost is that of its operator: a transfer's is a page's, and a commit's is another in each graph."""
     return action.do == "compute" and action.op in OPERATORS and action.op not in TRANSFERS
 
 
-def _configuration(action: Action) -> Configuration:
+def _configuration(action: PredictedAction) -> Configuration:
     return Configuration(action.op, action.params)
 
 

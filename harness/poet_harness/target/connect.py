@@ -9,10 +9,9 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from poet_profiles.boards import Board
+from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
 
 from ..meters.meter import Meter
@@ -36,7 +35,7 @@ MOST_PROGRAM_RAM = 2**32 - 4096
 
 
 @dataclass
-class Target:
+class Target(Closing):
     """An open device and its meter. Closes both.
 
     ``fresh_card`` says that the card is a file made just now, which may be labelled without asking.
@@ -47,12 +46,8 @@ class Target:
     fresh_card: bool
     _resources: ExitStack
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close both."""
         self._resources.close()
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
-
-from ..plan_folder.inference import Inference
+from poet_profiles.plan_folder.beside import Inference
 
 Counts = NDArray[np.int64]
 

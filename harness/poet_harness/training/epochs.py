@@ -309,14 +309,14 @@ class Epochs:
         if extraction is None or not course.keeps_features:
             return ()
         count, validated = course.samples.count, course.validation.count if course.validation else 0
-        wanted = count + (validated if extraction.infers else 0)
+        wanted = count + (validated if extraction.inference else 0)
         room = f"the board's RAM has room for those of {hello.room} samples of {wanted}"
         cure = f"poet-plan --features {wanted} makes it"
         sets = [KeptSet(count, feed.put)]
         if hello.room < count:
             _tell(f"features are computed at each use: {room}; {cure}")
             return ()
-        if course.validation is not None and extraction.infers and hello.room >= wanted:
+        if course.validation is not None and extraction.inference and hello.room >= wanted:
             line = OverTheLine(course.validation, course.order, course.normalising)
             sets.append(KeptSet(validated, line.put, count))
         kept = sum(one.count for one in sets)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
 from poet_profiles.stopping import heed
@@ -18,7 +19,6 @@ from poet_profiles.stopping import heed
 from ..card.in_board import tensors_in
 from ..data.samples import BatchTensor, Samples, batch_tensors
 from ..meters.meter import Activity, Mark, Meter, MeterError
-from ..plan_folder.inference import Inference
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
 from ..protocol.link import DeviceError
@@ -121,7 +121,7 @@ def evaluate(
         report = None if kept_as is None else _of_features(device, inference, windows, kept_as + number)
         if report is None:
             for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
-                device.put(inference.first + place, rows[tensor.index].tobytes())
+                device.put(len(plan.tensors) + place, rows[tensor.index].tobytes())
             report = windows.around(lambda: _inferred(device, inference))
         reports.append(report)
         scores[number] = np.frombuffer(reports[-1].scores, "<f4").reshape(inference.output.shape)[0]
@@ -207,9 +207,9 @@ def _of_features(device: Device, inference: Inference, windows: _Windows, number
 
 def _inferred(device: Device, inference: Inference, kept_as: int | None = None) -> InferenceReport:
     """With all scores, of which the answer has the first."""
-    report = device.infer(inference.time_s, kept_as)
-    begun = len(report.scores)
-    rest = device.get(inference.first + len(inference.inputs), inference.output.bytes - begun, begun)
+    report = device.infer(inference.schedule.time_s, kept_as)
+    begun, output = len(report.scores), len(inference.graph.residents) + len(inference.graph.kept) - 1
+    rest = device.get(output, inference.output.bytes - begun, begun)
     return replace(report, scores=report.scores + rest)
 
 

@@ -15,9 +15,9 @@ from .micro_batches import total
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_profiles.plan_folder.beside import Extraction
 
     from ..data.samples import Samples
-    from ..plan_folder.extraction import Extraction
     from ..protocol.device import Device, StepReport
 
 ASKED_TWICE = 16  # samples, to see whether they are the same in every epoch
@@ -71,7 +71,7 @@ def make(device: Device, extraction: Extraction, metered: Metered) -> Made:
         Runs what it is given, and says what that drew.
     """
     made = [
-        metered(lambda first=first: device.extract(first, extraction.time_s))  # type: ignore[misc]
+        metered(lambda first=first: device.extract(first, extraction.schedule.time_s))  # type: ignore[misc]
         for first in range(0, extraction.samples, extraction.at_once)
     ]
     return Made(sum(report.work_s for report, _ in made), total([energy_j for _, energy_j in made]))

@@ -309,7 +309,7 @@ class Trainer:
     def _refused(self, error: DeviceError) -> UserError:
         where = self.device.link.name
         if error.number == Status.E_MEMORY:
-            need, have = self._plan.peak_bytes, self.device.hello.ram_bytes
+            need, have = self._plan.schedule.peak_bytes, self.device.hello.ram_bytes
             return UserError(f"{where}: the plan needs {need:,} bytes of RAM, the board has {have:,}: {error}")
         cure = next((cure for words, cure in CURES.items() if words in error.text), "")
         return UserError(f"{where}: training failed, {error}{cure}", NO_DEVICE)
@@ -363,7 +363,7 @@ class Trainer:
             self._being_kept = number + 1  # a reset after its end leaves open whether it counts
         try:
             named = part if self._plan.micro_batches > 1 else None
-            return self.device.step(learning_rate, trace, self._plan.time_s, named)
+            return self.device.step(learning_rate, trace, self._plan.schedule.time_s, named)
         except DeviceError as error:
             self.steps_done = number  # a step that fails has changed no weight
             if error.number == Status.E_NOT_FINITE:

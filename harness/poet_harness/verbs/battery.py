@@ -92,7 +92,7 @@ def command(
     if training is not None and (run or samples or data):
         raise UserError("--training: says what --run, --samples and --data say; leave them out")
     schedule = read_plan(plan)
-    step = planned_step(plan, schedule.energy_j, schedule.time_s)
+    step = planned_step(schedule, plan)
     if run is not None:
         step = observed_step(step, run, schedule.schedule_hash)
     whole = None if training is None else training_cost(training, schedule.graph_hash)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,19 +24,19 @@ MOST_LISTED = 20
 
 
 def command(
-    first: Annotated[Path, typer.Argument(help="CSV: a profile, or a run (poet-harness run --out).", metavar="A.csv")],
-    second: Annotated[Path, typer.Argument(help="CSV of the same kind, to hold against it.", metavar="B.csv")],
+    first: Annotated[Path, typer.Argument(help="A profile (CSV).", metavar="A.csv")],
+    second: Annotated[Path, typer.Argument(help="Another of the same board, to compare with it.", metavar="B.csv")],
     limit: Annotated[str, typer.Option(help="How much more expensive a row of B may be, such as 2%.")] = "2%",
     every: Annotated[bool, typer.Option("--all", help="List the rows that have not changed, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare two profiles of a board, or two runs of a plan, row by row.
+    """Compare two profiles of a board row by row.
 
     A row of B is more expensive if its time or energy lies above A's by more than limit and spread together. The
     spread is twice the standard deviation of the difference, from the deviations of both files.
 
     The exit code is 1 if a row is more expensive and 0 if none is. It is 2 if the files cannot be compared, as they are
-    of different boards or plans, or one was measured and the other emulated. Rows that only one of the files has are
+    of different boards, or one was measured and the other emulated. Rows that only one of the files has are
     listed; they do not change the exit code.
     """
     from poet_profiles.json_output import print_json
@@ -45,18 +46,16 @@ def command(
 
     share = _share(limit)
     compared = compare_files(first, second, share)
+    more_expensive = compared.of(Verdict.MORE_EXPENSIVE)
     if as_json:
-        print_json(_document(compared, first, second, share))
+        print_json(_document(compared, first, second, share, len(more_expensive)))
     else:
         console = wide_console()
-        shown = (
-            list(compared.changes) if every else [*compared.of(Verdict.MORE_EXPENSIVE), *compared.of(Verdict.CHEAPER)]
-        )
-        if shown:
-            console.print(_table(shown, f"{compared.kind}s: {first} and {second}"))
+        if shown := list(compared.changes) if every else [*more_expensive, *compared.of(Verdict.CHEAPER)]:
+            console.print(_table(shown, f"{first} and {second}"))
         for line in _lines(compared, limit):
             console.print(line, soft_wrap=True, markup=False)
-    if compared.of(Verdict.MORE_EXPENSIVE):
+    if more_expensive:
         raise typer.Exit(MORE_EXPENSIVE)
 
 
@@ -81,7 +80,7 @@ def _table(changes: list[Change], title: str) -> Table:
         relative = "" if change.relative is None else f"{change.relative:+.2%}"
         spread = f"±{change.spread / change.first.value:.2%}" if change.first.value else f"±{change.spread * scale:.4g}"
         figures = (f"{reading.value * scale:.5g}" for reading in (change.first, change.second))
-        table.add_row(change.row, unit, *figures, relative, spread, change.verdict.words)
+        table.add_row(change.row, unit, *figures, relative, spread, change.verdict.value)
     return table
 
 
@@ -96,13 +95,9 @@ def _lines(compared: Compared, limit: str) -> list[str]:
         unlike = tuple(f"{row} ({why})" for row, why in compared.left_out.items())
         lines.append(f"not alike, and left out: {_listed(unlike)}")
     lines += compared.notes
-    counts = {verdict: len(compared.of(verdict)) for verdict in Verdict}
-    what = {quantity: 0 for quantity in UNITS}
-    for change in compared.of(Verdict.MORE_EXPENSIVE):
-        what[change.quantity] += 1
-    worse, cheaper, same = (counts[verdict] for verdict in (Verdict.MORE_EXPENSIVE, Verdict.CHEAPER, Verdict.SAME))
-    quantities = ", ".join(f"{UNITS[quantity][0].split(',')[0]} {count}" for quantity, count in what.items() if count)
-    listed = f" ({quantities})" if quantities else ""
+    worse, cheaper, same = (len(compared.of(verdict)) for verdict in Verdict)
+    what = Counter(UNITS[change.quantity][0].split(",")[0] for change in compared.of(Verdict.MORE_EXPENSIVE))
+    listed = f" ({', '.join(f'{quantity} {count}' for quantity, count in what.items())})" if what else ""
     return [
         *lines,
         f"{len(compared.changes)} costs, limit {limit} beyond the spread: {worse} more expensive{listed}, "
@@ -115,17 +110,14 @@ def _listed(rows: tuple[str, ...]) -> str:
     return "; ".join(rows[:MOST_LISTED]) + (f"; and {more} more (--json lists all)" if more > 0 else "")
 
 
-def _document(compared: Compared, first: Path, second: Path, limit: float) -> dict[str, object]:
+def _document(compared: Compared, first: Path, second: Path, limit: float, more_expensive: int) -> dict[str, object]:
     from dataclasses import asdict
 
-    from ..regression import Verdict
-
     return {
-        "kind": compared.kind,
         "first": str(first),
         "second": str(second),
         "limit": limit,
-        "more_expensive": len(compared.of(Verdict.MORE_EXPENSIVE)),
+        "more_expensive": more_expensive,
         "changes": [
             {**asdict(change), "difference": change.difference, "relative": change.relative}
             for change in compared.changes

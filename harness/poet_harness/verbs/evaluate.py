@@ -11,7 +11,6 @@ import typer
 from .flash import flashed_image
 from .option_groups import Connection
 from .options import Json, Plan, Scale, Shift, results_option
-from .session import PLAN_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +65,7 @@ def command(
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
     from poet_profiles.json_output import print_json
+    from poet_profiles.plan_folder.files import PLAN_FILES
     from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
     from poet_profiles.whole_file import check_writable, write_whole
@@ -237,9 +237,9 @@ def _document(
         "accuracy": found.accuracy,
         "time_s": found.time_s,
         "energy_j": found.energy_j,
-        "predicted_time_s": plan.inference.time_s,
-        "predicted_energy_j": plan.inference.energy_j,
-        "predicted_peak_bytes": plan.inference.peak_bytes,
+        "predicted_time_s": plan.inference.schedule.time_s,
+        "predicted_energy_j": plan.inference.schedule.energy_j,
+        "predicted_peak_bytes": plan.inference.schedule.peak_bytes,
         "idle_power_w": idle_power_w,
         "unmetered": list(found.unmetered),
         **({"classes": [asdict(one) for one in figures]} if figures else {}),
@@ -250,7 +250,7 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     from rich.table import Table
 
     assert plan.inference is not None
-    predicted = plan.inference
+    predicted = plan.inference.schedule
     table = Table("", "predicted", "observed", title=f"Inference, one sample of {found.count} ({source})")
     right = "no classes" if found.correct is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
     if found.loss is not None:

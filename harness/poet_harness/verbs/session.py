@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from ..training.trainer import Trainer
     from .option_groups import Beginning, Connection, ResultFiles
 
-PLAN_FILES = (
-    *("graph.json", "schedule.json", "summary.json", "program.json", "constants.safetensors", "state_dict.npz"),
-    *("poet_model.h", "poet_schedule.h", "poet_constants.h", "inference/graph.json", "inference/schedule.json"),
-    *("features/graph.json", "features/schedule.json"),
-    *("feature_inference/graph.json", "feature_inference/schedule.json"),
-)
-
 
 @dataclass(frozen=True)
 class Trained:
@@ -66,6 +59,8 @@ class Session:
         UserError
             If a file cannot be written, or is one that is read.
         """
+        from poet_profiles.plan_folder.files import PLAN_FILES
+
         from ..training.results import Results
 
         data.state.check_steps(steps)
@@ -144,7 +139,7 @@ def session(connection: Connection, given: Beginning, files: ResultFiles) -> Ses
 
 def _warn_of_stale_costs(plan: Plan, firmware: str) -> None:
     """A build's identity is that of its sources, with or without a model: any other may have other kernels."""
-    others = [build for build in plan.firmware if build != firmware]
+    others = [build for build in (plan.summary.firmware if plan.summary else ()) if build != firmware]
     if others:
         typer.echo(
             f"the plan's costs were profiled with firmware {', '.join(others)}, the board runs {firmware}: predictions "

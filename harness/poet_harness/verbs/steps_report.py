@@ -55,7 +55,7 @@ def _cure(asked: Session) -> str:
 
 def _difference(plan: Plan, step: ObservedStep) -> float:
     """How far a step's time or energy, whichever is worse, is off what was predicted."""
-    pairs = ((step.report.work_s, plan.time_s), (step.energy_j, plan.energy_j))
+    pairs = ((step.report.work_s, plan.schedule.time_s), (step.energy_j, plan.schedule.energy_j))
     return max((abs(seen / given - 1) for seen, given in pairs if seen is not None and given), default=0.0)
 
 
@@ -82,7 +82,8 @@ def _steps_table(plan: Plan, steps: Sequence[ObservedStep], source: str) -> Tabl
     from rich.table import Table
 
     table = Table("", "loss", "energy, mJ", "", "time, s", "", "peak RAM", title=f"Training steps ({source})")
-    table.add_row("predicted", "", f"{plan.energy_j * 1e3:.4f}", "", f"{plan.time_s:.5f}", "", f"{plan.peak_bytes:,}")
+    one = plan.schedule
+    table.add_row("predicted", "", f"{one.energy_j * 1e3:.4f}", "", f"{one.time_s:.5f}", "", f"{one.peak_bytes:,}")
     shown = list(steps)
     if len(shown) > MOST_STEPS_SHOWN:
         shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
@@ -91,9 +92,9 @@ def _steps_table(plan: Plan, steps: Sequence[ObservedStep], source: str) -> Tabl
             f"step {step.number}" + (", traced" if step.actions else ""),
             f"{step.loss:.4f}",
             "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}",
-            "" if step.energy_j is None else _relative(step.energy_j, plan.energy_j),
+            "" if step.energy_j is None else _relative(step.energy_j, plan.schedule.energy_j),
             f"{step.report.work_s:.5f}",
-            _relative(step.report.work_s, plan.time_s),
+            _relative(step.report.work_s, plan.schedule.time_s),
             _peak(plan, step.report.peak_bytes),
         )
     return table
@@ -103,7 +104,7 @@ def _peak(plan: Plan, peak_bytes: int | None) -> str:
     """Firmware keeps to a plan's places, and allocates nothing; PyTorch's allocator has its own mind."""
     if peak_bytes is None:
         return ""
-    remark = "" if peak_bytes == plan.peak_bytes else f" ({_relative(peak_bytes, plan.peak_bytes)})"
+    remark = "" if peak_bytes == plan.schedule.peak_bytes else f" ({_relative(peak_bytes, plan.schedule.peak_bytes)})"
     return f"{peak_bytes:,}{remark}"
 
 

@@ -8,7 +8,7 @@ import sys
 import traceback
 
 import typer
-from poet_profiles.command_line import Command
+from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.missing_package import missing_packages_named
 from poet_profiles.option_groups import flattened
@@ -30,12 +30,11 @@ from poet_planner.cli import (
     sweep,
     verify,
 )
-from poet_planner.cli.former_options import Planner
 from poet_planner.cli.option_groups import EXPERT
 
 app = typer.Typer(
     name="poet-plan",
-    cls=Planner,
+    cls=Program,
     help=plan.HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # or each line of a docstring would be a line of the help

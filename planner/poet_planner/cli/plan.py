@@ -175,9 +175,8 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
 def _report(plan: Plan, output: OutputOptions) -> None:
     from rich.console import Console
 
-    from poet_planner.report.contest import contest_table
     from poet_planner.report.optimiser import improvements_table, parts_table
-    from poet_planner.report.summary import table
+    from poet_planner.report.table import contest_table, more_ram_text, table
 
     summary, out = plan.summary, output.out
     if output.as_json:
@@ -212,4 +211,5 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if summary.more_ram is not None:
         rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
-        console.print(f"{summary.more_ram}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")
+        said = more_ram_text(summary.more_ram)
+        console.print(f"{said}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")

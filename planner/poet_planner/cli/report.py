@@ -18,22 +18,20 @@ def report(
 
     The file needs no network. Point at a picture to read it.
     """
-    from poet_profiles.graph.file import read_graph
-    from poet_profiles.schedule.file import read_schedule
+    from poet_profiles.plan_folder import SCHEDULE_FILE, SUMMARY_FILE
+    from poet_profiles.plan_folder.files import read_plan, there
     from poet_profiles.whole_file import check_writable, write_whole
 
     from poet_planner.report.page import page_text
-    from poet_planner.report.summary import read_summary
     from poet_planner.schedule.store_all import store_all_schedule
     from poet_planner.schedule.verify import verify
 
     check_writable(out)
-    graph, schedule = read_graph(plan / "graph.json"), read_schedule(plan / "schedule.json")
-    replay = verify(graph, schedule)
+    read = read_plan(plan)
+    replay = verify(read.graph, read.schedule)
     if not replay.sound:
-        raise UserError(f"{plan / 'schedule.json'}: {replay.faults[0]}; plan again")
-    summary = read_summary(plan / "summary.json")
-    if summary.graph_hash != schedule.graph_hash or summary.energy_j != schedule.energy_j:
-        raise UserError(f"{plan / 'summary.json'}: is another plan's; plan again")
-    write_whole(out, page_text(graph, schedule, store_all_schedule(graph), summary))
+        raise UserError(f"{plan / SCHEDULE_FILE}: {replay.faults[0]}; plan again")
+    if read.summary is None or read.summary.energy_j != read.schedule.energy_j:
+        raise UserError(f"{there(plan / SUMMARY_FILE)}: is another plan's; plan again")
+    write_whole(out, page_text(read.graph, read.schedule, store_all_schedule(read.graph), read.summary))
     print(f"wrote {out}")

@@ -12,19 +12,18 @@ from poet_planner.comparison.methods import (
     chen,
     dtr,
     page_activations,
-    page_all,
     poet_ilp,
     pofo,
     revolve,
     rotor,
-    store_all,
+    single_schedules,
 )
 from poet_planner.planning.method import OPTIMAL, Method
 
 METHODS = (
     OPTIMAL,
-    store_all.METHOD,
-    store_all.IN_MICRO_BATCHES,
+    single_schedules.STORE_ALL,
+    single_schedules.STORE_ALL_IN_MICRO_BATCHES,
     chen.SQRT,
     chen.GREEDY,
     revolve.METHOD,
@@ -35,7 +34,7 @@ METHODS = (
     rotor.METHOD,
     *pofo.METHODS,
     page_activations.METHOD,
-    page_all.METHOD,
+    single_schedules.PAGE_ALL,
     ablations.PAGING,
     ablations.REMATERIALIZATION,
     poet_ilp.METHOD,

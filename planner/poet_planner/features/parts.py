@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from poet_profiles.graph import Graph, Node, Resident
+from poet_profiles.plan_folder.beside import FEATURE
 
 from poet_planner.features.cut import Cut
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
-from poet_planner.schedule.extraction import FEATURE
 
 
 def head_of(graph: Graph, cut: Cut) -> Graph:

@@ -16,7 +16,6 @@ from poet_profiles.errors import UserError
 
 from poet_planner.placement.overlaps import fault
 from poet_planner.solve.instance import MOST_RAM_BYTES, Ints
-from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement import canonical
 from poet_planner.solve.placement.first_fit import best_first_fit, most_alive, within
 from poet_planner.solve.time_budget import TimeBudget
@@ -114,8 +113,7 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
         return VERDICTS[found], offsets
 
     def ejection() -> tuple[Verdict, Ints]:
-        params = PlacementParams()
-        offsets = within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31, params)
+        offsets = within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31)
         return Verdict.UNKNOWN if (offsets < 0).any() else Verdict.PLACED, offsets
 
     with ThreadPoolExecutor(2) as threads:

@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
-from poet_planner.schedule.beside import PlanBeside
 from poet_planner.schedule.c_headers import why_no_headers
-from poet_planner.schedule.extraction import Extraction
 from poet_planner.schedule.flash import refuse_beyond_flash
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 

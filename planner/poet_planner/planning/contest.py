@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import ContestRow
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.layout import GRADIENTS_PAGED, GRADIENTS_RESIDENT, MemoryLayout
@@ -25,7 +26,6 @@ from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.families import FAMILIES, Family
 from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method
-from poet_planner.report.contest import ContestRow
 from poet_planner.schedule.flash import has_room_in_flash
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_planner.solve.feasibility.refusal import known_of, no_schedule

@@ -33,7 +33,7 @@ class Option(StrEnum):
 
 @dataclass(frozen=True)
 class Method:
-    """A scheduler.
+    """A scheduler. What its entry does not say, it does not do.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class Method:
     source: str
     decides: str
     schedule: Callable[[Graph, int, float | None, OptimiseOptions], Schedule]
-    recomputes: bool
-    pages: bool
-    keeps_deadline: bool
-    takes: tuple[Option, ...]
-    general: Aware
-    compute_aware: Aware
-    memory_aware: Aware
-    power_aware: Aware
+    recomputes: bool = False
+    pages: bool = False
+    keeps_deadline: bool = False
+    takes: tuple[Option, ...] = ()
+    general: Aware = Aware.NO
+    compute_aware: Aware = Aware.NO
+    memory_aware: Aware = Aware.NO
+    power_aware: Aware = Aware.NO
     in_parts: bool = False
 
     def refuse_others(self, given: Collection[str]) -> None:

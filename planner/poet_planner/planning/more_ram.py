@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.summary import MoreRam
 from poet_profiles.schedule import Objective, Schedule
 
-from poet_planner.report.summary import MoreRam
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.beside import Extraction, stored_bytes
+from poet_profiles.plan_folder.summary import ContestRow, Int8Report, MoreRam
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.layout import GRADIENTS_RESIDENT
@@ -26,13 +28,11 @@ from poet_planner.planning.more_ram import more_ram, seconds_for
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Request
 from poet_planner.planning.validation import validated
-from poet_planner.report.contest import ContestRow
-from poet_planner.report.int8 import Int8Report, int8_report
+from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
-from poet_planner.report.summary import MoreRam, summarise, with_contest, with_whole
+from poet_planner.report.summary import summarise, with_contest, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
-from poet_planner.schedule.extraction import Extraction, stored_bytes
 from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Statistics

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from poet_profiles.plan_folder.summary import Int8Validation
 from poet_runtime.executor import execute
 from poet_runtime.nested import with_tensors
 from poet_runtime.traced_graph import Kind
@@ -15,7 +16,6 @@ from poet_planner.lowering.firmware import in_integers
 from poet_planner.models.users_code import users_code
 from poet_planner.planning.calibration import samples_of
 from poet_planner.planning.training_graph import TrainingStep
-from poet_planner.report.int8 import Int8Validation
 from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.one_sample import one_sample
 

@@ -3,29 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from poet_profiles.boards import Board
 from poet_profiles.card.layout import BLOCK_BYTES, blocks_of, card_layout
 from poet_profiles.card.record import record_bytes
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.operators import parse_params
+from poet_profiles.plan_folder.summary import Wear
 from poet_profiles.schedule import Action, Schedule
-
-
-@dataclass(frozen=True)
-class Wear:
-    """Bytes that a step writes, in whole blocks, and the steps until the card has been written as often as it lasts.
-
-    ``committed_bytes`` are new versions of parameters and states and the record of them. ``life_steps`` is None where
-    nothing is written, or what the card stands is not known.
-    """
-
-    committed_bytes: int
-    paged_bytes: int
-    endurance_bytes: int
-    life_steps: float | None
 
 
 def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes: int | None = None) -> Wear:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from poet_profiles.plan_folder.summary import Summary
+
 from poet_planner.report.quantities import bytes_text, share_text
-from poet_planner.report.summary import Summary, fits_error
+from poet_planner.report.table import fits_error, more_ram_text, placement_text
 
 # A gap or an error of a fit above this is reported (relative); so is a card that lasts for fewer steps.
 OPEN_GAP = 0.001
@@ -15,7 +17,7 @@ SHORT_LIFE_STEPS = 1e6
 def cautions(summary: Summary) -> list[str]:
     """A sentence for each; none where there is nothing to say."""
     return [
-        *([f"{summary.more_ram}."] if summary.more_ram else []),
+        *([f"{more_ram_text(summary.more_ram)}."] if summary.more_ram else []),
         *_of_the_proof(summary),
         *_of_placement(summary),
         *_of_the_costs(summary),
@@ -35,7 +37,7 @@ def _of_the_proof(s: Summary) -> list[str]:
 def _of_placement(s: Summary) -> list[str]:
     if s.placement is None:
         return []
-    return [f"Placement costs {share_text(s.placement.cost)} {s.objective}: {s.placement}."]
+    return [f"Placement costs {share_text(s.placement.cost)} {s.objective}: {placement_text(s.placement)}."]
 
 
 def _of_the_costs(s: Summary) -> list[str]:

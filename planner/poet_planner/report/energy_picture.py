@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.figures import COLOURS, HATCHES, INK, LABELS, kinds_of, new_figure, title
@@ -26,18 +27,19 @@ ONCE = (CostTerm.COMPUTE, CostTerm.CARD)
 
 
 def energy_figure(
-    graph: Graph, schedule: Schedule, moments: list[Moment], store_all: Mapping[CostTerm, float], origin: str = ""
+    graph: Graph, schedule: Schedule, moments: list[Moment], summary: Summary, origin: str = ""
 ) -> Figure:
     """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, if any, by module.
 
     Parameters
     ----------
-    store_all : mapping of CostTerm to float
-        What the store-all schedule spends: joules.
+    summary : Summary
+        It says what the store-all schedule spends.
     origin : str
         Where the costs come from.
     """
     added = energy_added(moments)
+    store_all = {CostTerm.COMPUTE: summary.plain_energy_j - summary.plain_card_j, CostTerm.CARD: summary.plain_card_j}
     kinds = kinds_of(moments)
     figure, (total, *modules) = new_figure(8.5, max(3.0, 1.7 + 0.2 * len(added)), columns=2 if added else 1)
     _draw_total(total, store_all, energy_by_term(moments), kinds)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from poet_profiles.plan_folder.summary import ImprovementReport, OptimiserReport, PartReport
 
 from poet_planner.report.quantities import energy_text, share_text
 
@@ -17,46 +18,6 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 # A part that took less time and gained nothing is not shown.
 LEAST_S = 0.005
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """What one part did, where it did anything: see `poet_planner.solve.statistics.PartRecord`.
-
-    ``bound_raised_share`` and ``incumbent_improved_share`` are relative to the plan's energy above the store-all
-    schedule's; 0 where there is none.
-    """
-
-    part: str
-    seconds: float
-    calls: int
-    bound_raised_j: float
-    bound_raised_share: float
-    incumbent_improved_j: float
-    incumbent_improved_share: float
-
-
-@dataclass(frozen=True)
-class ImprovementReport:
-    """A schedule better than all before, and the part that found it."""
-
-    seconds: float
-    energy_j: float
-    source: str | None
-
-
-@dataclass(frozen=True)
-class OptimiserReport:
-    """What the optimiser did: its seconds in all, the part that found the plan, and each part's work.
-
-    ``failures`` is what solvers failed at, a line each: the bound may be lower for it.
-    """
-
-    seconds: float
-    source: str | None
-    parts: tuple[PartReport, ...]
-    improvements: tuple[ImprovementReport, ...]
-    failures: tuple[str, ...] = ()
 
 
 def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserReport:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.caveats import cautions
@@ -17,7 +18,7 @@ from poet_planner.report.figures import LABELS, svg_text
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import Grid, grid, schedule_figure
-from poet_planner.report.summary import Summary, origin_text, rows
+from poet_planner.report.table import origin_text, rows
 from poet_planner.schedule.timeline import CostTerm, Moment, timeline
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def page_text(graph: Graph, schedule: Schedule, store_all: Schedule, summary: Su
         "schedule": schedule_figure(graph, schedule, moments, origin=origin),
         "scaled": schedule_figure(graph, schedule, moments, to_scale=True, origin=origin),
         "ram": ram_figure(graph, schedule, moments, timeline(graph, store_all), origin),
-        "energy": energy_figure(graph, schedule, moments, summary.plain_by_term_j, origin),
+        "energy": energy_figure(graph, schedule, moments, summary, origin),
     }
     pictures = {name: _inline(figure, name) for name, figure in figures.items()}
     environment = Environment(

@@ -6,13 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 
 from poet_planner.report.energy_picture import energy_figure
 from poet_planner.report.figures import save
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import schedule_figure
-from poet_planner.report.summary import Summary, origin_text, summarise
+from poet_planner.report.summary import summarise
+from poet_planner.report.table import origin_text
 from poet_planner.schedule.timeline import timeline
 
 NAMES = ("schedule", "ram", "energy")
@@ -53,7 +55,7 @@ def write_pictures(
     figures = (
         schedule_figure(graph, schedule, moments, time_to_scale, origin),
         ram_figure(graph, schedule, moments, timeline(graph, store_all), origin),
-        energy_figure(graph, schedule, moments, summary.plain_by_term_j, origin),
+        energy_figure(graph, schedule, moments, summary, origin),
     )
     for name, figure in zip(NAMES, figures, strict=True):
         save(figure, folder / f"{name}.png")

@@ -16,15 +16,14 @@ from poet_profiles.graph import Graph, Refusal, Resident
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned, constant_bytes
 from poet_profiles.operators import OPERATORS, S8
+from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.calls import pages_of
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_calls import CallTables, Program, call_tables
-from poet_planner.schedule.extraction import Extraction, plans_beside
 from poet_planner.schedule.firmware_tables import tables_for_all
-from poet_planner.schedule.inference import Inference, ram_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,6 +20,7 @@ from poet_profiles.operators import (
     OPERATORS,
     parse_params,
 )
+from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 from poet_profiles.whole_file import write_whole
@@ -34,9 +35,7 @@ from poet_planner.schedule.c_headers import (
     words_for_both,
 )
 from poet_planner.schedule.c_names import why_no_name
-from poet_planner.schedule.extraction import FEATURE, Extraction, plans_beside
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
-from poet_planner.schedule.inference import Inference, ram_bytes
 from poet_planner.schedule.lacks import CURE, lost_words
 
 if TYPE_CHECKING:

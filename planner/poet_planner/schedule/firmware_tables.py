@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 
 from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
+from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes, stored_bytes
 from poet_profiles.schedule import Action, Schedule
-
-from poet_planner.schedule.extraction import Extraction, plans_beside, stored_bytes
-from poet_planner.schedule.inference import Inference, ram_bytes
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
 PAGE_ENTRY_BYTES = 4  # poet_page

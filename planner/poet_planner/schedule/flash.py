@@ -8,11 +8,10 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.plan_folder.beside import Extraction, Inference
 from poet_profiles.schedule import Schedule
 
 from poet_planner.schedule.c_headers import has_integers, table_bytes, why_no_headers
-from poet_planner.schedule.extraction import Extraction
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 
 _ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "

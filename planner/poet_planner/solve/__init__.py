@@ -8,42 +8,14 @@ below, and `proof` runs them until bound and schedule meet; `placement` gives a 
 
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import DEFAULT_S, NoScheduleError, OptimiseOptions, Progress
-from poet_planner.solve.params import (
-    AnnealingParams,
-    DownsetParams,
-    EffortParams,
-    EvictionParams,
-    FeasibilityParams,
-    LagrangianParams,
-    OrderParams,
-    Params,
-    PlacementParams,
-    ProofParams,
-    RelaxationParams,
-    RetainedSetParams,
-    StateSpaceParams,
-)
 from poet_planner.solve.statistics import Parts, Statistics
 
 __all__ = [
     "DEFAULT_S",
-    "AnnealingParams",
-    "DownsetParams",
-    "EffortParams",
-    "EvictionParams",
-    "FeasibilityParams",
-    "LagrangianParams",
     "NoScheduleError",
     "OptimiseOptions",
-    "OrderParams",
-    "Params",
     "Parts",
-    "PlacementParams",
     "Progress",
-    "ProofParams",
-    "RelaxationParams",
-    "RetainedSetParams",
-    "StateSpaceParams",
     "Statistics",
     "optimise",
 ]

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, graph_size
-from poet_planner.solve.params import RetainedSetParams, StateSpaceParams
 from poet_planner.solve.relaxation.downsets import search_downsets
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
@@ -21,6 +20,18 @@ from poet_planner.solve.statespace.astar import search_memory_states
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
+
+# The sizes of graphs are their nodes, values and edges together.
+FEW_STATES = 1e7  # first search of the state space: states of an abstraction times the size of the graph
+MANY_STATES = 2e8  # search again, if the graph is small and the bound close: the same
+MOST_STATES = 500_000  # states of an abstraction in either
+FEW_SHARE = 0.1  # first search: fraction of the work left
+MANY_SHARE = 0.6  # search again: fraction of the work left
+SMALL = 600  # a graph is small up to this size
+CLOSE = 0.6  # a bound is close that has closed more than this: fraction of the overhead
+CHEAP = 0.005  # values of a node up to this energy may be aggregated: fraction of the overhead
+LARGE = 600  # downsets are for graphs above this size
+DOWNSETS_SHARE = 0.3  # fraction of the work left
 
 
 class Known(NamedTuple):
@@ -96,7 +107,6 @@ class RetainedSets:
     """
 
     problem: Problem
-    params: RetainedSetParams
     aggregate: bool
     part: Component = Component.RETAINED_SETS
     share: float = 1.0
@@ -107,7 +117,7 @@ class RetainedSets:
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         separate = not self.aggregate
-        found = search_retained_sets(self.problem, known.incumbent.energy, budget, separate, self.params)
+        found = search_retained_sets(self.problem, known.incumbent.energy, budget, separate)
         self.aggregate = False
         # If a path over aggregated values is found, the next call does not aggregate.
         self._open = not separate and found is not None and found.events is not None
@@ -128,30 +138,24 @@ class StateSpace:
     """
 
     problem: Problem
-    params: StateSpaceParams
     representative: Ints
     part: Component = Component.STATE_SPACE
+    share: float = FEW_SHARE
     raised: bool = False
-
-    @property
-    def share(self) -> float:
-        return self.params.few_share
 
     def applies(self, known: Known) -> bool:
         return True
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        gain = self.explored(known, self.params.few_states, budget)
+        gain = self.explored(known, FEW_STATES, budget)
         self.raised = gain.bound_j > known.bound_j
         return gain
 
     def explored(self, known: Known, states: float, budget: TimeBudget) -> Gain:
         """Search with so many states; ``states`` is that number times the size of the graph."""
-        most_states = min(self.params.most_states, int(states / graph_size(self.problem)))
+        most_states = min(MOST_STATES, int(states / graph_size(self.problem)))
         energy_j = known.incumbent.energy
-        found = search_memory_states(
-            self.problem, self.representative, known.bound_j, energy_j, most_states, budget, self.params
-        )
+        found = search_memory_states(self.problem, self.representative, known.bound_j, energy_j, most_states, budget)
         return Gain(found.bound_j, schedule=found.events)
 
 
@@ -165,13 +169,9 @@ class LargeStateSpace:
         The last of them that raised the bound is run, or the first if none did.
     """
 
-    params: StateSpaceParams
     tried: list[StateSpace]
+    share: float = MANY_SHARE
     _known_j: float = np.inf
-
-    @property
-    def share(self) -> float:
-        return self.params.many_share
 
     @property
     def part(self) -> Component:
@@ -183,12 +183,12 @@ class LargeStateSpace:
 
     def applies(self, known: Known) -> bool:
         better = known.incumbent.energy < self._known_j
-        small = graph_size(self.tried[0].problem) <= self.params.small
-        return better and small and known.closed_share > self.params.close
+        small = graph_size(self.tried[0].problem) <= SMALL
+        return better and small and known.closed_share > CLOSE
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
-        return self._best.explored(known, self.params.many_states, budget)
+        return self._best.explored(known, MANY_STATES, budget)
 
 
 @dataclass
@@ -201,20 +201,17 @@ class Downsets:
     problem: Problem
     context: Context
     part: Component = Component.DOWNSETS
-
-    @property
-    def share(self) -> float:
-        return self.context.params.downsets.share
+    share: float = DOWNSETS_SHARE
 
     def applies(self, known: Known) -> bool:
-        return graph_size(self.problem) > self.context.params.downsets.large
+        return graph_size(self.problem) > LARGE
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         return Gain(search_downsets(self.problem, known.overhead_j, budget, self.context))
 
 
-def aggregated(problem: Problem, known: Known, params: StateSpaceParams, aggregate: bool) -> Ints:
+def aggregated(problem: Problem, known: Known, aggregate: bool) -> Ints:
     """The first value of the group of each value (see `representatives`); without ``aggregate`` itself. (m,)"""
     if not aggregate:
         return np.arange(len(problem.size))
-    return representatives(problem, params.cheap * known.overhead_j)
+    return representatives(problem, CHEAP * known.overhead_j)

@@ -23,7 +23,6 @@ from poet_planner.solve.instance import WORD, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.objective import at_one_watt, by_time
 from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
-from poet_planner.solve.params import EffortParams
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
@@ -36,6 +35,21 @@ from poet_planner.solve.time_budget import TimeBudget
 
 # A schedule is optimal within this gap, whatever gap a caller is content with: fraction of the energy.
 PROVEN_GAP = 1e-6
+
+# How the time is shared between search, proof and placement. Seconds are reference seconds (`time_budget`). The
+# *overhead* is energy above the store-all schedule's, of the best schedule known.
+SEARCH_S = 1.0  # least effort of a plan made again; a search after the proof has twice as much
+SEARCH_S_PER_NODE = 0.015  # effort of the first search: seconds a node
+MOST_SEARCH_S = 20.0  # the same at most
+SEARCH_SHARE = 0.3  # the first search ends here if it has found a schedule: fraction of the time limit
+FINDING_SHARE = 0.5  # for finding any schedule where the first search has none: fraction of the work left
+PLACING_SHARE = 0.25  # kept for offsets: fraction of the time limit
+MOST_PLACING_S = 8.0  # the same at most, where the first schedule had offsets
+LACKING_SHARE = 0.5  # kept for offsets where it had none, and the bound is poor: fraction of the time limit
+POOR_BOUND = 0.75  # a bound is poor that has closed less than this: fraction of the overhead
+REPLANNING_SHARE = 0.25  # effort of each plan made again: fraction of the first search's
+OVERTIME_S = 1.0  # for offsets if there are none at the time limit, or for the shortest time
+OVERTIME_SHARE = 0.05  # the same, if it is more: fraction of the time limit
 
 
 def optimise(
@@ -104,13 +118,12 @@ class _Run:
     ) -> None:
         self._graph = graph
         self._start = start
-        self._effort = options.params.effort
-        self._context = Context(options.parts, options.params, options.statistics or Statistics())
+        self._context = Context(options.parts, options.statistics or Statistics())
         self._ram_bytes = ram_bytes
         self._deadline_s = deadline_s
         self._options = options
         self._started_s = time.monotonic()
-        overtime_s = max(self._effort.overtime_s, self._effort.overtime_share * options.time_limit_s)
+        overtime_s = max(OVERTIME_S, OVERTIME_SHARE * options.time_limit_s)
         self._overtime = TimeBudget(options.time_limit_s + overtime_s)
         self._limit = self._overtime.share(1.0, options.time_limit_s)
         if options.capped:
@@ -120,9 +133,7 @@ class _Run:
         self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Portfolio(self._problem, options.seed, context=self._context)
-        again_s = max(
-            self._effort.search_s, self._effort.replanning_share * first_search_s(self._problem, self._effort)
-        )
+        again_s = max(SEARCH_S, REPLANNING_SHARE * first_search_s(self._problem))
         self._placer = Placer(
             graph,
             self._problem,
@@ -186,14 +197,14 @@ class _Run:
 
     def _improve(self) -> None:
         """Search, then prove, then search on until the gap is reached or the time is up."""
-        most_s = self._effort.search_share * self._options.time_limit_s / SEEDS
-        search_s = min(most_s, first_search_s(self._problem, self._effort))
-        share = self._limit.share(self._effort.search_share)
+        most_s = SEARCH_SHARE * self._options.time_limit_s / SEEDS
+        search_s = min(most_s, first_search_s(self._problem))
+        share = self._limit.share(SEARCH_SHARE)
         has_any = self._start is not None
         early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
         # A frugal order fills the RAM so evenly that wide graphs then get no offsets in a short time.
         if self._graph.allocates:
-            self._search.begin_with_orders(self._limit.share(self._effort.orders_share))
+            self._search.begin_with_orders(self._limit)
         if self._proof.complete:
             return
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)
@@ -209,7 +220,7 @@ class _Run:
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
-            self._search.run(self._moves(2 * self._effort.search_s), self._budget)
+            self._search.run(self._moves(2 * SEARCH_S), self._budget)
 
     def _adopt_start(self) -> None:
         """Go on from the schedule that the optimiser was given, if the first search has found none as good."""
@@ -219,7 +230,7 @@ class _Run:
 
     def _find_any(self) -> bool:
         """Look for any schedule, if the search has found none; whether there is one now."""
-        start, budget = store_all(self._problem), self._limit.share(self._effort.finding_share).noting(self._tell)
+        start, budget = store_all(self._problem), self._limit.share(FINDING_SHARE).noting(self._tell)
         with self._context.timed(Component.FEASIBILITY):
             context = self._context.within(Component.FEASIBILITY)
             result = deadline_feasibility(self._problem, start, self._options.seed, self._solver, budget, context)
@@ -245,11 +256,11 @@ class _Run:
         """Seconds kept for placement."""
         if self._graph.allocates:
             return 0.0
-        limit_s, effort = self._options.time_limit_s, self._effort
+        limit_s = self._options.time_limit_s
         if not self._is_hard_to_place:
-            return min(effort.placing_share * limit_s, effort.most_placing_s)
-        poor = self._proof.closed_share < effort.poor_bound
-        return (effort.lacking_share if poor else effort.placing_share) * limit_s
+            return min(PLACING_SHARE * limit_s, MOST_PLACING_S)
+        poor = self._proof.closed_share < POOR_BOUND
+        return (LACKING_SHARE if poor else PLACING_SHARE) * limit_s
 
     def _tell(self, note: str = "") -> None:
         incumbent = self._search.incumbent
@@ -297,6 +308,6 @@ def schedule_of(
     )
 
 
-def first_search_s(problem: Problem, effort: EffortParams) -> float:
+def first_search_s(problem: Problem) -> float:
     """Effort of the search before the proof, in seconds, if the time limit allows it."""
-    return min(effort.most_search_s, effort.search_s_per_node * len(problem.node_time))
+    return min(MOST_SEARCH_S, SEARCH_S_PER_NODE * len(problem.node_time))

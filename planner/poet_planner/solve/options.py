@@ -12,11 +12,13 @@ from typing import Any
 from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
 from poet_profiles.schedule import Objective, Schedule
 
-from poet_planner.solve.params import DEFAULTS, Params
 from poet_planner.solve.statistics import Parts, Statistics
 
 # Work of a plan where nothing else is asked for: reference seconds. It takes one core some 7 s.
 DEFAULT_S = 10.0
+# For the least RAM, where nothing is found: reference seconds, or a fraction of the time limit if that is more.
+LEAST_RAM_S = 4.0
+LEAST_RAM_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,6 @@ class OptimiseOptions:
         Stop when (energy - bound) / energy is no more than this.
     parts : Parts
         Which parts of the optimiser are on.
-    params : Params
-        The tuned numbers of all parts.
     statistics : Statistics or None
         Filled in with what each part did, even if there is no schedule in the end.
     progress : callable or None
@@ -87,7 +87,6 @@ class OptimiseOptions:
     starts: tuple[Schedule, ...] = ()
     gap: float = 1e-6
     parts: Parts = field(default_factory=Parts)
-    params: Params = DEFAULTS
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
     least_ram_s: float | None = None
@@ -98,8 +97,7 @@ class OptimiseOptions:
         """``least_ram_s``, or what it is if nothing is asked for."""
         if self.least_ram_s is not None:
             return self.least_ram_s
-        feasibility = self.params.feasibility
-        return max(feasibility.least_ram_s, feasibility.least_ram_share * self.time_limit_s)
+        return max(LEAST_RAM_S, LEAST_RAM_SHARE * self.time_limit_s)
 
 
 class Refused(StrEnum):

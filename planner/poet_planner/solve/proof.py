@@ -34,6 +34,17 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import longest_path
 
+# Seconds are reference seconds (`time_budget`).
+TINY = 60  # graphs up to this size are searched beside no step: the first search does, and a proof is quick
+BACKGROUND_S = 6.0  # effort of a search beside a step of the proof
+BACKGROUND_SHARE = 0.25  # the same at least, beside a relaxation: fraction of the work left
+FIRST_BACKGROUND_S = 3.0  # the same beside the first, quick steps
+DOWNSETS_S_PER_NODE = 0.003  # the same beside downsets: seconds a node
+REFINE_S = 0.3  # effort of the search from where a step points
+BETWEEN_S = 1.0  # effort of the search between two relaxations
+BETWEEN_SHARE = 0.1  # the same at most: fraction of the work left
+WORTH_PROVING = 0.9  # no relaxation is solved where a larger fraction of the bound's gap lies beyond its optimum
+
 
 class Proof:
     """Raises the bound until it meets the best schedule.
@@ -63,7 +74,6 @@ class Proof:
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
-        self._params = self._context.params.proof
         self._problem = problem
         self._search = search
         self._solver = solver
@@ -110,34 +120,32 @@ class Proof:
         budget = budget.until(lambda: self.complete)
         downsets = Downsets(self._problem, self._context)
         if self._is_open(downsets, budget):
-            per_node_s = self._context.params.downsets.search_s_per_node
-            with self._background_search(per_node_s * len(self._problem.node_time), budget):
+            with self._background_search(DOWNSETS_S_PER_NODE * len(self._problem.node_time), budget):
                 self._run_method(downsets, budget)
 
     def _run_bounding_methods(self, budget: TimeBudget) -> None:
         """Run the bounding methods: all of them once with few states, then with more states those that are worth it."""
         aggregate = self._context.has(Component.AGGREGATION)
-        params = self._context.params.state_space
-        retained = RetainedSets(self._problem, self._context.params.retained_sets, aggregate)
+        retained = RetainedSets(self._problem, aggregate)
         while self._run_method(retained, budget):
             pass
         if self.complete:
             return
         separate = np.arange(len(self._problem.size))
-        representative = aggregated(self._problem, self._now(), params, aggregate)
-        spaces = [StateSpace(self._problem, params, separate)]
+        representative = aggregated(self._problem, self._now(), aggregate)
+        spaces = [StateSpace(self._problem, separate)]
         if (representative != separate).any():
-            spaces.append(StateSpace(self._problem, params, representative, Component.AGGREGATION))
+            spaces.append(StateSpace(self._problem, representative, Component.AGGREGATION))
         if not self._context.has(Component.STATE_SPACE):
             spaces = []
-        with self._background_search(self._params.first_background_s, budget):
+        with self._background_search(FIRST_BACKGROUND_S, budget):
             for space in spaces:
                 self._run_method(space, budget)
         if not spaces:
             return
-        large = LargeStateSpace(params, spaces)
+        large = LargeStateSpace(spaces)
         while self._is_open(large, budget):
-            with self._background_search(self._params.background_s, budget):
+            with self._background_search(BACKGROUND_S, budget):
                 self._run_method(large, budget)
 
     def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
@@ -199,7 +207,7 @@ class Proof:
         if self._context.has(Component.EVENT_POINTS):
             with self._context.timed(Component.EVENT_POINTS):
                 choose = minimal_event_points if self._with_minimal_event_points else bottleneck_event_points
-                return choose(self._problem, self._path, self._context.params.relaxation)
+                return choose(self._problem, self._path)
         everywhere: Flags = np.zeros(len(self._problem.node_time), dtype=np.bool_)
         everywhere[self._path] = True
         return everywhere
@@ -218,10 +226,10 @@ class Proof:
 
         A relaxation that can hardly raise the bound is skipped.
         """
-        seconds = max(self._params.background_s, self._params.background_share * budget.left())
+        seconds = max(BACKGROUND_S, BACKGROUND_SHARE * budget.left())
         with self._background_search(seconds, budget):
             try:
-                if step.share_beyond < self._context.params.relaxation.worth_proving:
+                if step.share_beyond < WORTH_PROVING:
                     step.prove(budget)
             finally:
                 self._raise_by(step)
@@ -235,7 +243,7 @@ class Proof:
         The result is accepted once all moves are made, unless the gap is reached before. Tiny graphs do without, so
         that no proof waits for it.
         """
-        is_tiny = graph_size(self._problem) <= self._params.tiny
+        is_tiny = graph_size(self._problem) <= TINY
         if is_tiny or not self._context.has(Component.BACKGROUND_SEARCH) or budget.expired:
             yield
             return
@@ -273,7 +281,7 @@ class Proof:
     def _follow(self, events: Ints, source: Component, budget: TimeBudget) -> None:
         """Search on at low temperature from ``events``. What is found is credited to ``source``."""
         if self._search.adopt(events, self._context.credited(source)):
-            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
+            self._search.refine(int(REFINE_S * moves_per_second(self._problem)), budget)
 
     def _raise(self, bound_j: float, part: Component) -> None:
         before_j = self.bound_j
@@ -287,5 +295,5 @@ class Proof:
 
     def _search_between(self, budget: TimeBudget) -> None:
         """Search between two relaxations."""
-        moves = int(self._params.between_s * moves_per_second(self._problem))
-        self._search.run(moves, budget.share(self._params.between_share))
+        moves = int(BETWEEN_S * moves_per_second(self._problem))
+        self._search.run(moves, budget.share(BETWEEN_SHARE))

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from poet_planner.solve.params import DEFAULTS, Params
-
 # Relative; a schedule that costs less by no more than this is no improvement: sums of the same energies in another
 # order differ as much.
 SAME = 1e-12
@@ -273,19 +271,17 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Context:
-    """What all of one run share: which parts are on, their parameters, and the record of what each did.
+    """What all of one run share: which parts are on, and the record of what each did.
 
     Attributes
     ----------
     parts : Parts
-    params : Params
     statistics : Statistics
     on_behalf_of : Component or None
         A part that uses others for its own purpose; what they do is put down to it.
     """
 
     parts: Parts = field(default_factory=Parts)
-    params: Params = DEFAULTS
     statistics: Statistics = field(default_factory=Statistics)
     on_behalf_of: Component | None = None
 

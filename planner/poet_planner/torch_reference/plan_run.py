@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder import PROGRAM_FILE
 from poet_profiles.schedule.file import read_schedule
 from poet_runtime.compiled_step import CompiledStep, compile_steps
 from poet_runtime.pager import Pager, Traffic
 from poet_runtime.peak import allocations
-from poet_runtime.program import PROGRAM_FILE, Program, read_program
+from poet_runtime.program import Program, read_program
 from poet_runtime.traced_graph import Kind, TracedResident
 from torch import Tensor
 

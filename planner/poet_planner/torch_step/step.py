@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import torch
+from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
@@ -152,7 +152,7 @@ class _Plans:
                 other.close()
 
 
-class PlannedStep:
+class PlannedStep(Closing):
     """A planned training step; close it, or use it as a context manager, to end its thread and page file.
 
     Attributes
@@ -205,14 +205,6 @@ class PlannedStep:
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: threads, files and the places of parameters are of this process and model."""
         raise TypeError("a compiled step belongs to its process and model; call poet_planner.compile there")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def planned(self) -> Planned:

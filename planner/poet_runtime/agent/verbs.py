@@ -12,11 +12,10 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from zlib import crc32
 
 import torch
+from poet_profiles.closing import Closing
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, bytes_in_line
@@ -43,7 +42,7 @@ TIMES_PER_LINE = 24
 TEXT_PER_LINE = 400
 
 
-class Agent:
+class Agent(Closing):
     """A board that is this computer under PyTorch.
 
     Parameters
@@ -99,12 +98,8 @@ class Agent:
             "stack": self._stack,
         }
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the page file, and unload what is loaded."""
         self._pages.close()
         self._unload()
 

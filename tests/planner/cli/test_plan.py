@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
-from poet_planner.cli.former_options import renamed
 from poet_planner.comparison.registry import METHODS
 from poet_planner.graph.layout import Gradients, MemoryLayout, Parameters
 from poet_planner.planning.bench import Bench
@@ -23,13 +22,14 @@ from poet_planner.planning.method import Method, Option
 from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
-from poet_planner.report.summary import read_summary, rows
+from poet_planner.report.table import rows
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND
 from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.plan_folder.summary import read_summary
 
 from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 
@@ -273,41 +273,6 @@ def test_an_option_that_a_method_does_not_take_is_refused_even_with_its_default(
     refused = f"poet-plan: --{option}: --method {method.name} takes none; leave one of the two out\n"
     said = capsys.readouterr().err
     assert said == refused if option not in method.takes else said.startswith("poet-plan: no.json: cannot be read")
-
-
-@pytest.mark.parametrize(
-    ("words", "new"),
-    [
-        (["--strategy", "store-all"], ["store_all"]),
-        (["--strategy=plain"], ["store_all"]),
-        (["--strategy", "page-all", "--formulation", "best"], ["page_all"]),
-        (["--formulation=paper", "--strategy", "optimal"], ["poet_ilp"]),
-        (["--strategy", "optimal"], []),
-    ],
-)
-def test_options_of_the_last_release_say_the_new_one(
-    words: list[str], new: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    method = [word for name in new for word in ("--method", name)]
-    assert renamed(["--ram", "1KB", *words]) == [*method, "--ram", "1KB"]
-    said = capsys.readouterr().err.splitlines()
-    assert said and all(" is --method " in line for line in said)
-    assert not new or any(line.endswith(f" is --method {new[0]} now") for line in said)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--strategy", "page-all", "--formulation", "paper"],
-        ["--strategy", "store-all", "--method", "page_all"],
-        ["--method=dtr", "--formulation", "best"],
-    ],
-)
-def test_two_methods_are_refused(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "--graph", "no.json", *words) == BAD_INPUT
-    assert "give it once" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("option", [("--momentum", "0.9"), ("--gradients", "paged"), ("--batch", "2")])

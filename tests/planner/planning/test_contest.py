@@ -30,7 +30,7 @@ from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import training_step
 from poet_planner.report import pictures
 from poet_planner.report.quantities import energy_text, share_text
-from poet_planner.report.summary import Summary, rows
+from poet_planner.report.table import rows
 from poet_planner.schedule.c_library import why_no_library
 from poet_planner.schedule.firmware_tables import tables_at_most, tables_of
 from poet_planner.schedule.lacks import lacks
@@ -40,6 +40,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND, UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 from poet_profiles.shipped import shipped_profile
 from torch import nn

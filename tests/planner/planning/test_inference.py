@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from poet_harness.plan_folder.inference import read_inference
 from poet_planner import Model, OptimiseOptions, plan, verify
 from poet_planner.planning.beside import plan_inference
 from poet_planner.planning.form import Form
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.losses import Loss
+from poet_profiles.plan_folder.beside import Inference
+from poet_profiles.plan_folder.files import read_plan
 from poet_profiles.schedule import Action
 from poet_profiles.schedule.file import read_schedule
 from torch import Tensor, nn
@@ -75,7 +75,7 @@ def test_the_summary_says_how_the_loss_reads_the_output(tmp_path: Path, micro_ba
     said = json.loads((tmp_path / "summary.json").read_text())["inference"]
     assert said["loss"] == {"name": "cross_entropy", "class_axis": 1}
     assert said["classes"] == list(named.classes)
-    found = read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
+    found = read_plan(tmp_path).inference
     assert found is not None
     assert (found.loss, found.classes) == (Loss("cross_entropy", 1), named.classes)
 
@@ -96,13 +96,14 @@ def test_the_summary_says_how_the_loss_reads_the_output(tmp_path: Path, micro_ba
 def test_a_summary_that_says_something_else_is_refused(tmp_path: Path, key: str, value: object) -> None:
     plan(model(), profile="m4", ram="2MB", method="store_all").write(tmp_path)
     document = json.loads((tmp_path / "summary.json").read_text())
-    document["inference"][key] = value
+    said = document["inference"]
+    document["inference"] = said | {key: value}
     (tmp_path / "summary.json").write_text(json.dumps(document))
-    with pytest.raises(UserError, match=f"summary.json: inference.{key}: .*; plan again"):
-        read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
-    document["inference"]["graph_hash"] = "0" * 16
+    with pytest.raises(UserError, match=f"summary.json: inference.{key}.*: .*; plan again"):
+        read_plan(tmp_path)
+    document["inference"] = said | {"graph_hash": "0" * 16}
     (tmp_path / "summary.json").write_text(json.dumps(document))
-    found = read_inference(tmp_path, read_graph(tmp_path / "graph.json"))
+    found = read_plan(tmp_path).inference
     assert found is not None
     assert (found.loss, found.classes) == (None, ())  # it is another plan's
 

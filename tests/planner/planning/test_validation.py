@@ -18,9 +18,9 @@ from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.planning.validation import validated
-from poet_planner.report.int8 import Int8Validation
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import Int8Validation
 from poet_runtime.executor import Execution, store_all_steps
 from torch import Tensor, nn
 from torch.nn import functional

@@ -20,10 +20,12 @@ from poet_planner.report.pictures import write_pictures
 from poet_planner.report.quantities import energy_text, share_text
 from poet_planner.report.ram_picture import ram_figure
 from poet_planner.report.schedule_picture import grid, schedule_figure
-from poet_planner.report.summary import FitReport, fits_error, rows, summarise
+from poet_planner.report.summary import summarise
+from poet_planner.report.table import fits_error, rows
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import CostTerm, timeline
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Uses, Value
+from poet_profiles.plan_folder.summary import FitReport
 from poet_profiles.schedule import Action, Schedule, Step
 
 from tests.support.graphs.kept_graphs import kept_step
@@ -210,7 +212,7 @@ def test_bars_of_energy_are_the_summarys_figures() -> None:
     graph = on_card()
     schedule = store_all_schedule(graph)
     summary = summarise(graph, schedule, schedule)
-    total, *more = energy_figure(graph, schedule, timeline(graph, schedule), summary.plain_by_term_j).axes
+    total, *more = energy_figure(graph, schedule, timeline(graph, schedule), summary).axes
     moved = sum(node.uses is not Uses.CPU for node in graph.nodes)
     assert (summary.energy_card_j, summary.all_of_the_card_j) == (0.75 * moved, 0.75 * moved)
     for row in (0, 1):

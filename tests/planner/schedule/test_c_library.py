@@ -16,12 +16,12 @@ from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_library import check_name, initial_bytes, write_library
 from poet_planner.schedule.c_names import why_no_name
-from poet_planner.schedule.inference import Inference
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
+from poet_profiles.plan_folder.beside import Inference
 
 from tests.support import ROOT
 from tests.support.graphs.kept_graphs import kept_step

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_planner.solve import OptimiseOptions, Statistics, optimise, proof
+from poet_planner.solve import OptimiseOptions, Statistics, bounding, optimise, proof
 from poet_planner.solve.instance import Ints, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
-from poet_planner.solve.params import DEFAULTS, DownsetParams, ProofParams
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import Incumbent
@@ -43,8 +41,8 @@ def test_an_interrupt_keeps_what_background_annealers_have_found(monkeypatch: py
     assert portfolio.incumbent is not None
     before_j = portfolio.incumbent.energy
 
-    params = replace(DEFAULTS, proof=ProofParams(background_s=BACKGROUND_S))
-    interrupted = Proof(problem, portfolio, solver_named("highs"), 1e-6, 0, context=Context(params=params))
+    monkeypatch.setattr(proof, "BACKGROUND_S", BACKGROUND_S)
+    interrupted = Proof(problem, portfolio, solver_named("highs"), 1e-6, 0)
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(TimeBudget(60.0))
 
@@ -87,15 +85,17 @@ def most_expensive(problem: Problem, least_j: float) -> Incumbent | None:
 
 @pytest.mark.parametrize("fifty", range(3))
 @pytest.mark.parametrize(("state_space", "minimal"), [(True, False), (False, False), (False, True)])
-def test_no_part_of_the_proof_bounds_above_the_least_energy(fifty: int, state_space: bool, minimal: bool) -> None:
+def test_no_part_of_the_proof_bounds_above_the_least_energy(
+    fifty: int, state_space: bool, minimal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounding, "LARGE", 1)
     parts = Parts(background_search=False, retained_sets=state_space, state_space=state_space)
     proven = 0
     for seed in range(50 * fifty, 50 * fifty + 50):
         problem, least = solved_problem(seed)
         if math.isinf(least) or (known := most_expensive(problem, least)) is None:
             continue
-        context = Context(parts, replace(DEFAULTS, downsets=DownsetParams(large=1)))
-        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, context)
+        proving = Proof(problem, Stuck(problem, known), solver_named("highs"), 1e-6, 0, minimal, Context(parts))
         proving.bound_large_graph(TimeBudget(60.0))
         proving.run(TimeBudget(60.0))
         assert store_all_j(problem) <= proving.bound_j <= least * (1 + 1e-9), seed

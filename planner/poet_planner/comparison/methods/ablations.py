@@ -52,7 +52,6 @@ PAGING = Method(
     source="Patil et al. 2022, POET, section 6, by poet's optimiser",
     decides="what to page, and when",
     schedule=schedule_paging,
-    recomputes=False,
     pages=True,
     keeps_deadline=True,
     takes=(Option.SEED, Option.SOLVER, Option.TIME_LIMIT),

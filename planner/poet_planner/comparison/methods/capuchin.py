@@ -80,7 +80,6 @@ METHOD = Method(
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,
-    power_aware=Aware.NO,
 )
 METHODS = (
     METHOD,

@@ -66,13 +66,11 @@ MILP = Method(
     decides="what to keep and recompute in each stage (MILP)",
     schedule=schedule,
     recomputes=True,
-    pages=False,
     keeps_deadline=True,
     takes=(Option.SEED, Option.SOLVER, Option.TIME_LIMIT),
     general=Aware.YES,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,
-    power_aware=Aware.NO,
 )
 ROUNDED = replace(
     MILP,

@@ -51,13 +51,7 @@ SQRT = Method(
     decides="which forward values to keep: every √n-th",
     schedule=schedule_sqrt,
     recomputes=True,
-    pages=False,
-    keeps_deadline=False,
     takes=(Option.TIME_LIMIT,),
-    general=Aware.NO,
-    compute_aware=Aware.NO,
-    memory_aware=Aware.NO,
-    power_aware=Aware.NO,
 )
 GREEDY = Method(
     name="chen_greedy",
@@ -65,13 +59,8 @@ GREEDY = Method(
     decides="which forward values to keep: one after every so many bytes",
     schedule=schedule_greedy,
     recomputes=True,
-    pages=False,
-    keeps_deadline=False,
     takes=(Option.TIME_LIMIT,),
-    general=Aware.NO,
-    compute_aware=Aware.NO,
     memory_aware=Aware.PARTLY,  # it counts bytes, but knows no budget
-    power_aware=Aware.NO,
 )
 
 

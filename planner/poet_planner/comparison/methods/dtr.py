@@ -243,13 +243,10 @@ def _method(name: str, source: str, decides: str, score: Score, release: bool = 
         decides=decides,
         schedule=_schedule(score, release),
         recomputes=True,
-        pages=False,
-        keeps_deadline=False,
         takes=(Option.TIME_LIMIT,),
         general=Aware.YES,
         compute_aware=aware,
         memory_aware=Aware.YES,
-        power_aware=Aware.NO,
     )
 
 

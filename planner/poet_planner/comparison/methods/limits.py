@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits of a plan, for methods that have but one schedule for a graph; what no baseline plans for."""
+"""The limits of a plan, for a schedule that was made without them; what no baseline plans for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph
 from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.solve.options import NoScheduleError
@@ -65,19 +63,3 @@ def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float |
             **known,
         )
     return replace(made, ram_budget_bytes=ram_bytes, deadline_s=deadline_s)
-
-
-def single_schedule(
-    make: Callable[[Graph], Schedule], name: str
-) -> Callable[[Graph, int, float | None, OptimiseOptions], Schedule]:
-    """A method's ``schedule`` where a graph has but one, which ``make`` makes: it is refused beyond the limits.
-
-    The options leave nothing to choose; the objective time is refused.
-    """
-
-    def schedule(graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> Schedule:
-        refuse_time(options)
-        parts = f" ({graph.micro_batches} micro-batches)" if graph.micro_batches > 1 else ""
-        return within_limits(make(graph), f"{name}{parts}", ram_bytes, deadline_s)
-
-    return schedule

@@ -32,14 +32,9 @@ METHOD = Method(
     source="Rhu et al. 2016, MICRO (vDNN), all activations",
     decides="nothing: every activation is paged out once, and in for each backward use",
     schedule=schedule,
-    recomputes=False,
     pages=True,
-    keeps_deadline=False,
     takes=(Option.TIME_LIMIT,),
     general=Aware.YES,
-    compute_aware=Aware.NO,
-    memory_aware=Aware.NO,
-    power_aware=Aware.NO,
 )
 
 

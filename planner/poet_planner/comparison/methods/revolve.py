@@ -17,7 +17,7 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.comparison.methods.instance import Instance
 from poet_planner.comparison.methods.linearisation import Blocks, blocks
-from poet_planner.planning.method import Aware, Method, Option
+from poet_planner.planning.method import Method, Option
 from poet_planner.solve import OptimiseOptions
 
 
@@ -41,13 +41,7 @@ METHOD = Method(
     decides="snapshots of a chain of equal steps, and the sweeps between them",
     schedule=schedule,
     recomputes=True,
-    pages=False,
-    keeps_deadline=False,
     takes=(Option.TIME_LIMIT,),
-    general=Aware.NO,
-    compute_aware=Aware.NO,
-    memory_aware=Aware.NO,
-    power_aware=Aware.NO,
 )
 
 

@@ -61,13 +61,9 @@ METHOD = Method(
     decides="checkpoints of a chain, by dynamic programming over time and bytes",
     schedule=schedule,
     recomputes=True,
-    pages=False,
-    keeps_deadline=False,
     takes=(Option.TIME_LIMIT,),
-    general=Aware.NO,
     compute_aware=Aware.YES,
     memory_aware=Aware.YES,
-    power_aware=Aware.NO,
 )
 
 

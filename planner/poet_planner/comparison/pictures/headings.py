@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from poet_planner.comparison.sweep_table import Point
 from poet_planner.report.figures import INK
-from poet_planner.report.summary import UNKNOWN_ORIGIN
+from poet_planner.report.table import UNKNOWN_ORIGIN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,6 +21,8 @@ from poet_planner.solve.statespace.retained_sets import search_retained_sets
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
+SEARCH_S = 0.5  # effort of a search for a schedule in time: reference seconds
+LONGEST = 1000.0  # without a deadline, the latest schedule that is looked for: in T0
 LATER = 1e-5  # the cutoff lies this fraction above the deadline
 GAP = 1e-6  # of the proof: relative
 
@@ -44,7 +46,7 @@ class FeasibilityResult:
 def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None = None) -> bool:
     """Whether the retained sets already prove that no schedule is in time."""
     context = context or Context()
-    deadline = _deadline(problem, context)
+    deadline = _deadline(problem)
     found = _search_retained_sets(_time_problem(problem), deadline * (1 + LATER), budget, context)
     return found is not None and found.bound_j > deadline
 
@@ -88,7 +90,7 @@ def _search_retained_sets(
         return None
     with context.timed(Component.RETAINED_SETS):
         separate = not context.has(Component.AGGREGATION)
-        return search_retained_sets(problem, cutoff_j, budget, separate, context.params.retained_sets)
+        return search_retained_sets(problem, cutoff_j, budget, separate)
 
 
 def quick_feasibility(problem: Problem, seed: int, budget: TimeBudget, context: Context) -> FeasibilityResult:
@@ -157,9 +159,9 @@ def _time_problem(problem: Problem) -> Problem:
     )
 
 
-def _deadline(problem: Problem, context: Context) -> float:
+def _deadline(problem: Problem) -> float:
     """The deadline in seconds; if there is none, the longest time that is looked for."""
-    return min(problem.deadline, context.params.feasibility.longest * float(problem.node_time.sum()))
+    return min(problem.deadline, LONGEST * float(problem.node_time.sum()))
 
 
 class _DeadlinePortfolio(Portfolio):
@@ -174,8 +176,8 @@ class _DeadlinePortfolio(Portfolio):
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None, context: Context) -> None:
         super().__init__(_time_problem(problem), seed, context=context)
         self.bound_s = busy_s(problem)
-        self._deadline = _deadline(problem, context)
-        self._moves = int(context.params.feasibility.search_s * moves_per_second(problem))
+        self._deadline = _deadline(problem)
+        self._moves = int(SEARCH_S * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))
 
     @property
@@ -194,7 +196,7 @@ class _DeadlinePortfolio(Portfolio):
     def search(self, budget: TimeBudget) -> None:
         """Search for a short while, or until it is known whether there is a schedule."""
         budget = budget.until(lambda: not self.is_open)
-        self.begin_with_orders(budget.share(self._context.params.effort.orders_share))
+        self.begin_with_orders(budget)
         late = self._deadline * (1 + LATER)
         self.bound_s = max(self.bound_s, begin_with_retained_sets(self._problem, self, budget, late, self._context))
         if not budget.expired:

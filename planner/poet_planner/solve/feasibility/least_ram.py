@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from poet_profiles.graph import Graph
 
+from poet_planner.solve.feasibility.deadline import SEARCH_S
 from poet_planner.solve.feasibility.minimum_ram import CLOSE, bracket_minimum_ram, fastest_schedule, store_all
 from poet_planner.solve.feasibility.refusal import Known, known_of
 from poet_planner.solve.instance import WORD, Problem, working_set_bytes
@@ -125,5 +126,5 @@ def _others(problem: Problem, seed: int, budget: TimeBudget, context: Context) -
     """The store-all schedule, and others within the peak that got no offsets there."""
     yield store_all(problem)
     search = Portfolio(problem, seed, context=context)
-    search.run(int(context.params.feasibility.search_s * moves_per_second(problem)), budget)
+    search.run(int(SEARCH_S * moves_per_second(problem)), budget)
     yield from (one for one in search.found[:OTHERS] if one.time <= problem.deadline)

@@ -22,6 +22,7 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
 CLOSE = 1.01  # within this factor the smallest RAM is known closely enough
+QUESTION_SHARE = 0.5  # for one RAM: fraction of the work left
 SHORTEST_S = 1.0  # effort for the shortest time within a RAM: seconds
 
 
@@ -76,7 +77,6 @@ def bracket_minimum_ram(
         As in `Annealer`.
     """
     context = context or Context()
-    share = context.params.feasibility.question_share
     infeasible_bytes = max(infeasible_bytes, int(working_set_bytes(problem).max(initial=0)) - WORD)
     bracket = Bracket(infeasible_bytes, _frugal(problem, seed, budget, context))
     not_found: set[int] = set()
@@ -88,7 +88,7 @@ def bracket_minimum_ram(
             result = quick_feasibility(within, seed, budget, context)
             not_found.add(ram)
         else:
-            result = deadline_feasibility(within, bracket.schedule, seed, solver, budget.share(share), context)
+            result = deadline_feasibility(within, bracket.schedule, seed, solver, budget.share(QUESTION_SHARE), context)
             undecided.add(ram)
         bracket = Bracket(ram if result.infeasible else bracket.infeasible_bytes, result.schedule or bracket.schedule)
         not_found = {ram for ram in not_found if ram < bracket.feasible_bytes}
@@ -111,7 +111,7 @@ def _frugal(problem: Problem, seed: int, budget: TimeBudget, context: Context) -
     plain = store_all(problem)
     if not context.has(Component.ORDERS):
         return plain
-    found = evaluated(problem, frugal_order(problem, seed, budget, context.params.orders))
+    found = evaluated(problem, frugal_order(problem, seed, budget))
     return found if found is not None and found.time <= problem.deadline and found.peak < plain.peak else plain
 
 

@@ -29,6 +29,22 @@ from poet_planner.solve.time_budget import TimeBudget, Work
 from poet_planner.solve.topology import producers
 
 THREADS = 2  # schedules that are tried at a time
+FIRST_S = 3.0  # for the ejection search of the best schedule: reference seconds
+NEAR = 1e-3  # a schedule with offsets is good enough whose overhead is larger by no more than this fraction
+AS_GOOD = 0.01  # others are tried whose overhead is larger by no more than this fraction
+REORDERINGS = 64  # orders of the best schedule that are tried
+SHIFTS = 16  # moves between two of them: moves a node
+OTHER_S = 0.3  # for the ejection search of each of the others, and of each order: reference seconds
+OTHERS_SHARE = 0.6  # for the others: fraction of the work left
+ORDERS_SHARE = 0.2  # for the orders: fraction of the work left
+EARLY_SHARE = 0.05  # the same for each of both, before the proof: fraction of the work left
+MOST_ATTEMPTS = 12  # plans with RAM in reserve at most, the first plan included
+ATTEMPT_SHARE = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
+LATE_S = 0.2  # for the ejection search of a schedule where the time is up: reference seconds
+MANY_NODES = 500  # from so many nodes on, any schedule with offsets is looked for before the proof
+SECURING_SHARE = 0.3  # for that: fraction of the work left
+SECURING_PASSES = 2  # passes of eviction in each budget that is tried for it
+RESERVE = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
 STEP_S = 1e-5  # decoding a schedule, for each of its steps: reference seconds
 
 
@@ -77,12 +93,11 @@ class Placer:
         context: Context | None = None,
     ) -> None:
         self._context = context or Context()
-        self._params = self._context.params.placement
         self._graph = graph
         self._problem = problem
         self._seed = seed
         self._moves = int(replan_s * moves_per_second(problem))
-        self._least_s = self._params.attempt_share * time_limit_s
+        self._least_s = ATTEMPT_SHARE * time_limit_s
         self._budget = budget
         self._overtime = overtime
         # What it took last to decode a schedule: much for thousands of events.
@@ -102,10 +117,10 @@ class Placer:
         with self._context.timed(Component.PLACEMENT):
             if self._fits(self._place_newest(found[0], self._problem, 1)):
                 return False
-            self._try_others(found, self._params.early_share, self._params.early_share)
-            if len(self._problem.node_time) >= self._params.many_nodes:
-                self._secure(self._share(self._params.securing_share))
-        return not self._found_near(found[0], self._params.as_good)
+            self._try_others(found, EARLY_SHARE, EARLY_SHARE)
+            if len(self._problem.node_time) >= MANY_NODES:
+                self._secure(self._share(SECURING_SHARE))
+        return not self._found_near(found[0], AS_GOOD)
 
     def place(self, found: list[Incumbent]) -> PlacedSchedule:
         """Place the first schedule, or one as near to it as possible.
@@ -134,7 +149,7 @@ class Placer:
             best = self._place_newest(found[0], self._problem, 0)
         try:
             if not self._fits(best):
-                self._try_others(found, self._params.others_share, self._params.orders_share)
+                self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
                 if self._context.has(Component.REPLANNING):
                     with self._context.timed(Component.REPLANNING):
                         self._plan_again(best)
@@ -155,7 +170,7 @@ class Placer:
 
     def _try_others(self, found: list[Incumbent], others_share: float, orders_share: float) -> PlacedSchedule | None:
         """Place a schedule about as good as the first, or the first in another order; None if that fails."""
-        near = (one for one in found[1:] if self._near(one, found[0], self._params.as_good))
+        near = (one for one in found[1:] if self._near(one, found[0], AS_GOOD))
         if (first := self._first_fitting(near, self._share(others_share))) is not None:
             return first
         budget = self._share(orders_share)
@@ -164,14 +179,14 @@ class Placer:
     def _share(self, fraction: float, most_s: float = np.inf) -> TimeBudget:
         """A share of the time left; if none is left, a little of the overtime."""
         if self._budget.expired:
-            return self._overtime.share(1.0, min(most_s, self._params.late_s))
+            return self._overtime.share(1.0, min(most_s, LATE_S))
         return self._budget.share(fraction, most_s)
 
     def _first_fitting(self, schedules: Iterator[Incumbent], budget: TimeBudget) -> PlacedSchedule | None:
         """The first that can be placed and is better than the best one placed so far."""
         promising = filter(self._promises, schedules)
         while budget.left() > self._decoding_s and (some := list(islice(promising, THREADS))):
-            made = self._side_by_side(some, self._share(1.0, self._params.other_s))
+            made = self._side_by_side(some, self._share(1.0, OTHER_S))
             fitting = filter(self._fits, map(self._keep, made))
             if (first := next(fitting, None)) is not None:
                 return first
@@ -193,8 +208,8 @@ class Placer:
         """``best`` in other orders, each made from the one before."""
         search = Annealer(self._problem, self._seed, context=self._context.within(Component.PLACEMENT))
         if search.adopt(best.events, best.source):
-            moves = self._params.shifts * len(best.events)
-            orders = (search.reorder(moves, budget) for _ in range(self._params.orders))
+            moves = SHIFTS * len(best.events)
+            orders = (search.reorder(moves, budget) for _ in range(REORDERINGS))
             yield from (one for one in orders if one is not None)
 
     def _secure(self, budget: TimeBudget) -> None:
@@ -211,15 +226,13 @@ class Placer:
         with self._context.timed(Component.REPLANNING):
             while self._found is None and budget.left() > self._decoding_s and less < problem.budget:
                 planned = replace(problem, budget=problem.budget - less // WORD * WORD)
-                made = cheapest(*by_eviction(planned, order, random, self._params.securing_passes, budget))
+                made = cheapest(*by_eviction(planned, order, random, SECURING_PASSES, budget))
                 if made is None:
                     return
                 if made.time <= problem.deadline:
                     source = self._context.credited(Component.REPLANNING)
                     self._keep(
-                        self._decode_and_place(
-                            replace(made, source=source), planned, budget.share(1.0, self._params.late_s), 0
-                        )
+                        self._decode_and_place(replace(made, source=source), planned, budget.share(1.0, LATE_S), 0)
                     )
                 less *= 2
 
@@ -230,13 +243,13 @@ class Placer:
         reserve = np.zeros(len(problem.node_time), dtype=np.int64)
         feasible_reserve: Ints | None = None
         late = 0
-        for attempt in range(1, self._params.most_attempts):
-            tried_enough = self._found is None and attempt > self._params.most_attempts // 2
+        for attempt in range(1, MOST_ATTEMPTS):
+            tried_enough = self._found is None and attempt > MOST_ATTEMPTS // 2
             late += tried_enough or self._budget.left() < self._least_s
             if late > 0:
                 self._secure(self._overtime)
             over = self._overtime.left() <= self._decoding_s or (self._found is not None and late > 0)
-            if over or self._found_near(best.incumbent, self._params.near):
+            if over or self._found_near(best.incumbent, NEAR):
                 break
             before = reserve
             if self._fits(newest):
@@ -260,7 +273,7 @@ class Placer:
                 continue
             newest = self._place_newest(again[0], planned, attempt)
             if not self._fits(newest):
-                early_share = self._params.early_share
+                early_share = EARLY_SHARE
                 newest = self._try_others(again, early_share, early_share) or newest
 
     def _more_reserve(self, reserve: Ints, unplaced: PlacedSchedule, late: int) -> Ints:
@@ -277,7 +290,7 @@ class Placer:
             unplaced_bytes[life.start : life.end] += life.size
         free = problem.budget - alive_bytes(self._graph, steps)
         left_free = np.minimum(unplaced_bytes, free)
-        further = (self._params.reserve * unplaced_bytes).astype(np.int64) // WORD * WORD
+        further = (RESERVE * unplaced_bytes).astype(np.int64) // WORD * WORD
         more = np.maximum(reserve, unplaced_bytes.max(initial=0) * 2 ** (late - 1) if late > 0 else 0)
         numbers = {node.id: j for j, node in enumerate(self._graph.nodes)}
         for k in np.nonzero(unplaced_bytes)[0]:
@@ -288,7 +301,7 @@ class Placer:
 
     def _place_newest(self, incumbent: Incumbent, planned: Problem, attempt: int) -> PlacedSchedule:
         """Place a schedule of the problem ``planned`` and make it the newest."""
-        budget = self._share(0.5 / (attempt + 1), self._params.first_s / (attempt + 1))
+        budget = self._share(0.5 / (attempt + 1), FIRST_S / (attempt + 1))
         self._newest = self._keep(self._decode_and_place(incumbent, planned, budget, next(self._tries)))
         return self._newest
 

@@ -19,11 +19,18 @@ from poet_profiles.schedule import Action, Step
 
 from poet_planner.solve.engine import Flag, Function, Int, Ref, ints
 from poet_planner.solve.instance import Ints
-from poet_planner.solve.params import PlacementParams
 from poet_planner.solve.placement.canonical import SearchVerdict, search
 from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+
+CANONICAL_RUNS = 128  # of the complete search
+EJECTION_MOVES = 20_000  # of a round of the ejection search
+EJECTION_ROUNDS = 75  # rounds of a search
+GROWTHS = (0.1, 0.3, 0.03)  # growth of a block's weight when it ejects, by rounds: fraction of it
+DISTURBANCE = 0.2  # of the order of sizes that rounds begin with: standard deviation of log(size)
+HALVINGS = 5  # of the interval of capacities, where the budget does not do
+HALVING_ROUNDS = 3  # of the ejection search at each capacity
 
 _in_order = Function("first_fit", Int, Ref, Ref, Ref, Ref, Flag, Ref, Ref, returns=Int)
 
@@ -91,7 +98,6 @@ def place(
         Switches and statistics; None: all parts are on.
     """
     context = context or Context()
-    params = context.params.placement
     blocks = _blocks(graph, steps)
     if not blocks:
         return Placement(tuple(steps), 0)
@@ -102,7 +108,7 @@ def place(
     impossible = False
     if height > capacity and not too_late and context.has(Component.CANONICAL):
         with context.timed(Component.CANONICAL):
-            answer, found = search(start, end, size, capacity, seed, budget.share(0.5), params.canonical_runs)
+            answer, found = search(start, end, size, capacity, seed, budget.share(0.5), CANONICAL_RUNS)
         impossible = answer is SearchVerdict.FAILS
         if answer is SearchVerdict.FITS:
             offsets, height = found, int((found + size).max())
@@ -110,11 +116,9 @@ def place(
         unplaced = np.nonzero(offsets + size > capacity)[0]
     elif height > capacity:
         # A few rounds, where none can place all blocks, show which of them lack room.
-        rounds = params.halving_rounds if impossible else params.ejection_rounds
+        rounds = HALVING_ROUNDS if impossible else EJECTION_ROUNDS
         with context.timed(Component.EJECTION):
-            offsets, height, unplaced = _by_ejection(
-                start, end, size, capacity, offsets, rounds, budget, lowest, seed, params
-            )
+            offsets, height, unplaced = _by_ejection(start, end, size, capacity, offsets, rounds, budget, lowest, seed)
     missing = tuple(Life(int(start[block]), int(end[block]), int(size[block])) for block in unplaced)
     return Placement(_with_offsets(steps, blocks, offsets), height, missing, impossible)
 
@@ -203,7 +207,7 @@ def _first_fit(order: Ints, start: Ints, end: Ints, size: Ints, offsets: Ints, b
 
 
 def _least_arena(
-    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget, params: PlacementParams
+    start: Ints, end: Ints, size: Ints, capacity: int, known: Ints, budget: TimeBudget
 ) -> tuple[Ints, int]:
     """Offsets within the least capacity at which a few rounds of the ejection search succeed.
 
@@ -214,11 +218,11 @@ def _least_arena(
     """
     best, height = known, int((known + size).max())
     low = max(capacity, most_alive(start, end, size) - 1)
-    for _ in range(params.halvings):
+    for _ in range(HALVINGS):
         if budget.expired:
             break
         middle = (low + height) // 2
-        found = within(start, end, size, middle, params.halving_rounds, budget, 0, params)
+        found = within(start, end, size, middle, HALVING_ROUNDS, budget, 0)
         if (found < 0).any():
             low = middle
         else:
@@ -236,7 +240,6 @@ def _by_ejection(
     budget: TimeBudget,
     lowest: bool,
     seed: int,
-    params: PlacementParams,
 ) -> tuple[Ints, int, Ints]:
     """Offsets, their height, and the blocks that are unplaced within the capacity.
 
@@ -251,12 +254,12 @@ def _by_ejection(
     offsets, height = known, int((known + size).max())
     unplaced = np.zeros(0, dtype=np.int64)
     if most_alive(start, end, size) <= capacity:
-        found = within(start, end, size, capacity, rounds, budget, seed, params)
+        found = within(start, end, size, capacity, rounds, budget, seed)
         unplaced = np.nonzero(found < 0)[0]
         if len(unplaced) == 0:
             offsets, height = found, int((found + size).max())
     if height > capacity and lowest:
-        offsets, height = _least_arena(start, end, size, capacity, offsets, budget, params)
+        offsets, height = _least_arena(start, end, size, capacity, offsets, budget)
     return offsets, height, unplaced
 
 
@@ -268,17 +271,16 @@ def within(
     rounds: int,
     budget: TimeBudget,
     seed: int,
-    params: PlacementParams,
 ) -> Ints:
     """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks."""
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
-        round_seed = params.ejection_rounds * seed + number
+        round_seed = EJECTION_ROUNDS * seed + number
         # Rounds from the best of several orders hardly ever succeed, nor do several rounds from the same order.
-        offsets = _largest_first(start, end, size, params.disturbance if number > 0 else 0.0, round_seed)
-        growth = params.growths[number % len(params.growths)]
+        offsets = _largest_first(start, end, size, DISTURBANCE if number > 0 else 0.0, round_seed)
+        growth = GROWTHS[number % len(GROWTHS)]
         budget.spend(_seconds_to_fit(len(size)))
-        if eject(start, end, size, capacity, offsets, params.ejection_moves, growth, round_seed, budget):
+        if eject(start, end, size, capacity, offsets, EJECTION_MOVES, growth, round_seed, budget):
             return offsets
         unplaced = int(size[offsets < 0].sum())
         if unplaced < fewest:

@@ -20,6 +20,10 @@ from poet_planner.solve.relaxation.rounding_cuts import RoundingCuts
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progress
 
+PATIENCE = 6  # LPs in a row that may raise the bound by little
+STALL = 0.02  # an increase over all these LPs is little below this fraction of the bound's gap
+MOST_IDLE = 4  # LPs in a row in which a cut may be slack before it is dropped
+
 
 class LpRelaxation:
     """The LP of the relaxation with its cuts, held by HiGHS.
@@ -40,7 +44,6 @@ class LpRelaxation:
     def __init__(self, problem: Problem, relaxation: Relaxation, context: Context | None = None) -> None:
         self._problem = problem
         self._context = context or Context()
-        self._params = self._context.params.relaxation
         self.relaxation = relaxation
         self.lower, self.upper = relaxation.model.lower, relaxation.model.upper
         self.bound = -np.inf
@@ -52,7 +55,7 @@ class LpRelaxation:
         self._rounding = RoundingCuts(problem, relaxation.columns)
 
     def add_cuts(
-        self, cutoff: Callable[[], float], budget: TimeBudget, patience: int, on_progress: OnProgress = ignore_progress
+        self, cutoff: Callable[[], float], budget: TimeBudget, on_progress: OnProgress = ignore_progress
     ) -> None:
         """Run the cutting-plane loop: solve the LP, fix variables, add cuts, until the bound hardly rises.
 
@@ -60,8 +63,6 @@ class LpRelaxation:
         ----------
         cutoff : callable
             Nothing that costs more is looked for; in units of the model.
-        patience : int
-            LPs in a row that may raise the bound by little.
         on_progress : callable
             Called with the bound and the cutoff after every LP.
         """
@@ -71,7 +72,7 @@ class LpRelaxation:
             on_progress(self.bound, cutoff())
             history.append(self.bound)
             gap = cutoff() - self.bound
-            if gap <= 0 or (len(history) > patience and self.bound - history[-patience - 1] < self._params.stall * gap):
+            if gap <= 0 or (len(history) > PATIENCE and self.bound - history[-PATIENCE - 1] < STALL * gap):
                 return
             cover = self._cover_cuts()
             rounding = self._rounding_cuts()
@@ -137,7 +138,7 @@ class LpRelaxation:
         """Drop the cuts that have been slack for several LPs."""
         idle = self._idle_lps()
         self._idle = np.where(self._lp.is_slack[self._first_cut :], idle + 1, 0)
-        old = np.nonzero(self._idle >= self._params.most_idle)[0]
+        old = np.nonzero(self._idle >= MOST_IDLE)[0]
         if len(old):
             self._lp.drop_rows(self._first_cut + old)
             self._idle = np.delete(self._idle, old)

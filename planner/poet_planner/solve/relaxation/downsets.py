@@ -31,6 +31,8 @@ from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import TimeBudget
 from poet_planner.solve.topology import ancestors, producers
 
+STEP = 0.05  # another downset is looked for that proves so much more: fraction of the overhead
+
 
 def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, context: Context | None = None) -> float:
     """A lower bound on the energy of every schedule, in joules: the best that any downset proves, up to a step.
@@ -51,7 +53,7 @@ def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, con
         return store_all_j
     budget.spend(stating_s)
     context = context or Context()
-    step_j = context.params.downsets.step * overhead_j
+    step_j = STEP * overhead_j
     proven_j = 0.0
     with put_down(context.statistics):
         moment = LastNode(problem, overhead_j)

@@ -14,24 +14,25 @@ from dataclasses import replace
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, outside_working_set, working_set_bytes
-from poet_planner.solve.params import DEFAULTS, RelaxationParams
 from poet_planner.solve.relaxation.columns import Columns
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.topology import ancestors
 
+FIRST_NEED = 0.6  # nodes on the path that need as much are event points first: fraction of the largest need
 
-def bottleneck_event_points(problem: Problem, path: Ints, params: RelaxationParams = DEFAULTS.relaxation) -> Flags:
+
+def bottleneck_event_points(problem: Problem, path: Ints) -> Flags:
     """The bottleneck nodes of ``path``: those with large working sets. (n,)"""
     need = working_set_bytes(problem)
     chosen: Flags = np.zeros(len(need), dtype=np.bool_)
-    chosen[path] = need[path] >= params.first_need * need[path].max(initial=0)
+    chosen[path] = need[path] >= FIRST_NEED * need[path].max(initial=0)
     return chosen
 
 
-def minimal_event_points(problem: Problem, path: Ints, params: RelaxationParams = DEFAULTS.relaxation) -> Flags:
+def minimal_event_points(problem: Problem, path: Ints) -> Flags:
     """One node of each run of neighbouring bottleneck nodes on ``path``: the one with the largest working set. (n,)"""
     chosen: Flags = np.zeros(len(problem.node_time), dtype=np.bool_)
-    bottlenecks = bottleneck_event_points(problem, path, params)
+    bottlenecks = bottleneck_event_points(problem, path)
     chosen[_peaks(path, np.where(bottlenecks, working_set_bytes(problem), 0.0))] = True
     return chosen
 

@@ -28,6 +28,10 @@ from poet_planner.solve.time_budget import OnProgress, TimeBudget
 # Coefficients of what is solved at all: they take some 300 bytes each in an LP, 750 in a MILP.
 MOST_LP_ENTRIES = 1_500_000
 MOST_MILP_ENTRIES = 500_000
+SEARCH_S = 0.5  # effort of the search for solutions: reference seconds
+SEARCH_SHARE = 0.1  # the same at most: fraction of the work left
+REFINE_S = 0.3  # effort of the search from an LP solution: reference seconds
+LP_SHARE = 0.6  # LP with cuts: fraction of the work left
 
 
 class RefinementStep:
@@ -76,7 +80,6 @@ class RefinementStep:
         self._solver = solver
         self._gap = gap
         self._context = context or Context()
-        self._params = self._context.params.relaxation
         within = self._context.within(Component.RELAXATION)
         self._search = Portfolio(replace(problem, is_event_point=event_points), seed, context=within)
         # What `most_overflowing` has solved; `prove` goes on from there.
@@ -120,8 +123,8 @@ class RefinementStep:
     def search(self, start: Ints, budget: TimeBudget) -> None:
         """Look for good solutions of the relaxation, from the events ``start`` and from the store-all schedule."""
         self._search.adopt(start)
-        moves = int(self._params.search_s * moves_per_second(self._problem))
-        self._search.run(moves, budget.share(self._params.search_share))
+        moves = int(SEARCH_S * moves_per_second(self._problem))
+        self._search.run(moves, budget.share(SEARCH_SHARE))
 
     def most_overflowing(self, budget: TimeBudget) -> int | None:
         """The node of the path at whose first compute the LP point overflows the RAM most; None: nowhere."""
@@ -153,7 +156,7 @@ class RefinementStep:
         def on_progress(bound: float, _cutoff: float) -> None:
             self._raise(bound, lp.most_cuts_of)
 
-        lp.add_cuts(self._cutoff, budget.share(self._params.lp_share), self._params.patience, on_progress)
+        lp.add_cuts(self._cutoff, budget.share(LP_SHARE), on_progress)
 
     def _solve_milp(self, lp: LpRelaxation, budget: TimeBudget) -> None:
         """Raise the bound by a MILP solver, and search on from its solution."""
@@ -204,5 +207,5 @@ class RefinementStep:
         """Search on from the events of an LP point; whether that found anything better."""
         before_j = self.relaxation_optimum_j
         if self._search.adopt(events):
-            self._search.refine(int(self._params.refine_s * moves_per_second(self._problem)), budget)
+            self._search.refine(int(REFINE_S * moves_per_second(self._problem)), budget)
         return self.relaxation_optimum_j < before_j

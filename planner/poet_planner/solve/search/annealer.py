@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An annealer: its annealing passes, their temperatures and their starts (docs/optimiser/search.md, "A run").
-
-Temperatures, shares and numbers of passes are in `params.AnnealingParams`.
-"""
+"""An annealer: its annealing passes, their temperatures and their starts (docs/optimiser/search.md, "A run")."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from itertools import chain
 import numpy as np
 
 from poet_planner.solve.instance import Ints, Problem, dearest_page_j, energy_unit_j, graph_size
-from poet_planner.solve.params import FirstRun
 from poet_planner.solve.search import annealing
 from poet_planner.solve.search.annealing import (
     BEST,
@@ -34,7 +30,7 @@ from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import capacity, new_workspace
 from poet_planner.solve.search.eviction import by_eviction
 from poet_planner.solve.search.incumbent import SAME, Incumbent, cheapest, evaluated, ranked, same
-from poet_planner.solve.search.lagrangian import MultiplierSearch, with_multiplier
+from poet_planner.solve.search.lagrangian import FIRST, MultiplierSearch, with_multiplier
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -43,6 +39,63 @@ CHUNK_S = 0.1
 # A move, and what each node, value and edge adds: reference seconds.
 MOVE_S = 4e-6
 MOVE_S_PER_SIZE = 4.7e-9
+
+# Temperatures, in *event energies*: overhead of the best schedule for each event of it. A *move a node* is as many
+# moves as the graph has nodes.
+HOT = 1.0  # first temperature of a pass that goes on where the last one ended
+WARM = 0.3  # first temperature of a pass from the best schedule, or from one that a part has made
+COLD = 0.02  # last temperature of both
+START_HOT = (30.0, 5.0, 1.0)  # first temperatures of passes from the store-all schedule
+START_COLD = 0.01  # their last temperature
+CAPPED_HOT = 0.2  # first temperature of a pass with an energy cap
+CAPPED_COLD = 0.002  # its last temperature
+EVENT_ENERGY = 0.01  # the event energy until a schedule is known, relative to E0 / n
+
+CYCLES = 4  # passes of a cycle, each twice as long as the one before
+START_SHARE = 0.39  # passes from the store-all schedule, where moves are few: fraction of the first run's
+CAPPED_SHARE = 0.6  # passes with an energy cap: fraction of a later run's moves
+MANY_MOVES = 600  # with as many moves a node the first run makes offspring instead of cycles
+MANY_STARTS = 2  # how often it goes through `START_HOT` then
+OFFSPRING = 16  # passes from offspring of two schedules
+PARENTS = 6  # the best schedules that offspring are made of
+
+EVICTION_SHARE = 0.06  # starts by eviction, each of them a move a node long: fraction of the first run's moves
+LEAST_EVICTIONS = 4
+MOST_EVICTIONS = 128
+ENOUGH_EVICTED = 32  # schedules after which no further start is made
+EVICTION_START_MOVES = 100  # moves a node of a pass from each, where passes from store-all find no schedule
+
+TRIALS = 8  # multipliers of the deadline that are tried
+LAGRANGIAN_SHARE = 0.5  # for all of them, and for repairs: fraction of the first run's moves
+REPAIR_TRIALS = 3  # repair of the last late schedule and of the last in time: moves of as many trials each
+REPAIR_FACTOR = 0.7  # the multiplier of a repair, relative to the largest one that was late
+LAGRANGIAN_PASS_SHARE = 0.12  # passes from both: fraction of the first run's moves
+
+
+@dataclass(frozen=True)
+class RepairStrategy:
+    """What an annealer does about overflow: memory that a state takes above the budget."""
+
+    share: float  # how often a move in such a state drops a value there and restores it: fraction of its moves
+    repairs: int  # how many values more are dropped at once
+    changed_first: bool  # always drop rather a value that is there because of the move; else every second time
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """How a first run with many moves spends those that Lagrange multipliers leave it."""
+
+    start_share: float  # passes from the store-all schedule: fraction of the moves
+    capped_share: float  # passes with an energy cap: fraction of the rest
+    further: float  # more moves for passes with an energy cap, relative to those of the run
+    capped_moves: int  # of each pass with an energy cap: moves a node
+    above: float  # how far its energy may rise above the best schedule's: event energies
+
+
+LOOSE = FirstRun(0.48, 0.33, 0.0, 200, 0.0)  # where no deadline binds
+BINDING = FirstRun(0.25, 0.8, 1.0, 500, 1.0)  # where the deadline binds
+# Annealers take turns: some networks want the one, others the other.
+REPAIR_STRATEGIES = RepairStrategy(0.7, 0, False), RepairStrategy(0.3, 3, True)
 
 
 @dataclass(frozen=True)
@@ -91,7 +144,6 @@ class Annealer:
         self._chunk = max(1, min(CHUNK_MOVES, int(CHUNK_S / self._move_s)))
         self._seed = seed
         self._context = context or Context()
-        self._params = self._context.params.annealing
         random = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self._work = new_workspace(problem, random)
         self._other = new_workspace(problem, random)
@@ -101,7 +153,7 @@ class Annealer:
         self._unit_j = energy_unit_j(self._store_all_j, dearest_page_j(problem))
         self._state = new_state(capacity(problem))
         self._reset_penalties()
-        strategy = self._params.repair_strategies[seed % len(self._params.repair_strategies)]
+        strategy = REPAIR_STRATEGIES[seed % len(REPAIR_STRATEGIES)]
         self._state.figures[SPLITTING] = strategy.share
         self._state.lengths[SPLIT_REPAIRS] = strategy.repairs
         self._state.lengths[CHANGED_FIRST] = strategy.changed_first
@@ -175,14 +227,14 @@ class Annealer:
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal from the current state at low temperature. The result is credited to the source of that state."""
         part = self._start_source or Component.ANNEALING
-        self._anneal(moves, AnnealingPass(1.0, self._params.warm, self._params.cold, part=part), budget)
+        self._anneal(moves, AnnealingPass(1.0, WARM, COLD, part=part), budget)
 
     def keep(self, found: Incumbent | None) -> None:
         """Keep a schedule. It becomes a parent if it is one of the best."""
         self._kept = ranked([*self._kept, found])
         if found is None or any(same(found.energy, one.energy) for one in self._parents):
             return
-        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[: self._params.parents]
+        self._parents = sorted([*self._parents, found], key=lambda one: one.energy)[:PARENTS]
 
     def reorder(self, moves: int, budget: TimeBudget = UNLIMITED) -> Incumbent | None:
         """Shift events of the current state at random, without breaking a limit or raising the energy."""
@@ -196,30 +248,29 @@ class Annealer:
 
     def _passes(self, moves: int, first: bool) -> Iterator[AnnealingPass]:
         """The passes of a run, in order. Each starts from the state that is set just before it is yielded."""
-        params, lagrangian = self._params, self._context.params.lagrangian
         capped = self._context.has(Component.ENERGY_CAP)
         if not first:
-            capped_share = params.capped_share * capped
-            return chain(self._cycles(1 - capped_share, 1), self._capped_passes(moves, capped_share, params.loose))
-        balance = params.binding if self._lagrangian_starts else params.loose
-        left = 1 - (lagrangian.share + lagrangian.pass_share) * bool(self._lagrangian_starts)
-        if moves < params.many_moves * len(self._order):
-            starts = self._start_passes(moves, left * params.start_share, 1)
-            rest = self._cycles(left * (1 - params.start_share), 0)
+            capped_share = CAPPED_SHARE * capped
+            return chain(self._cycles(1 - capped_share, 1), self._capped_passes(moves, capped_share, LOOSE))
+        balance = BINDING if self._lagrangian_starts else LOOSE
+        left = 1 - (LAGRANGIAN_SHARE + LAGRANGIAN_PASS_SHARE) * bool(self._lagrangian_starts)
+        if moves < MANY_MOVES * len(self._order):
+            starts = self._start_passes(moves, left * START_SHARE, 1)
+            rest = self._cycles(left * (1 - START_SHARE), 0)
         else:
-            starts = self._start_passes(moves, left * balance.start_share, params.many_starts)
+            starts = self._start_passes(moves, left * balance.start_share, MANY_STARTS)
             share = left * (1 - balance.start_share)
             capped_share = balance.capped_share * capped
             capped_passes = self._capped_passes(moves, share * capped_share + balance.further * capped, balance)
             rest = chain(self._offspring_passes(share * (1 - capped_share)), capped_passes)
-        return chain(self._lagrangian_passes(lagrangian.pass_share), starts, rest)
+        return chain(self._lagrangian_passes(LAGRANGIAN_PASS_SHARE), starts, rest)
 
     def _start_passes(self, moves: int, share: float, rounds: int) -> Iterator[AnnealingPass]:
         """From the store-all schedule, and last from the best schedule made by eviction.
 
         If the first pass finds no schedule, all others start from schedules made by eviction.
         """
-        hots = self._params.start_hot * rounds
+        hots = START_HOT * rounds
         for number, hot in enumerate(hots, start=1):
             if number == 2 and self._annealed() is None and self._evicted:
                 yield from self._eviction_passes(moves, share * (1 - 1 / len(hots)))
@@ -229,16 +280,16 @@ class Annealer:
             else:
                 events, part = self._order, Component.ANNEALING
             self._begin(events, self._context.credited(part))
-            yield AnnealingPass(share / len(hots), hot, self._params.start_cold, part=part)
+            yield AnnealingPass(share / len(hots), hot, START_COLD, part=part)
 
     def _eviction_passes(self, moves: int, share: float) -> Iterator[AnnealingPass]:
         """From schedules made by eviction, good and bad: their energy does not predict the energy reached from them."""
-        most = max(1, int(share * moves / (self._context.params.eviction.start_moves * len(self._order))))
+        most = max(1, int(share * moves / (EVICTION_START_MOVES * len(self._order))))
         count = min(most, len(self._evicted))
         for number in np.linspace(0, len(self._evicted) - 1, count).astype(int):
             events = self._evicted[number].events
             self._begin(events, self._context.credited(Component.EVICTION))
-            yield AnnealingPass(share / count, self._params.hot, self._params.start_cold, part=Component.EVICTION)
+            yield AnnealingPass(share / count, HOT, START_COLD, part=Component.EVICTION)
 
     def _lagrangian_passes(self, share: float) -> Iterator[AnnealingPass]:
         for events in self._lagrangian_starts:
@@ -260,13 +311,12 @@ class Annealer:
         """Make starts by a Lagrange multiplier in place of the deadline, if the deadline binds. False ends the run."""
         if self._problem.deadline == np.inf:
             return True
-        params = self._context.params.lagrangian
-        moves = int(params.share * moves / (params.trials + 2 * params.repair_trials))
+        moves = int(LAGRANGIAN_SHARE * moves / (TRIALS + 2 * REPAIR_TRIALS))
         in_time = len(self._evicted) > 0 and self._evicted[0].time <= self._problem.deadline
-        multiplier = MultiplierSearch(0.0 if in_time else params.first, params=params)
+        multiplier = MultiplierSearch(0.0 if in_time else FIRST)
         found: dict[bool, Incumbent] = {}
         last = None
-        for _ in range(params.trials):
+        for _ in range(TRIALS):
             last = self._search_with(multiplier.now, last, np.inf, moves, budget)
             if last is None:
                 return not budget.expired
@@ -279,9 +329,9 @@ class Annealer:
                 return False
             found[late] = last
             multiplier.update(late)
-        lower = params.repair_factor * multiplier.low
+        lower = REPAIR_FACTOR * multiplier.low
         for late, one in found.items():
-            repaired = self._search_with(lower, one, self._problem.deadline, params.repair_trials * moves, budget)
+            repaired = self._search_with(lower, one, self._problem.deadline, REPAIR_TRIALS * moves, budget)
             self.keep(repaired)
             found[late] = repaired or one
         self._lagrangian_starts = [one.events for one in found.values()]
@@ -310,11 +360,10 @@ class Annealer:
 
     def _evict(self, moves: int, budget: TimeBudget) -> bool:
         """Make schedules by eviction, as many as take the time of their share of the moves. False ends the run."""
-        params = self._context.params.eviction
-        passes = np.clip(params.passes_share * moves / len(self._order), params.least_passes, params.most_passes)
-        enough = params.enough
+        passes = np.clip(EVICTION_SHARE * moves / len(self._order), LEAST_EVICTIONS, MOST_EVICTIONS)
+        enough = ENOUGH_EVICTED
         turns = [
-            by_eviction(self._problem, order, self._choice, -(-int(passes) // len(self._orders)), budget, params)
+            by_eviction(self._problem, order, self._choice, -(-int(passes) // len(self._orders)), budget)
             for order in self._orders
         ]
         for made in chain.from_iterable(zip(*turns, strict=True)):
@@ -333,27 +382,26 @@ class Annealer:
         return one.energy + float(self._state.figures[PER_SECOND]) * max(0.0, one.time - self._problem.deadline)
 
     def _offspring_passes(self, share: float) -> Iterator[AnnealingPass]:
-        share /= self._params.offspring
-        for _ in range(self._params.offspring):
+        share /= OFFSPRING
+        for _ in range(OFFSPRING):
             offspring = self._offspring() if self._context.has(Component.CROSSOVER) else None
             if offspring is None:
-                yield AnnealingPass(share, self._params.hot, self._params.cold)
+                yield AnnealingPass(share, HOT, COLD)
             else:
                 self._begin(offspring, self._context.credited(Component.CROSSOVER))
                 yield self._warm(share, Component.CROSSOVER)
 
     def _cycles(self, share: float, first_restart: int) -> Iterator[AnnealingPass]:
-        cycles = self._params.cycles
-        for cycle in range(cycles):
+        for cycle in range(CYCLES):
             incumbent = self.incumbent
             restart = cycle % 2 == first_restart
             if restart and incumbent is not None:
                 self.adopt(incumbent.events, incumbent.source)
-            hot = self._params.warm if restart else self._params.hot
-            yield AnnealingPass(share * 2**cycle / (2**cycles - 1), hot, self._params.cold)
+            hot = WARM if restart else HOT
+            yield AnnealingPass(share * 2**cycle / (2**CYCLES - 1), hot, COLD)
 
     def _warm(self, share: float, part: Component) -> AnnealingPass:
-        return AnnealingPass(share, self._params.warm, self._params.cold, part=part)
+        return AnnealingPass(share, WARM, COLD, part=part)
 
     def _capped_passes(self, moves: int, share: float, balance: FirstRun) -> Iterator[AnnealingPass]:
         """Under an energy cap, each from the best schedule and with the first penalties.
@@ -367,10 +415,7 @@ class Annealer:
                 return
             self.adopt(incumbent.events, incumbent.source)
             self._reset_penalties()
-            params = self._params
-            yield AnnealingPass(
-                share / count, params.capped_hot, params.capped_cold, balance.above, Component.ENERGY_CAP
-            )
+            yield AnnealingPass(share / count, CAPPED_HOT, CAPPED_COLD, balance.above, Component.ENERGY_CAP)
 
     def _reset_penalties(self) -> None:
         """Set the first penalties: E0 for an overflow of the whole budget, and E0 for a delay of the store-all time."""
@@ -418,7 +463,7 @@ class Annealer:
         """Joules of one extra event: the overhead of the best annealed schedule, divided by its extra events."""
         incumbent = self._annealed()
         if incumbent is None:
-            return self._params.event_energy * self._unit_j / max(1, len(self._order))
+            return EVENT_ENERGY * self._unit_j / max(1, len(self._order))
         extras = max(1, len(incumbent.events) - len(self._order))
         return max(incumbent.energy - self._store_all_j, 1e-9 * self._unit_j) / extras
 

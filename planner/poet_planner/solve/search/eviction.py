@@ -14,12 +14,16 @@ import numpy as np
 
 from poet_planner.solve.engine import Function, Int, Ref, Struct, ints, struct
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size, zeros
-from poet_planner.solve.params import DEFAULTS, EvictionParams
 from poet_planner.solve.search.evaluation import capacity
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 
 STEP_S_PER_SIZE = 4e-9  # looking at all values once, for each node, value and edge: reference seconds
+
+# A value's score is cost / (time until use) ** patience / bytes ** greed, times exp(noise). Each pass draws its own.
+PATIENCE = (0.5, 4.0)
+GREED = (0.0, 0.6)
+NOISE = (0.0, 0.5)  # standard deviation
 
 
 @struct
@@ -65,11 +69,10 @@ def by_eviction(
     random: np.random.Generator,
     passes: int,
     budget: TimeBudget = UNLIMITED,
-    params: EvictionParams = DEFAULTS.eviction,
 ) -> Iterator[Incumbent | None]:
     """The schedule of each pass, late or not; None if the pass failed or the budget expired."""
     for _ in range(passes):
-        events = evict_once(problem, order, random, budget, params)
+        events = evict_once(problem, order, random, budget)
         yield None if events is None else evaluated(problem, events)
 
 
@@ -78,7 +81,6 @@ def evict_once(
     order: Ints,
     random: np.random.Generator,
     budget: TimeBudget = UNLIMITED,
-    params: EvictionParams = DEFAULTS.eviction,
 ) -> Ints | None:
     """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass failed.
 
@@ -90,7 +92,7 @@ def evict_once(
         Each pass draws other weights. Some passes find a schedule where others do not.
     """
     n, m = len(problem.node_time), len(problem.size)
-    patience, greed, noise = (random.uniform(*between) for between in (params.patience, params.greed, params.noise))
+    patience, greed, noise = (random.uniform(*between) for between in (PATIENCE, GREED, NOISE))
     worth = np.exp(noise * random.standard_normal(m)) / np.maximum(problem.size, 1) ** greed
     eviction = Eviction(
         order=order,

@@ -16,7 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from poet_planner.solve.instance import Problem
-from poet_planner.solve.params import DEFAULTS, LagrangianParams
+
+FIRST = 1.0  # the first multiplier, where eviction is late
+DECREASE = 4.0  # divides it while no schedule is late
+INCREASE = 2.0  # multiplies it while none is in time
 
 
 @dataclass
@@ -34,15 +37,14 @@ class MultiplierSearch:
     now: float
     low: float = 0.0
     high: float = np.inf
-    params: LagrangianParams = DEFAULTS.lagrangian
 
     def update(self, late: bool) -> None:
         """Take note of whether the schedule of ``now`` was late, and set ``now`` to the next multiplier."""
         self.low, self.high = (self.now, self.high) if late else (self.low, self.now)
         if self.high < np.inf:
-            self.now = float(np.sqrt(self.low * self.high)) if self.low > 0 else self.high / self.params.decrease
+            self.now = float(np.sqrt(self.low * self.high)) if self.low > 0 else self.high / DECREASE
         else:
-            self.now = self.params.increase * self.low if self.low > 0 else self.params.first
+            self.now = INCREASE * self.low if self.low > 0 else FIRST
 
 
 def with_multiplier(problem: Problem, multiplier: float) -> Problem:

@@ -15,7 +15,6 @@ import numpy as np
 
 from poet_planner.solve.engine import Float, Function, Ref, floats, ints
 from poet_planner.solve.instance import Ints, Problem, graph_size
-from poet_planner.solve.params import DEFAULTS, OrderParams
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
@@ -23,12 +22,18 @@ from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 PASS_S = 2e-5
 PASS_S_PER_SIZE = 2e-7
 
+PASSES = 6000  # orders that are made at most
+LEAST_PASSES = 32  # orders that are made however little time there is
+MOST_NODES = 1_500_000  # orders times nodes, at most
+RANDOM_PASSES = 400  # of the orders, the first: all keys are drawn anew
+NOISE = (0.0, 1.0)  # standard deviation of the logarithm of those keys
+TRANSIENT = (0.0, 1.0)  # weight of the bytes that a node takes while it is computed
+CHANGED = (0.02, 0.1)  # keys that another pass changes: fraction
+
 _list_schedule = Function("list_schedule", Ref, Ref, Float, Ref, Ref, Ref, Ref)
 
 
-def frugal_order(
-    problem: Problem, seed: int, budget: TimeBudget = UNLIMITED, params: OrderParams = DEFAULTS.orders
-) -> Ints:
+def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) -> Ints:
     """The order of least overflow that is found; the graph's own if none has less. (n,)
 
     The overflow are the bytes above the RAM, summed over the nodes: what recomputing or paging has to make up for. If
@@ -41,16 +46,16 @@ def frugal_order(
     best: Ints = np.arange(n, dtype=np.int64)
     own = least = evaluate(problem, best, n, work).overflow
     climbed, keys, transient = np.inf, np.ones(n), 0.0
-    for number in range(min(params.passes, max(1, params.nodes // n))):
-        if least == 0 or (number >= params.least_passes and budget.expired):
+    for number in range(min(PASSES, max(1, MOST_NODES // n))):
+        if least == 0 or (number >= LEAST_PASSES and budget.expired):
             break
-        if number < params.random_passes:
-            tried = np.exp(random.uniform(*params.noise) * random.standard_normal(n))
-            weight = random.uniform(*params.transient)
+        if number < RANDOM_PASSES:
+            tried = np.exp(random.uniform(*NOISE) * random.standard_normal(n))
+            weight = random.uniform(*TRANSIENT)
         elif least == own:
             break
         else:
-            changed = random.random(n) < random.uniform(*params.changed)
+            changed = random.random(n) < random.uniform(*CHANGED)
             tried, weight = keys * np.exp(changed * random.standard_normal(n)), transient
         order = np.zeros(n, dtype=np.int64)
         _list_schedule(problem, floats(tried), weight, ints(order), *map(ints, scratch))

@@ -20,6 +20,9 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
 SEEDS = 2  # annealers side by side
+ORDERS_SHARE = 0.1  # for orders at most: fraction of the work left
+REPAIRERS = 4  # annealers that try to repair a schedule, one after the other
+REPAIR_S = 0.3  # effort of each of them: reference seconds
 
 
 class BackgroundWorker:
@@ -108,7 +111,7 @@ class Portfolio:
         if not self._context.has(Component.ORDERS):
             return
         with self._context.timed(Component.ORDERS):
-            order = frugal_order(self._problem, self._seed, budget, self._context.params.orders)
+            order = frugal_order(self._problem, self._seed, budget.share(ORDERS_SHARE))
             found = evaluated(self._problem, order, self._context.credited(Component.ORDERS))
         if found is not None and keeps_limits(self._problem, found):
             self._annealers[0].keep(found)
@@ -137,12 +140,11 @@ class Portfolio:
 
         No annealer continues from it yet.
         """
-        params = self._context.params.annealing
-        for number in range(params.repairers):
+        for number in range(REPAIRERS):
             annealer = Annealer(self._problem, SEEDS * self._seed + number, context=self._context.within(source))
             keep = partial(self._keep, annealer)
             if annealer.adopt(events, self._context.credited(source)) and not budget.expired:
-                annealer.refine(int(params.repair_s * moves_per_second(self._problem)), budget.noting(keep))
+                annealer.refine(int(REPAIR_S * moves_per_second(self._problem)), budget.noting(keep))
                 keep()
             if self.incumbent is not None:
                 return

@@ -13,9 +13,11 @@ import numpy as np
 
 from poet_planner.solve.engine import Struct, struct
 from poet_planner.solve.instance import Flags, Ints, Problem, working_set_bytes
-from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.aggregation import aggregated_problem
 from poet_planner.solve.statespace.bitset import words_of
+
+GROWTH = 1.25  # values of an abstraction, relative to the coarser one before
+FIRST_VALUES = 12  # values of the coarsest abstraction at most
 
 
 @struct
@@ -39,16 +41,14 @@ class Abstraction(Struct):
     representative: Ints
 
 
-def build_hierarchy(
-    problem: Problem, representative: Ints, params: StateSpaceParams = DEFAULTS.state_space
-) -> list[Abstraction]:
+def build_hierarchy(problem: Problem, representative: Ints) -> list[Abstraction]:
     """The hierarchy of abstractions, the coarsest first. The last is the problem itself.
 
     The first has the values of the largest size, with free page-outs. Values are added by size. Of equal ones those
     made first are added first, because they stay longest. All abstractions but the last aggregate values.
     """
     separate = np.arange(len(representative))
-    hierarchy = _hierarchy_by_size(aggregated_problem(problem, representative), representative, params)
+    hierarchy = _hierarchy_by_size(aggregated_problem(problem, representative), representative)
     if (representative != separate).any():
         hierarchy.append(whole_abstraction(problem, separate))
     return hierarchy
@@ -66,12 +66,12 @@ def blind_abstraction(problem: Problem) -> Abstraction:
     return _abstraction(problem, _users(problem), nothing, False, np.arange(len(problem.size)))
 
 
-def _hierarchy_by_size(problem: Problem, representative: Ints, params: StateSpaceParams) -> list[Abstraction]:
+def _hierarchy_by_size(problem: Problem, representative: Ints) -> list[Abstraction]:
     order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
-    counts, most = [], min(params.first_values, int((problem.size == problem.size.max(initial=0)).sum()))
+    counts, most = [], min(FIRST_VALUES, int((problem.size == problem.size.max(initial=0)).sum()))
     while most < len(order):
         counts.append(most)
-        most = max(most + 1, int(params.growth * most))
+        most = max(most + 1, int(GROWTH * most))
     counts.append(len(order))
     users = _users(problem)
     found = [_abstraction(problem, users, order[:count], True, representative) for count in counts]

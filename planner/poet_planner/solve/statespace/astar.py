@@ -18,12 +18,14 @@ import numpy as np
 
 from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, floats, ints, struct
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
-from poet_planner.solve.params import DEFAULTS, StateSpaceParams
 from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
 from poet_planner.solve.statespace.bitset import has, put, slots_of, words_of
 from poet_planner.solve.statespace.path_search import PathSearch, new_search, no_open_states
 from poet_planner.solve.time_budget import TimeBudget, in_steps
 
+LIMIT_STEP = 0.34  # the limit on the energy rises by this fraction of the bound's gap
+LEAST_LIMIT_STEP = 0.02  # and by no less than this fraction of the overhead
+EASY = 0.25  # it rises all at once if no abstraction had more states: fraction of those allowed
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
 # A step, and what each node, value and edge of the graph adds: reference seconds.
 STEP_S = 5e-7
@@ -123,7 +125,6 @@ def search_memory_states(
     cutoff_j: float,
     most_states: int,
     budget: TimeBudget,
-    params: StateSpaceParams = DEFAULTS.state_space,
 ) -> StateSpaceResult:
     """A lower bound of up to ``cutoff_j``, or a cheapest schedule.
 
@@ -147,20 +148,20 @@ def search_memory_states(
         return StateSpaceResult(bound_j, None)
     worth = problem.in_energy + problem.out_energy < limit
     problem = replace(problem, pageable=problem.pageable & worth)
-    hierarchy = build_hierarchy(problem, representative, params)
+    hierarchy = build_hierarchy(problem, representative)
     coarsest = _explore(hierarchy[0], _empty_database(problem), limit, most_states, True, budget)
     bound = max(bound_j - store_all_j, coarsest.lower_bound)
-    step = params.limit_step
+    step = LIMIT_STEP
     while bound < limit:
-        raised_limit = min(limit, bound + max(step * (limit - bound), params.least_limit_step * limit))
+        raised_limit = min(limit, bound + max(step * (limit - bound), LEAST_LIMIT_STEP * limit))
         found = _search_hierarchy(problem, hierarchy, raised_limit, most_states, budget)
         bound = max(bound, found.bound)
         if found.events is not None:
             return StateSpaceResult(store_all_j + bound, found.events)
-        if bound < raised_limit and (step == params.limit_step or budget.expired):
+        if bound < raised_limit and (step == LIMIT_STEP or budget.expired):
             break
-        easy = bound >= raised_limit and found.states <= params.easy * most_states
-        step = 1.0 if easy else params.limit_step
+        easy = bound >= raised_limit and found.states <= EASY * most_states
+        step = 1.0 if easy else LIMIT_STEP
     return StateSpaceResult(store_all_j + bound, None)
 
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, outside_working_set, working_set_bytes
-from poet_planner.solve.params import DEFAULTS, RetainedSetParams
 from poet_planner.solve.statespace.abstraction import Abstraction, whole_abstraction
 from poet_planner.solve.statespace.aggregation import disaggregated, representatives
 from poet_planner.solve.statespace.astar import StateSpaceResult
@@ -36,6 +35,12 @@ from poet_planner.solve.topology import ancestors, longest_path, producers
 
 # Working set of a bottleneck node, as a fraction of the largest on the path.
 BOTTLENECK_SHARE = 0.9
+LITTLE = 1e-3  # a value up to this size takes no RAM: fraction of the budget
+CHEAP = 1e-4  # values of a node up to this energy are aggregated: fraction of E0, or of the overhead
+MOST_SETS = 1_000  # sets at one bottleneck node
+MOST_PAIRS = 500_000  # pairs of sets at neighbouring bottleneck nodes, in all
+SEGMENT_STATES = (2_000, 20_000)  # states of a segment: at first, then where it matters
+MOST_STATES = 100_000  # states of all segments
 EXACT = -1  # as a number of attempts: the length of the edge is exact
 
 
@@ -48,7 +53,7 @@ class SegmentEdges(NamedTuple):
         The segment, and the sets at the start.
     ends : (sets at the end, words of N and W) states right before the last node
     length : (sets at the end, sets at the start) lower bounds on the cost of the segment, in joules above E0
-    attempts : of the same shape, how many entries of ``segment_states`` were not enough; `EXACT`: ``length`` is exact
+    attempts : of the same shape, how many entries of `SEGMENT_STATES` were not enough; `EXACT`: ``length`` is exact
     """
 
     starts: SegmentStarts
@@ -62,7 +67,6 @@ def search_retained_sets(
     cutoff_j: float,
     budget: TimeBudget,
     separate: bool = False,
-    params: RetainedSetParams = DEFAULTS.retained_sets,
 ) -> StateSpaceResult | None:
     """A lower bound of up to ``cutoff_j``, and a shortest path over retained sets, if it is found.
 
@@ -87,14 +91,14 @@ def search_retained_sets(
     if problem.pageable.any():
         return None
     store_all_j = float(problem.node_energy.sum())
-    cheap_j = 0.0 if separate else params.cheap * min(store_all_j, cutoff_j - store_all_j)
+    cheap_j = 0.0 if separate else CHEAP * min(store_all_j, cutoff_j - store_all_j)
     representative = representatives(problem, cheap_j, tightly=True)
-    abstraction = whole_abstraction(problem, representative, int(params.little * problem.budget))
+    abstraction = whole_abstraction(problem, representative, int(LITTLE * problem.budget))
     before = ancestors(problem)
-    edges = segment_edges(abstraction, before, budget, params)
+    edges = segment_edges(abstraction, before, budget)
     if edges is None:
         return None
-    found = _lazy_shortest_path(edges, cutoff_j - store_all_j, budget, params)
+    found = _lazy_shortest_path(edges, cutoff_j - store_all_j, budget)
     if found.events is None:
         return StateSpaceResult(store_all_j + found.bound, None)
     events = disaggregated(problem, representative, _completed(problem, before, found.events))
@@ -105,7 +109,6 @@ def segment_edges(
     abstraction: Abstraction,
     before: Flags,
     budget: TimeBudget = UNLIMITED,
-    params: RetainedSetParams = DEFAULTS.retained_sets,
 ) -> list[SegmentEdges] | None:
     """The edges of each segment; None if there are too many retained sets for the time.
 
@@ -117,11 +120,11 @@ def segment_edges(
     nodes = bottleneck_nodes(problem).tolist()
     nothing = np.zeros((1, words_of(len(problem.size))), dtype=np.int64)
     retained = [nothing]
-    pairs_left = params.most_pairs
+    pairs_left = MOST_PAIRS
     for node in nodes:
         if budget.expired:
             return None
-        most = min(params.most_sets, pairs_left // len(retained[-1]))
+        most = min(MOST_SETS, pairs_left // len(retained[-1]))
         sets = list(islice(_retained_sets(problem, node, before), most + 1))
         if len(sets) > most:
             return None
@@ -244,13 +247,11 @@ class _ShortestPath(NamedTuple):
     events: list[int] | None
 
 
-def _lazy_shortest_path(
-    edges: list[SegmentEdges], limit: float, budget: TimeBudget, params: RetainedSetParams
-) -> _ShortestPath:
+def _lazy_shortest_path(edges: list[SegmentEdges], limit: float, budget: TimeBudget) -> _ShortestPath:
     """A shortest path over retained sets. The first inexact edge of the current one is solved until there is none."""
     distance = [np.zeros(1) for _ in range(len(edges) + 1)]
     events: dict[tuple[int, int, int], list[int]] = {}
-    states_left = params.most_states
+    states_left = MOST_STATES
     changed = 0
     while True:
         for t in range(changed, len(edges)):
@@ -266,9 +267,9 @@ def _lazy_shortest_path(
             return _ShortestPath(bound, [j for t, i, k in path for j in (*nodes[t], *events[t, i, k])])
         t, i, k = inexact[0]
         those = edges[t]
-        if those.attempts[i, k] == len(params.segment_states):
+        if those.attempts[i, k] == len(SEGMENT_STATES):
             return _ShortestPath(bound, None)
-        most = params.segment_states[those.attempts[i, k]]
+        most = SEGMENT_STATES[those.attempts[i, k]]
         left = limit - distance[t][k]
         found = cheapest_path(those.starts, k, those.ends[i], left, most, budget)
         length = found.least if found.events is not None or not found.complete else np.inf

@@ -13,7 +13,7 @@ import torch
 from poet_planner import plan
 from poet_planner.cli import app
 from poet_planner.comparison.compare import MethodResult, Setting, answers, point_of, subject_of, with_parts
-from poet_planner.comparison.methods.store_all import IN_MICRO_BATCHES
+from poet_planner.comparison.methods.single_schedules import STORE_ALL_IN_MICRO_BATCHES
 from poet_planner.graph.layout import PARAMETERS_EXCLUDED, MemoryLayout
 from poet_planner.models import Model
 from poet_planner.planning.bench import Bench
@@ -71,11 +71,11 @@ def setting(ram: int, model: str | Model = MODEL, profile: str = BOARD, paramete
 
 
 def answered(problem: Setting) -> list[MethodResult]:
-    return list(answers(problem, [IN_MICRO_BATCHES], OPTIONS))
+    return list(answers(problem, [STORE_ALL_IN_MICRO_BATCHES], OPTIONS))
 
 
 def test_the_fewest_parts_that_fit_at_the_costs_of_the_batch() -> None:
-    assert IN_MICRO_BATCHES.memory_aware is Aware.YES
+    assert STORE_ALL_IN_MICRO_BATCHES.memory_aware is Aware.YES
     peaks = {parts: peak_by_hand(graph_of(parts)) for parts in (1, 2, 4)}
     assert peaks[1] > peaks[2] > peaks[4]
     for ram, parts in ((peaks[1], 1), (peaks[1] - 4, 2), (peaks[2], 2), (peaks[2] - 4, 4), (19500, 4)):
@@ -117,7 +117,7 @@ def test_what_has_no_parts_says_why(problem: Callable[[], Setting], note: str) -
 def test_the_optimiser_plans_the_whole_batch_beside_it() -> None:
     """Its schedules are of another graph: they are no starts, and not the optimiser's."""
     problem = setting(24 * 1024)
-    parts, best = answers(problem, [OPTIMAL, IN_MICRO_BATCHES], OPTIONS)
+    parts, best = answers(problem, [OPTIMAL, STORE_ALL_IN_MICRO_BATCHES], OPTIONS)
     assert parts.schedule is not None and best.schedule is not None
     assert parts.schedule.energy_j < best.schedule.energy_j
     assert best.note == ""

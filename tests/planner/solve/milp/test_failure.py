@@ -9,7 +9,8 @@ from functools import cache
 
 import highspy
 import pytest
-from poet_planner.report.summary import rows, summarise
+from poet_planner.report.summary import summarise
+from poet_planner.report.table import rows
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise

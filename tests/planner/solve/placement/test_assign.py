@@ -10,7 +10,7 @@ import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.params import DEFAULTS, PlacementParams
+from poet_planner.solve.placement import assign
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer
 from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.search.annealer import Annealer
@@ -36,10 +36,8 @@ WITHOUT_CANONICAL = Parts(canonical=False)
 LIMIT_S = 60.0
 
 
-def placer_of(
-    graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str], params: PlacementParams = DEFAULTS.placement
-) -> Placer:
-    context = Context(WITHOUT_CANONICAL, replace(DEFAULTS, placement=params))
+def placer_of(graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str]) -> Placer:
+    context = Context(WITHOUT_CANONICAL)
     return Placer(graph, problem, 0, 0.3, LIMIT_S, budget, TimeBudget(2 * LIMIT_S), notes.append, context)
 
 
@@ -100,13 +98,14 @@ def test_what_is_planned_again_is_placed_and_holds(seed: int) -> None:
     assert verify(graph, answer(graph, problem, found)).faults == ()
 
 
-def test_one_about_as_good_takes_the_place_of_the_best() -> None:
+def test_one_about_as_good_takes_the_place_of_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, problem, (best, *_) = searched(UNPLACED[0])
     more_expensive = within_less(problem)
     budget = TimeBudget(LIMIT_S)
     notes: list[str] = []
     assert placer_of(graph, problem, budget, notes).fails_near([best, more_expensive])
-    placer = placer_of(graph, problem, budget, notes, PlacementParams(as_good=1e6))
+    monkeypatch.setattr(assign, "AS_GOOD", 1e6)
+    placer = placer_of(graph, problem, budget, notes)
     assert not placer.fails_near([best, more_expensive])
     budget.end()
 
@@ -118,10 +117,12 @@ def test_one_about_as_good_takes_the_place_of_the_best() -> None:
 
 
 @pytest.mark.parametrize("seed", IN_ANOTHER_ORDER)
-def test_the_best_finds_its_place_in_another_order(seed: int) -> None:
+def test_the_best_finds_its_place_in_another_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, problem, (best, *_) = searched(seed)
     notes: list[str] = []
-    assert placer_of(graph, problem, TimeBudget(LIMIT_S), notes, PlacementParams(orders=0)).fails_near([best])
+    with monkeypatch.context() as patch:
+        patch.setattr(assign, "REORDERINGS", 0)
+        assert placer_of(graph, problem, TimeBudget(LIMIT_S), notes).fails_near([best])
     placer = placer_of(graph, problem, TimeBudget(LIMIT_S), notes)
     assert not placer.fails_near([best])
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import random
+from importlib import import_module
 
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, Parts, Statistics, optimise
-from poet_planner.solve.params import EffortParams, Params, PlacementParams
+from poet_planner.solve.placement import assign
 from poet_planner.solve.placement.first_fit import place
 from poet_planner.solve.statistics import Unplaced
 from poet_profiles.graph import PageCost
@@ -19,18 +20,20 @@ from tests.support.graphs.blocks import UNPLACEABLE, Block, fits, full, graph_of
 # The first block pages out and in again for half a joule. While it is away, the others fit.
 PAGE = PageCost(0.25, 0.25, 0.25, 0.25)
 WITHOUT_FIRST: list[Block] = [(0, 1, 8), (3, 4, 8), *UNPLACEABLE[1:]]
-# The work ends the run, not the clock.
-FEW_ATTEMPTS = Params(effort=EffortParams(search_s=0.05), placement=PlacementParams(most_attempts=6, orders=2))
 
 
 @pytest.mark.parametrize("canonical", [True, False])
-def test_the_cheapest_schedule_has_no_offsets_and_only_the_complete_search_proves_it(canonical: bool) -> None:
+def test_the_cheapest_schedule_has_no_offsets_and_only_the_complete_search_proves_it(
+    canonical: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The work ends the run, not the clock.
+    monkeypatch.setattr(import_module("poet_planner.solve.optimise"), "SEARCH_S", 0.05)
+    monkeypatch.setattr(assign, "MOST_ATTEMPTS", 6)
+    monkeypatch.setattr(assign, "REORDERINGS", 2)
     assert not fits(UNPLACEABLE, 20)
     assert fits(WITHOUT_FIRST, 20)
     graph, statistics = graph_of(UNPLACEABLE, PAGE), Statistics()
-    options = OptimiseOptions(
-        time_limit_s=60, parts=Parts(canonical=canonical), params=FEW_ATTEMPTS, statistics=statistics
-    )
+    options = OptimiseOptions(time_limit_s=60, parts=Parts(canonical=canonical), statistics=statistics)
 
     schedule = optimise(graph, 20, None, options)
 

@@ -54,7 +54,7 @@ def test_the_bound_rises_by_the_cuts_and_never_above_the_least_energy() -> None:
         lp = LpRelaxation(problem, relaxed, alone)
         assert lp.solve(most, UNLIMITED)
         before = lp.bound
-        lp.add_cuts(most, UNLIMITED, patience=4)
+        lp.add_cuts(most, UNLIMITED)
         assert lp.bound <= relaxed.scale * (least_j - store_all_j(problem)) + 1e-3, seed
         risen += lp.bound > before + 1.0
     assert risen > 10

@@ -7,17 +7,15 @@ import csv
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Flags, Ints, Problem, build_problem, inputs_of
-from poet_planner.solve.params import DEFAULTS, DownsetParams
+from poet_planner.solve.relaxation import downsets
 from poet_planner.solve.relaxation.downsets import LastNode, search_downsets
 from poet_planner.solve.search.incumbent import evaluated
-from poet_planner.solve.statistics import Context
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
 
 from benchmarks.planner import instances
@@ -27,8 +25,12 @@ from tests.support.graphs.relaxed_points import schedules
 from tests.support.graphs.solved_problems import solved, solved_problem, store_all_j
 from tests.support.graphs.taking_over import random_in_place_graph
 
-STEPLESS = Context(params=replace(DEFAULTS, downsets=DownsetParams(step=0.0)))
 RESULTS = Path(instances.__file__).with_name("results.csv")
+
+
+@pytest.fixture
+def without_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downsets, "STEP", 0.0)
 
 
 def all_downsets(problem: Problem) -> Iterator[Flags]:
@@ -49,12 +51,13 @@ def last_of(downset: Flags, events: Ints) -> int:
     return computed[-1]
 
 
+@pytest.mark.usefixtures("without_steps")
 @pytest.mark.parametrize("in_place", [False, True])
 def test_never_more_than_the_least_energy(in_place: bool) -> None:
     raised = exact = 0
     for seed in range(80):
         problem, least_j = solved(seed, random_in_place_graph(seed)) if in_place else solved_problem(seed)
-        bound_j = search_downsets(problem, 10 * store_all_j(problem), UNLIMITED, STEPLESS)
+        bound_j = search_downsets(problem, 10 * store_all_j(problem), UNLIMITED)
         assert store_all_j(problem) <= bound_j <= least_j * (1 + 1e-9), seed
         if least_j < math.inf:
             raised += bound_j > store_all_j(problem) * (1 + 1e-6)
@@ -79,6 +82,7 @@ def test_no_schedule_restores_less_than_its_last_node_proves() -> None:
     assert raised > 30
 
 
+@pytest.mark.usefixtures("without_steps")
 def test_no_downset_proves_more_than_the_one_that_is_found() -> None:
     raised = 0
     for seed in range(20):
@@ -88,7 +92,7 @@ def test_no_downset_proves_more_than_the_one_that_is_found() -> None:
         for downset in all_downsets(problem):
             last = [node for node in range(len(downset)) if moment.is_last(node, downset)]
             best_j = max(best_j, min(moment.restored_j(downset, node, UNLIMITED) for node in last))
-        bound_j = search_downsets(problem, 10 * store_all_j(problem), UNLIMITED, STEPLESS)
+        bound_j = search_downsets(problem, 10 * store_all_j(problem), UNLIMITED)
         assert math.isclose(bound_j, store_all_j(problem) + best_j, rel_tol=1e-9), seed
         raised += 0 < best_j < math.inf
     assert raised > 5

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
+from poet_planner.solve.search import annealer
 from poet_planner.solve.search.annealer import Annealer
 from poet_planner.solve.search.annealing import (
     BEST,
@@ -24,8 +26,10 @@ from poet_planner.solve.search.annealing import (
 from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import new_workspace
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
+from poet_planner.solve.statistics import Context, Parts
 
 from tests.support.graphs.paper_graphs import paper_graph
+from tests.support.graphs.random_graphs import random_graph
 
 MOVES = 4000
 
@@ -98,3 +102,17 @@ def test_a_search_improves_the_schedule_that_it_adopts(problem: Problem) -> None
     assert found.energy < known.energy
     # Its overhead is at most a tenth larger than that of a search from the store-all schedule.
     assert found.energy - store_all_j < 1.1 * (alone.incumbent.energy - store_all_j)
+
+
+def test_annealing_that_never_cools_finds_nothing_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(2, 30)
+    problem = build_problem(graph, int(0.6 * store_all_schedule(graph).peak_bytes), None)
+    energy_j = []
+    never = {"HOT": 1e6, "WARM": 1e6, "COLD": 1e5, "START_HOT": (1e6,), "START_COLD": 1e5, "CYCLES": 1}
+    for temperatures in ({}, never):
+        for name, value in temperatures.items():
+            monkeypatch.setattr(annealer, name, value)
+        search = Annealer(problem, 0, context=Context(Parts(eviction=False, energy_cap=False)))
+        search.run(60_000)
+        energy_j.append(np.inf if search.incumbent is None else search.incumbent.energy)
+    assert energy_j[0] < energy_j[1]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.params import RetainedSetParams
 from poet_planner.solve.search.incumbent import evaluated
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statespace import retained_sets
@@ -107,13 +106,16 @@ def test_never_more_than_the_least_energy_of_layers_like_attention() -> None:
 @pytest.mark.usefixtures("bottleneck_share")
 @pytest.mark.parametrize("hundreds", range(3))
 @pytest.mark.parametrize(("cheap_share", "little"), [(0.0, 0.0), (0.3, 0.0), (1.0, 0.2)])
-def test_never_more_than_the_least_energy(hundreds: int, cheap_share: float, little: float) -> None:
-    params = RetainedSetParams(cheap=cheap_share, little=little)
+def test_never_more_than_the_least_energy(
+    hundreds: int, cheap_share: float, little: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained_sets, "CHEAP", cheap_share)
+    monkeypatch.setattr(retained_sets, "LITTLE", little)
     raised = exact = 0
     for seed in range(100 * hundreds, 100 * hundreds + 100):
         problem, least_j = solved_without_storage(seed)
         cutoff_j = 10 * store_all_j(problem) + 100.0
-        found = search_retained_sets(problem, cutoff_j, UNLIMITED, cheap_share == 0.0, params)
+        found = search_retained_sets(problem, cutoff_j, UNLIMITED, cheap_share == 0.0)
         assert found is not None
         assert store_all_j(problem) * (1 - 1e-9) <= found.bound_j <= min(least_j, cutoff_j) * (1 + 1e-9) + 1e-9, seed
         raised += found.bound_j > store_all_j(problem) * (1 + 1e-9)
@@ -142,22 +144,21 @@ def test_a_chain_is_led_to_its_optimum(depth: int, words: int) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 10, 100])
-def test_work_that_is_cut_short_leaves_a_bound(most: int) -> None:
+def test_work_that_is_cut_short_leaves_a_bound(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained_sets, "SEGMENT_STATES", (most,))
     problem = build_problem(chain(12), 4 * 5, None)
     separate = np.arange(len(problem.size))
     whole = search_memory_states(problem, separate, store_all_j(problem), 1e9, 200_000, UNLIMITED)
-    found = search_retained_sets(problem, 1e9, UNLIMITED, True, RetainedSetParams(segment_states=(most,)))
+    found = search_retained_sets(problem, 1e9, UNLIMITED, True)
     assert found is not None
     assert store_all_j(problem) <= found.bound_j <= whole.bound_j * (1 + 1e-9)
 
 
-def test_a_board_with_storage_and_too_many_sets_are_left_to_others() -> None:
+def test_a_board_with_storage_and_too_many_sets_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = either_graph(0)
     assert search_retained_sets(build_problem(graph, 1000, None), 1e9, UNLIMITED) is None
-    params = RetainedSetParams(most_sets=1)
-    assert (
-        search_retained_sets(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED, False, params) is None
-    )
+    monkeypatch.setattr(retained_sets, "MOST_SETS", 1)
+    assert search_retained_sets(build_problem(without_storage(graph), 1000, None), 1e9, UNLIMITED) is None
 
 
 def test_bert_in_one_hidden_state_more_than_its_largest_working_set() -> None:

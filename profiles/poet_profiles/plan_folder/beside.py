@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans beside a training step's, in the same RAM: an inference, and what makes a head's features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from poet_profiles.card.layout import blocks_of
+from poet_profiles.graph import Graph, Resident
+from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.losses import Loss
+from poet_profiles.schedule import Action, Schedule
+from poet_profiles.schedule.calls import calls_of
+from poet_profiles.schedule.file import schedule_hash
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEATURE = "feature"
+CRC_BYTES = 4
+TRACE_ROWS = 126  # in a block
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A graph with its costs, and a verified schedule of it with static offsets."""
+
+    graph: Graph
+    schedule: Schedule
+
+    @property
+    def ram_bytes(self) -> int:
+        """Of residents and arena."""
+        return self.graph.resident_bytes + self.schedule.arena_bytes
+
+    @property
+    def graph_hash(self) -> str:
+        """The hash by which a board tells the graph."""
+        return self.schedule.graph_hash
+
+    @cached_property
+    def schedule_hash(self) -> str:
+        """The hash by which a board tells the schedule."""
+        return schedule_hash(self.schedule)
+
+    @cached_property
+    def page_blocks(self) -> int:
+        """Blocks of the card that it may write from the page area's begin on: its pages, and then a trace."""
+        sizes = {value.id: value.bytes for node in self.graph.nodes for value in node.values}
+        paged = {step.target for step in self.schedule.steps if step.do is Action.PAGE_OUT}
+        trace = -(-len(calls_of(self.graph, self.schedule)) // TRACE_ROWS)
+        return sum(blocks_of(sizes[value]) for value in paged) + trace
+
+
+@dataclass(frozen=True)
+class PlanBeside(Scheduled):
+    """A plan whose residents and constants begin with the training's.
+
+    The two never run at once: what is after the training's residents belongs to whichever runs.
+    """
+
+
+@dataclass(frozen=True)
+class Inference(PlanBeside):
+    """A forward pass of one sample in evaluation mode.
+
+    Attributes
+    ----------
+    constants : mapping of str to array
+        The data of those constants that the training lacks, by id.
+    loss : Loss or None
+        How the training's loss reads the output; None if there is no name for it.
+    classes : tuple of str
+        Names of what the output has scores for; empty: they have none.
+    """
+
+    constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    loss: Loss | None = None
+    classes: tuple[str, ...] = ()
+
+    def own(self, training: Graph) -> tuple[Resident, ...]:
+        """Its inputs, and its output after them."""
+        return self.graph.residents[len(training.residents) :]
+
+    @property
+    def output(self) -> Resident:
+        """The last of its residents."""
+        return self.graph.residents[-1]
+
+    @property
+    def class_axis(self) -> int:
+        """The axis of the output that has one a class, where it has classes."""
+        named = None if self.loss is None else self.loss.class_axis
+        return len(self.output.shape) - 1 if named is None else named
+
+
+@dataclass(frozen=True)
+class Extraction(PlanBeside):
+    """What computes features of some samples of a batch: its residents and constants are the head's, in their places.
+
+    Attributes
+    ----------
+    samples : int
+        In a batch of the head's step.
+    at_once : int
+        Of how many samples it makes the features: those of the first places of the batch.
+    inference : PlanBeside or None
+        One sample in evaluation mode, from features of its own, which lie after all that an inference has.
+    """
+
+    samples: int
+    at_once: int
+    inference: PlanBeside | None = None
+
+    @property
+    def sample_bytes(self) -> int:
+        """Features of one sample."""
+        return sum(one.bytes for one in self.graph.residents if one.kind == FEATURE) // self.samples
+
+
+def plans_beside(inference: PlanBeside | None, extraction: Extraction | None) -> dict[str, PlanBeside]:
+    """Those that there are, by the names that the firmware has for them; the last has the longest tables."""
+    plans = {
+        "extraction": extraction,
+        "inference": inference,
+        "feature_inference": extraction.inference if extraction else None,
+    }
+    return {name: plan for name, plan in plans.items() if plan is not None}
+
+
+def ram_bytes(
+    graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None = None
+) -> int:
+    """Of a training step and of what may be beside it: the largest of them, which never run at once."""
+    beside = (plan.ram_bytes for plan in plans_beside(inference, extraction).values())
+    return max((graph.resident_bytes + schedule.arena_bytes, *beside))
+
+
+def stored_bytes(head: Graph) -> int:
+    """What the firmware stores of a sample in RAM: what the head's step reads of it, and a CRC-32."""
+    read = {id for node in head.nodes for id in (node.operation.operands if node.operation else ())}
+    batch = [one for one in head.residents if one.kind == FEATURE or (one.kind in BATCH_KINDS and one.id in read)]
+    return sum(one.bytes // one.shape[0] for one in batch) + CRC_BYTES
