@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory layout: where a training step's tensors lie and how the step is cut, as one value that goes down whole."""
+"""A memory layout: where a step's tensors lie and how it is cut, as one value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 
 
 class Parameters(StrEnum):
-    """Where parameters lie; excluded: nowhere that counts, nor gradients and optimiser state, as in the POET paper."""
+    """Where parameters lie.
+
+    Excluded: nowhere that counts, nor do gradients and optimiser state, as in the POET paper.
+    """
 
     AUTO = "auto"
     RESIDENT = "resident"
@@ -19,7 +22,7 @@ class Parameters(StrEnum):
 
 
 class Gradients(StrEnum):
-    """Whether gradients have places of their own, are values that come, are paged and go, or end in early updates."""
+    """Whether gradients have places of their own, are values, or end in early updates."""
 
     AUTO = "auto"
     RESIDENT = "resident"

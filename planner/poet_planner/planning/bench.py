@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bench: what a request's names stand for, each looked up once, and the step in each layout, made once."""
+"""A bench: what a request's names stand for, and the step in each layout, each made once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Bench:
 
     @cached_property
     def training_step(self) -> TrainingStep | None:
-        """The model's, traced when that is first wanted; None: a graph is given. Raises as `TrainingStep`."""
+        """The model's step, which traces when that is first wanted; None: a graph is given."""
         if self._whole is not None:
             assert self.cut is not None and self._whole.training_step is not None
             return self._whole.training_step.on_features(self.cut)
@@ -191,7 +191,10 @@ class Bench:
 
 
 def profile_path(name: str) -> Path:
-    """The profile at a path, or the shipped one of that name (``m4``, also written ``profiles/m4.csv``)."""
+    """The profile at a path, or the shipped one of that name.
+
+    That of ``m4`` is also written ``profiles/m4.csv``.
+    """
     path = Path(name)
     if path.is_file():
         return path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans beside a step's, within the same RAM: the inference, and of a head's step what makes its features."""
+"""Plans beside a step's, within the same RAM: the inference, and what makes features."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
 
 
 def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:
-    """What makes features, with the inference from those of one sample, where there is one and flash has room for it.
+    """What makes features, with the inference from those of one sample.
 
-    It spares a validation the frozen part, which is the same after each epoch.
+    None is added where there is none, or flash has no room for it. It spares a validation the frozen part, which is the same after each epoch.
     """
     graph = step.inference_on_features(inference.graph)
     if graph is None:
@@ -67,9 +67,9 @@ def with_inference(step: CostedStep, extraction: Extraction, inference: Inferenc
 
 
 def plan_extraction(step: CostedStep, budget_bytes: int) -> Extraction:
-    """Of as many samples at once as fit: these have the bits of a whole step, and read the card least.
+    """What makes features, of as many samples at once as fit.
 
-    Where not even the fewest fit without paging, the optimiser has a few seconds for them.
+    So they have the bits of a whole step, and the card is read least. Where not even the fewest fit without paging, the optimiser has a few seconds for them.
 
     Raises
     ------

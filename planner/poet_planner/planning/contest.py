@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contest of a step's forms: which is chosen, which is planned in the end, and what is known of all the others.
+"""The contest of a step's forms: which is chosen, which is planned in the end.
 
 A family of forms is opened if none before it has a form that fits, or if its forms may be cheaper. Short searches tell
 which form is chosen; what cannot be cheaper than a schedule that is known is not searched. The chosen form is planned,
@@ -40,7 +40,7 @@ FITTING_SHARE = 0.4  # of the time, for all of these together that may fit
 
 @dataclass(frozen=True)
 class Outcome:
-    """The form that won with its schedule, which is not verified yet, and what became of each form."""
+    """The form that won, with its schedule, not verified yet, and the contest's table."""
 
     form: Form
     schedule: Schedule
@@ -77,9 +77,9 @@ class Contest:
         return replace(usual, whole=self._form(GRADIENTS_RESIDENT)) if layout.micro_batches > 1 else usual
 
     def choose(self, in_parts: bool = False) -> Form:
-        """Choose the form to plan first; with ``in_parts`` only in how many micro-batches a batch is, in RAM.
+        """Choose the form to plan first.
 
-        What does not fit in any is left in the layout that needs the least RAM.
+        With ``in_parts`` only in how many micro-batches a batch goes through the RAM is chosen. What does not fit in any is left in the layout that needs the least RAM.
 
         Raises
         ------
@@ -353,7 +353,9 @@ class Contest:
 
 
 def fewest_parts(bench: Bench, whole: CostedStep, ram: int | str | None) -> Form:
-    """The step on the fewest equal parts of its batch whose store-all schedule fits; the smallest ones if none does.
+    """The step on the fewest equal parts of its batch whose store-all schedule fits.
+
+    On the smallest parts if none does.
 
     Raises
     ------

@@ -59,7 +59,10 @@ class Refinement:
 
 @dataclass(frozen=True)
 class Family:
-    """Forms of one kind. The usual form is None where parameters are to lie on the card, whatever they cost."""
+    """Forms of one kind.
+
+    The usual form is None where parameters are to lie on the card, whatever that costs.
+    """
 
     name: str
     levels: Callable[[Bench], Iterable[list[MemoryLayout]]]
@@ -78,9 +81,9 @@ class Family:
 
 
 def usual_layout(bench: Bench) -> MemoryLayout | None:
-    """What is tried first: gradients as asked for, or resident where no PyTorch allocates them one by one.
+    """What is tried first.
 
-    None: larger parameters are to lie on the card.
+    Gradients are as asked for, or resident where no PyTorch allocates them one by one. None: larger parameters are to lie on the card.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def usual_layout(bench: Bench) -> MemoryLayout | None:
 
 
 def stated_layout(bench: Bench) -> MemoryLayout:
-    """What the options say of parameters and parts, nothing chosen: gradients have places of their own."""
+    """What the options say of parameters and parts, with gradients in places of their own."""
     on_card = _above_bytes(bench)[0] if bench.request.parameters == Parameters.CARD else None
     return MemoryLayout(card_above_bytes=on_card, micro_batches=parts_asked_for(bench.request) or 1)
 
@@ -134,7 +137,7 @@ def parts_asked_for(request: Request) -> int | None:
 
 
 def kept_samples(request: Request) -> int | None:
-    """For how many samples' features there is to be room in RAM; None: for as many as there happens to be."""
+    """For how many samples' features there is to be room in RAM; None: nobody has asked."""
     return int(request.features) if str(request.features).isdecimal() else None
 
 
@@ -146,7 +149,10 @@ def head(bench: Bench) -> Division:
 
 
 def counts_of_parts(bench: Bench, anyhow: bool = False) -> list[int]:
-    """Numbers of micro-batches above 1; with ``anyhow`` as if neither parts nor gradients had been asked for."""
+    """Numbers of micro-batches above 1.
+
+    With ``anyhow`` as if neither parts nor gradients had been asked for.
+    """
     request = bench.request
     free = anyhow or (parts_asked_for(request) is None and request.gradients == Gradients.AUTO)
     if not free or bench.cut is not None or not bench.is_for_a_microcontroller:
@@ -169,7 +175,10 @@ def more_parts(bench: Bench) -> list[int]:
 
 
 def finer(bench: Bench, than: int) -> Iterator[int]:
-    """Numbers of equal parts above ``than``; raises a `UserError` at the first if there cannot be any."""
+    """Numbers of equal parts above ``than``.
+
+    Raises a `UserError` at the first if there cannot be any.
+    """
     step, parameters = bench.training_step, bench.request.parameters
     if step is None:
         raise UserError("a graph says in how many parts a batch goes through it: name a model in its place")

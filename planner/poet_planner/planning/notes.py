@@ -128,7 +128,10 @@ def card_lost(optimizer: str) -> str:
 
 
 def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:
-    """Why features are not kept: the first node that mixes samples, usually a frozen batch norm in training mode."""
+    """Why features are not kept: the first node that mixes samples.
+
+    A frozen batch norm in training mode is the usual one.
+    """
     node = next((one for one in graph.nodes if one.id in mixing), None) if graph else None
     if graph is None or node is None or node.operation is None:
         return ""

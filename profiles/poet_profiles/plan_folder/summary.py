@@ -107,7 +107,7 @@ class OptimiserReport:
 
 @dataclass(frozen=True)
 class ContestRow:
-    """A form of the step in the contest, and what became of it; energies in joules, without what the runner adds."""
+    """A form of the step in the contest, and what became of it."""
 
     form: str
     micro_batches: int

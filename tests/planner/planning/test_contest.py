@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contest of a step's forms: which are tried, which is planned, what is said of it, and what a refusal covers."""
+"""The contest of a step's forms: what is tried, planned, said of it, and refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def refusal(ram: int | str, **form: Any) -> NoScheduleError:
 
 
 def test_on_the_card_the_least_ram_comes_first_and_then_more_slices() -> None:
-    """The order decides which of equally good plans is made; stated sizes leave nothing to choose but slices."""
+    """The order decides between equally good plans; stated sizes leave only slices to choose."""
     bench = Bench(Request("digits_cnn", BOARD))
     assert [numbers(level) for level in CARD.levels(bench)] == [
         [(256, 4096, 4096, sliced), (256, 16384, 8192, sliced), (256, 65536, 8192, sliced), (256, None, 8192, sliced)]
@@ -140,7 +140,7 @@ def test_what_keeps_parameters_off_the_card(asked: dict[str, Any], why: str | No
 
 
 def test_a_new_form_is_one_entry_of_a_list() -> None:
-    """Whole tensors on the card, the batch in RAM: tried where nothing of the other families fits, and listed."""
+    """Small tiles from the card, the batch in RAM: tried where nothing else fits."""
     mine = MemoryLayout(card_above_bytes=64, streaming=Streaming(256, 1024), batch_on_card=False)
     entry = Family("small tiles", lambda bench: [[mine]], note=lambda form, *_: f"{form.layout.words}, in small tiles")
     bench = Bench(Request("cnn_40k", "mkr1000", ram="28KB"))
@@ -234,7 +234,10 @@ def test_weights_that_fill_the_ram_stay_there_with_early_updates() -> None:
 def test_networks_train_in_a_ram_in_which_their_whole_batch_with_all_gradients_does_not(
     network: str | Model, batch: int | None, board: str, ram: str | None, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parameters in RAM, without a page, as a library too. The watch by plain SGD: momentum is 7 KB more."""
+    """Parameters in RAM, without a page, as a library too.
+
+    The watch by plain SGD: momentum is 7 KB more.
+    """
     monkeypatch.syspath_prepend(ROOT / "firmware" / "examples" / "watch")
     asked: dict[str, Any] = {"batch": batch, "profile": board, "ram": ram, "options": QUICK, "paging": False}
     asked["features"] = "whole"
@@ -247,7 +250,7 @@ def test_networks_train_in_a_ram_in_which_their_whole_batch_with_all_gradients_d
 
 
 def test_the_table_has_every_form_and_the_bound_is_that_of_all() -> None:
-    """A plan in parts is held against the other forms; figures are compared with the whole batch in unlimited RAM."""
+    """A plan in parts is compared with the whole batch in unlimited RAM."""
     made = plan(SMALL, profile=BOARD, ram="20KB", options=QUICK)
     summary = made.summary
     first, *others = summary.contest
@@ -267,7 +270,7 @@ def test_the_table_has_every_form_and_the_bound_is_that_of_all() -> None:
 
 
 def test_a_form_that_turns_out_to_cost_less_is_the_plan_and_is_named() -> None:
-    """As if the short searches had taken another form for the cheapest: progress and note say which one is meant."""
+    """As if the short searches had taken another form for the cheapest."""
     ours = Contest(Bench(Request(SMALL, BOARD, ram="22KB")))
     cheapest = ours.choose()
     ours.chosen = replace(cheapest.rivals[0], rivals=(replace(cheapest, rivals=()),), note="another note")
@@ -280,7 +283,7 @@ def test_a_form_that_turns_out_to_cost_less_is_the_plan_and_is_named() -> None:
 
 
 def test_parts_are_held_against_the_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its energy is in the picture. Which share of it is fitted is said, and what to do if that is another one."""
+    """Its energy is in the picture, its fitted share is said, with a cure."""
     header, *shipped = shipped_profile("mkr1000").read_text().splitlines(keepends=True)
     profile = tmp_path / "no_parts.csv"
     profile.write_text(header + "".join(row for row in shipped if "n=2 c=" not in row))
@@ -324,7 +327,7 @@ def test_what_is_impossible_and_what_is_possible_are_the_least_of_all_forms() ->
 
 
 def test_where_the_chosen_form_has_none_another_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where only the least of all forms has one; where none has, it is not called impossible."""
+    """Also where only the least of all forms has one; none found is not called impossible."""
 
     def none_without_card(graph: Graph, *limits: Any, **more: Any) -> Schedule:
         if graph.kept:
@@ -398,7 +401,7 @@ FACTS: tuple[Callable[..., Any], ...] = (graph_hash, store_all_schedule, tables_
 
 @contextmanager
 def counted() -> Iterator[list[tuple[str, Graph]]]:
-    """Every run of one of those functions, and the graph that it was about, however it was called."""
+    """Every run of one of those functions, and the graph that it was about."""
     codes: dict[CodeType, str] = {inspect.unwrap(fact).__code__: fact.__name__ for fact in FACTS}
     ran: list[tuple[str, Graph]] = []
 

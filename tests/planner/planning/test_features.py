@@ -15,10 +15,10 @@ from poet_planner.planning.notes import mixing
 from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_library import why_no_library
-from poet_planner.schedule.extraction import FEATURE
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.plan_folder.beside import FEATURE
 from poet_profiles.schedule import Action
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
