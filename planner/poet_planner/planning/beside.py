@@ -50,7 +50,8 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
 def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:
     """What makes features, with the inference from those of one sample.
 
-    None is added where there is none, or flash has no room for it. It spares a validation the frozen part, which is the same after each epoch.
+    None is added where there is none, or flash has no room for it. It spares a validation the frozen part, which is the
+    same after each epoch.
     """
     graph = step.inference_on_features(inference.graph)
     if graph is None:
@@ -69,7 +70,8 @@ def with_inference(step: CostedStep, extraction: Extraction, inference: Inferenc
 def plan_extraction(step: CostedStep, budget_bytes: int) -> Extraction:
     """What makes features, of as many samples at once as fit.
 
-    So they have the bits of a whole step, and the card is read least. Where not even the fewest fit without paging, the optimiser has a few seconds for them.
+    So they have the bits of a whole step, and the card is read least. Where not even the fewest fit without paging, the
+    optimiser has a few seconds for them.
 
     Raises
     ------

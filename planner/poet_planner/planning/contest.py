@@ -79,7 +79,8 @@ class Contest:
     def choose(self, in_parts: bool = False) -> Form:
         """Choose the form to plan first.
 
-        With ``in_parts`` only in how many micro-batches a batch goes through the RAM is chosen. What does not fit in any is left in the layout that needs the least RAM.
+        With ``in_parts`` only in how many micro-batches a batch goes through the RAM is chosen. What does not fit in
+        any is left in the layout that needs the least RAM.
 
         Raises
         ------

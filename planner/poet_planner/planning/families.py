@@ -83,7 +83,8 @@ class Family:
 def usual_layout(bench: Bench) -> MemoryLayout | None:
     """What is tried first.
 
-    Gradients are as asked for, or resident where no PyTorch allocates them one by one. None: larger parameters are to lie on the card.
+    Gradients are as asked for, or resident where no PyTorch allocates them one by one. None: larger parameters are to
+    lie on the card.
 
     Raises
     ------
