@@ -50,6 +50,10 @@ ROOT_FILES = {
     *("install-debian-packages", "install-python-packages"),
     *("MANIFEST.in", "platformio.ini", "pyproject.toml", "setup.py"),
 }
+PLANNING = PACKAGES["poet_planner"] / "planning"
+MOST_FLOORS = 9  # of planning/
+# What families.py alone reads of what is asked for, and request.py refuses.
+OF_FAMILIES = {"micro_batches", "gradients", "parameters", "card_above", "stream_above", "features"}
 HEAVY = ("torch", "pyomo", "matplotlib", "unicorn", "pandas")
 
 
@@ -163,6 +167,35 @@ def test_only_verbs_import_the_comparison() -> None:
     code = "import sys, poet_planner.planning.pipeline, poet_planner.planning.method; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not [name for name in loaded if name.startswith("poet_planner.comparison")]
+
+
+def test_planning_stands_on_few_floors() -> None:
+    """The longest chain of its modules, imports for types and within functions included."""
+    dotted = "poet_planner.planning."
+    modules = {source.stem: {*imported(source)} for source in PLANNING.glob("*.py")}
+    below = {
+        name: {one.removeprefix(dotted).split(".")[0] for one in found if one.startswith(dotted)} - {name}
+        for name, found in modules.items()
+    }
+
+    def floors(name: str, above: tuple[str, ...] = ()) -> int:
+        assert name not in above, f"a circle: {' imports '.join((*above, name))}"
+        return 1 + max((floors(one, (*above, name)) for one in below[name]), default=0)
+
+    assert max(map(floors, below)) <= MOST_FLOORS
+
+
+def test_options_that_ask_for_a_form_are_read_in_one_place() -> None:
+    sources = [*PLANNING.glob("*.py"), *(PACKAGES["poet_planner"] / "comparison").rglob("*.py")]
+    read = {
+        (source.name, node.attr)
+        for source in sources
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] == "request"
+    }
+    assert {name for name, option in read if option in OF_FAMILIES} == {"families.py", "pipeline.py"}
+    assert {option for name, option in read if name == "pipeline.py" and option in OF_FAMILIES} == {"features"}
+    assert {option for name, option in read if name == "families.py"} >= OF_FAMILIES
 
 
 def test_verifier_and_optimiser_share_no_code() -> None:

@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.graph.layout import MemoryLayout
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.report.quantities import energy_text
@@ -50,7 +50,7 @@ def test_its_graphs_are_the_models_with_the_costs_of_the_shipped_profile(
     name: str, count: int, demo: ModuleType
 ) -> None:
     committed = read_graph(ROOT / getattr(demo, name))
-    assert_same_costs(committed, costed_step(Request(demo.MODEL, demo.BOARD), MemoryLayout(micro_batches=count)).graph)
+    assert_same_costs(committed, Bench(Request(demo.MODEL, demo.BOARD)).step(MemoryLayout(micro_batches=count)).graph)
 
 
 def test_poet_chooses_its_micro_batches(demo: ModuleType) -> None:

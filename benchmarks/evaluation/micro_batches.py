@@ -35,7 +35,7 @@ def row(ram: str, method: str, time_limit_s: float) -> dict[str, object]:
         if lack.exit_code != NO_SCHEDULE:
             raise
         return where
-    form, summary = made.residency, made.summary
+    form, summary = made.form, made.summary
     plain = form.whole or form
     return where | {
         **{"micro_batches": summary.micro_batches, "energy_j": summary.energy_j, "runner_j": form.runner_j},

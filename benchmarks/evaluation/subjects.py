@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from poet_planner.comparison.compare import Subject, subject_of
-from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
+from poet_planner.graph.layout import PARAMETERS_EXCLUDED
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.request import Request
 from poet_profiles.graph import Graph, Value
 from poet_profiles.graph.file import read_graph
@@ -37,7 +37,7 @@ def paper_subject(model: str, board: str) -> Subject:
 
 def traced_subject(model: str, profile: str) -> Subject:
     """A built-in network, traced, with the costs of a shipped profile. As in the paper, parameters are not counted."""
-    step = costed_step(Request(model, profile), PARAMETERS_EXCLUDED)
+    step = Bench(Request(model, profile)).step(PARAMETERS_EXCLUDED)
     return replace(subject_of(step, model, None), board=profile)
 
 

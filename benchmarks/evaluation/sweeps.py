@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poet_planner.comparison.compare import Setting, Subject
-from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.registry import METHODS, method_named
 from poet_planner.comparison.sweep import settings_of
-from poet_planner.planning.method import method_named
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from poet_planner.comparison.pictures.method_styles import style_of
-from poet_planner.comparison.registry import METHODS
-from poet_planner.planning.method import Aware, Method, method_named
+from poet_planner.comparison.registry import METHODS, method_named
+from poet_planner.planning.method import Aware, Method
 
 from benchmarks.evaluation.markdown import table
 

@@ -164,7 +164,7 @@ def archive(folder: Path) -> Path:
 def image_of(network: Network, core: Path, folder: Path) -> Image:
     """Plan and sources of a network; ``core`` is the folder of the archive."""
     step = training_step(network.name, network.batch)
-    graph = step.graph(load_board("nrf52840"), True, network.optimizer)
+    graph = step.graph(load_board("nrf52840"), network.optimizer)
     beside = step.inference(graph)
     inference = Inference(beside.graph, store_all_schedule(beside.graph), beside.data)
     initial = initial_state(network.name, 0, network.batch)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import method_named
 from poet_planner.report.placement import placement_report
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, Statistics, optimise

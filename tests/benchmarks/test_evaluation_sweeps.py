@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from poet_planner.comparison.compare import chosen, place_of
+from poet_planner.comparison.registry import method_named
 from poet_planner.comparison.sweep_table import PointKey, read_points
-from poet_planner.planning.method import method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError

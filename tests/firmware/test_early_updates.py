@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import models
+from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep
@@ -49,7 +50,7 @@ def test_two_steps_have_todays_bits(name: str, host_firmware: HostFirmware, tmp_
     found = {}
     changes = {}
     for early in (False, True):
-        graph = step.graph(board, resident_gradients=False, optimizer=optimizer, early_updates=early)
+        graph = step.graph(board, optimizer=optimizer, layout=GRADIENTS_EARLY if early else GRADIENTS_PAGED)
         folder = tmp_path / str(early)
         folder.mkdir()
         schedule = store_all_schedule(graph)

@@ -12,6 +12,7 @@ import pytest
 from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.firmware_tables import tables_of
@@ -40,7 +41,7 @@ def test_parameters_on_the_card_of_a_board(
     answers = answers_of(program, tmp_path / "host.img", session.requests)
     losses, weights = [one["loss"] for one in session.steps(answers)], session.found(answers)
 
-    graph = step.graph(board, resident_gradients=False, card_above_bytes=64)
+    graph = step.graph(board, layout=MemoryLayout(card_above_bytes=64))
     schedule = everything_paged(graph)
     write_headers(graph, schedule, tmp_path)
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):

@@ -20,11 +20,12 @@ from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
 from poet_planner import models
+from poet_planner.graph.layout import GRADIENTS_PAGED, MemoryLayout
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.planning.calibration import Calibration
-from poet_planner.planning.flash import room_in_flash
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import table_bytes, write_headers
+from poet_planner.schedule.flash import room_in_flash
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import reference_run, training_data, write_arrays
 from poet_profiles.boards import Board, load_board
@@ -99,7 +100,7 @@ def check_flash(board: Board, image: Path, graph: Graph, schedule: Schedule, inf
 def test_what_an_inference_takes_beside_training() -> None:
     """Of DS-CNN at most 2 KB of flash for tables, and no RAM."""
     step = training_step("mlperf_ds_cnn", 1)
-    graph = step.graph(load_board("nrf52840"), resident_gradients=False)
+    graph = step.graph(load_board("nrf52840"), layout=GRADIENTS_PAGED)
     schedule, lowered = everything_paged(graph), step.inference(graph).graph
     inference = Inference(lowered, store_all_schedule(lowered))
     assert ram_bytes(graph, schedule, inference) == graph.resident_bytes + schedule.arena_bytes
@@ -142,7 +143,7 @@ def test_training_on_the_board_equals_unlimited_memory(
 ) -> None:
     board = load_board(name)
     step = training_step(model, batch, None, calibration)
-    graph = step.graph(board, resident_gradients, optimizer)
+    graph = step.graph(board, optimizer, MemoryLayout(resident_gradients=resident_gradients))
     session = TrainingSession(graph, model, batch, STEPS)
 
     session.requests = inferring(session, graph, model, batch)

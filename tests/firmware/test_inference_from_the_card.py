@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.c_headers import write_headers
@@ -39,7 +40,7 @@ def trained(
     step: TrainingStep, firmware: HostFirmware, folder: Path, above_bytes: int | None, streaming: Streaming
 ) -> tuple[list[str], dict[str, bytes], list[str]]:
     """Losses, weights, and the scores before each step and after the last."""
-    graph = step.graph(BOARD, card_above_bytes=above_bytes, streaming=streaming)
+    graph = step.graph(BOARD, layout=MemoryLayout(card_above_bytes=above_bytes, streaming=streaming))
     lowered = step.inference(graph, streaming)
     inference = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data)
     assert verify(inference.graph, inference.schedule).sound
@@ -73,7 +74,7 @@ def test_scores_and_training_are_those_of_parameters_in_ram(
 
 
 def test_it_reads_the_trainings_tensors_and_writes_none(step: TrainingStep) -> None:
-    training = step.graph(BOARD, card_above_bytes=64, streaming=TILES)
+    training = step.graph(BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=TILES))
     graph = step.inference(training, TILES).graph
     check_graph(graph)
     assert graph_from_document(document_of_graph(graph)) == graph
@@ -92,6 +93,6 @@ def test_it_reads_the_trainings_tensors_and_writes_none(step: TrainingStep) -> N
 def test_parameters_in_parts_have_none() -> None:
     step = training_step(WIDE, BATCH)
     sliced = Streaming(64, 1024, 2048)
-    training = step.graph(BOARD, card_above_bytes=64, streaming=sliced)
+    training = step.graph(BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=sliced))
     with pytest.raises(UserError, match="no inference reads the parts of parameters"):
         step.inference(training, sliced)

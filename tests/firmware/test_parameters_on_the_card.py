@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
@@ -48,12 +49,14 @@ def runs(
     step: TrainingStep, wide: TrainingStep, host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Run]:
     in_ram = step.graph(BOARD)
-    on_card = step.graph(BOARD, resident_gradients=False, card_above_bytes=64)
-    streamed = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
-    sliced = wide.graph(BOARD, card_above_bytes=64, streaming=SLICED)
+    on_card = step.graph(BOARD, layout=MemoryLayout(card_above_bytes=64))
+    streamed = step.graph(
+        BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
+    )
+    sliced = wide.graph(BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=SLICED))
     streaming = Streaming(above_bytes=64, tile_bytes=1024)
-    ruled = step.graph(BOARD, optimizer=RULED, card_above_bytes=64, streaming=streaming)
-    sliced_ruled = wide.graph(BOARD, optimizer=RULED, card_above_bytes=64, streaming=SLICED)
+    ruled = step.graph(BOARD, optimizer=RULED, layout=MemoryLayout(card_above_bytes=64, streaming=streaming))
+    sliced_ruled = wide.graph(BOARD, optimizer=RULED, layout=MemoryLayout(card_above_bytes=64, streaming=SLICED))
     results = {}
     forms: list[tuple[str, Graph, Callable[[Graph], Schedule]]] = [
         ("in RAM", in_ram, store_all_schedule),
@@ -66,7 +69,11 @@ def runs(
         ("sliced, paged", sliced, everything_paged),
         ("sliced, recomputed", sliced, everything_recomputed),
         ("in RAM, clip and decay", step.graph(BOARD, optimizer=RULED), store_all_schedule),
-        ("fetched, clip and decay", step.graph(BOARD, optimizer=RULED, card_above_bytes=64), store_all_schedule),
+        (
+            "fetched, clip and decay",
+            step.graph(BOARD, optimizer=RULED, layout=MemoryLayout(card_above_bytes=64)),
+            store_all_schedule,
+        ),
         ("streamed, clip and decay", ruled, everything_recomputed),
         ("in RAM, not sliced, clip and decay", wide.graph(BOARD, optimizer=RULED), store_all_schedule),
         ("sliced, clip and decay", sliced_ruled, everything_paged),
@@ -91,13 +98,15 @@ def _whole(graph: Graph, weights: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def test_the_form_on_the_card_keeps_weights_and_batches_there(step: TrainingStep) -> None:
-    graph = step.graph(BOARD, resident_gradients=False, card_above_bytes=64)
+    graph = step.graph(BOARD, layout=MemoryLayout(card_above_bytes=64))
     assert {tensor.kind for tensor in graph.kept} == {"parameter", "input", "target"}
     assert {node.operation.op for node in graph.nodes if node.operation} >= {"fetch", "conv2d_update", "commit"}
 
 
 def test_the_streaming_form_reads_weights_of_more_than_two_tiles(step: TrainingStep) -> None:
-    graph = step.graph(BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
+    graph = step.graph(
+        BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
+    )
     streaming = {node.operation.op for node in graph.nodes if node.operation and "streamed" in node.operation.op}
     assert streaming == {"streamed_linear", "streamed_linear_backward_input", "streamed_linear_update"}
 
@@ -148,7 +157,7 @@ def test_clip_and_decay_have_the_bits_of_those_in_ram(runs: dict[str, Run], name
 
 
 def test_the_sliced_form_has_weights_in_parts(wide: TrainingStep) -> None:
-    graph = wide.graph(BOARD, card_above_bytes=64, streaming=SLICED)
+    graph = wide.graph(BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=SLICED))
     assert any(tensor.part for tensor in graph.kept)
     operators = {node.operation.op for node in graph.nodes if node.operation}
     assert operators >= {"conv2d_accumulate", "conv2d_backward_input_accumulate"}

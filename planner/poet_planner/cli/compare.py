@@ -55,6 +55,7 @@ def compare(
 
     from poet_planner.comparison.compare import Setting, by_energy, chosen, subject_of, with_parts, write_picture
     from poet_planner.comparison.sweep_table import write_points
+    from poet_planner.planning.bench import Bench
     from poet_planner.planning.pipeline import prepare
     from poet_planner.solve import OptimiseOptions
     from poet_planner.solve.milp.solvers import solver_named
@@ -67,10 +68,10 @@ def compare(
     prepared = prepare(request)
     # Methods that page are given a graph that may be paged.
     forms = (prepared, *prepared.rivals)
-    step = next((one.step for one in forms if not one.step.layout.early_updates), prepared.step)
+    step = next((one.step for one in forms if not one.layout.early_updates), prepared.step)
     setting = Setting(subject_of(step, network.model, network.batch), prepared.budget_bytes, prepared.deadline_s)
     if any(method.in_parts for method in wanted):
-        setting = with_parts(setting, request, step)
+        setting = with_parts(setting, Bench(request), step)
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
     points = by_energy(_compared(setting, wanted, options))
     write_points(points, out / "compare.csv")

@@ -26,7 +26,7 @@ def execute(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of PyTorch; default is PyTorch's own.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run PLAN of a Linux board on your data, without the model's code; write loss and gradients, say what it took.
+    """Run PLAN of a Linux board on your data without its model's code; write loss and gradients, print time and memory.
 
     Loss and gradients are what `poet-plan reference` writes for the same data, bit for bit.
     """

@@ -73,10 +73,11 @@ def graph(
     from poet_profiles.graph.file import graph_hash, write_graph
     from poet_profiles.state_names import write_names
 
-    from poet_planner.planning.costed_step import costed_step
-    from poet_planner.planning.layouts import ABOVE_BYTES, MemoryLayout
+    from poet_planner.graph.layout import Parameters
+    from poet_planner.planning.bench import Bench
+    from poet_planner.planning.families import stated_layout
     from poet_planner.planning.models_that_fit import fitting_parts
-    from poet_planner.planning.request import AUTO_PARTS, Parameters, Request
+    from poet_planner.planning.request import AUTO_PARTS, Request
 
     if profile is None and board is None:
         raise UserError("for which board? give --board, or a --profile that names it")
@@ -92,9 +93,8 @@ def graph(
         frozen=frozen,
         calibrate=calibrate,
     )
-    on_card = ABOVE_BYTES[0] if parameters is Home.CARD else None
-    layout = MemoryLayout(card_above_bytes=on_card, micro_batches=micro_batches)
-    step = costed_step(request, layout)
+    bench = Bench(request)
+    step = bench.step(stated_layout(bench))
     traced = step.graph
     if program is not None:
         _write_program(step.program, program)
@@ -105,7 +105,7 @@ def graph(
     write_graph(traced, out)
     if parts is not None and step.board is not None:
         free = replace(request, micro_batches=AUTO_PARTS, parameters=Parameters.AUTO)
-        for part in fitting_parts(free, step.board):
+        for part in fitting_parts(Bench(free), step.board):
             write_graph(part, parts / f"{out.stem}-{part.micro_batches}.json")
     if as_json:
         written = {"file": str(out), "graph": traced.name, "nodes": nodes, "costed": bool(profile), "graph_hash": hash}

@@ -76,6 +76,7 @@ def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
     from poet_profiles.graph.file import write_graph
 
     from poet_planner.models import frozen_bytes, names
+    from poet_planner.planning.bench import Bench
     from poet_planner.planning.calibration import Frozen
     from poet_planner.planning.models_that_fit import fitting_graph, fitting_parts
     from poet_planner.planning.request import Request
@@ -95,6 +96,6 @@ def _fitting(board: str, graphs: Path | None) -> Iterator[str]:
             continue
         if graphs is not None:
             write_graph(graph, graphs / f"{name}.json")
-            for part in () if graph.kept else fitting_parts(Request(name, board=description), description):
+            for part in () if graph.kept else fitting_parts(Bench(Request(name, board=description)), description):
                 write_graph(part, graphs / f"{name}-{part.micro_batches}.json")
         yield name

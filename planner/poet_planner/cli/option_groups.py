@@ -13,9 +13,10 @@ from poet_profiles.errors import UserError
 from poet_profiles.json_output import alone
 from poet_profiles.schedule import Objective
 
+from poet_planner.graph.layout import Gradients, Parameters
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.calibration import Frozen
-from poet_planner.planning.request import Gradients, Parameters, Request, refuse_beside_a_graph
+from poet_planner.planning.request import Request, refuse_beside_a_graph
 
 EXPERT = "Expert"
 DEFAULT_MODEL = "poet_resnet18"
@@ -46,7 +47,7 @@ Calibrate = Annotated[
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 KeptFeatures = Annotated[
     str,
-    expert_option(
+    memory_option(
         "--features",
         metavar="N",
         help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM; auto: "
@@ -111,7 +112,7 @@ class BoardOptions:
 
     profile: Annotated[
         list[str] | None,
-        board_option(help="CSV file, or a shipped profile's name; again: what those before it lack."),
+        board_option(help="CSV file, or a shipped profile's name; repeat to fill in missing rows."),
     ] = None
     board: BoardName = None
 
@@ -248,7 +249,7 @@ class OptimiserOptions:
         float | None,
         optimiser_option(
             min=0.1,
-            help="Most work: seconds of one core of a usual computer, and of processor time.",
+            help="Effort: CPU seconds of one typical core.",
             show_default="work that takes one core some 7 s",
         ),
     ] = None
@@ -275,7 +276,11 @@ class OutputOptions:
         expert_option(help="Total bytes the card can be written (TBW): 4TB.", show_default="the board's"),
     ] = None
     verbose: Annotated[
-        bool, expert_option("--verbose", help="List the fits behind the costs, and what each part of the search did.")
+        bool,
+        expert_option(
+            "--verbose",
+            help="List the forms of the step, the fits behind the costs, and what each part of the search did.",
+        ),
     ] = False
 
 

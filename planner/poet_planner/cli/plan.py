@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,14 +33,10 @@ from poet_planner.cli.progress import progress
 from poet_planner.planning.request import AUTO_PARTS
 
 if TYPE_CHECKING:
-    from poet_profiles.plan_folder.summary import MoreRam
-    from poet_profiles.schedule import Schedule
+    from poet_profiles.schedule import Objective
 
-    from poet_planner.planning.budgeted_step import BudgetedStep
-    from poet_planner.planning.method import Method
+    from poet_planner.planning.pipeline import Search
     from poet_planner.planning.plan import Plan
-    from poet_planner.planning.request import Request
-    from poet_planner.solve import OptimiseOptions
 
 MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
 
@@ -77,13 +74,12 @@ def plan(
     from poet_profiles.command_line import alone_in, given
     from poet_profiles.whole_file import check_writable
 
-    from poet_planner.planning.method import OPTIMAL, method_named, plans_without_pages
-    from poet_planner.planning.more_ram import seconds_for
-    from poet_planner.planning.pipeline import prepare_divided, refuse_before_tracing, refuse_unrunnable, verified
+    from poet_planner.comparison.registry import method_named
+    from poet_planner.planning import pipeline
     from poet_planner.report.pictures import NAMES as PICTURES
     from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
-    from poet_planner.solve import DEFAULT_S, OptimiseOptions, Statistics
+    from poet_planner.solve import DEFAULT_S, OptimiseOptions
 
     out, endurance = output.out, output.endurance
     method = method_named(optimiser.method)
@@ -95,34 +91,30 @@ def plan(
         read_arrays(output.validate, "numpy.savez")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    asked = request_of(network, board, limits, memory, training)
-    request = replace(asked, early_updates=plans_without_pages(method), features=features)
-    with _refusal_as_json(output.as_json):
-        refuse_before_tracing(request)
-        refuse_unrunnable(request)
-        request, prepared = prepare_divided(request, method)
-    _say(prepared.note)
-    if output.library is not None:
-        _refuse_without_library(prepared, output.library)
-    time_limit_s = optimiser.time_limit or DEFAULT_S
-    asking_s = seconds_for(time_limit_s) if method is OPTIMAL and prepared.is_short_of_ram else 0.0
+    request = replace(request_of(network, board, limits, memory, training), features=features)
     options = OptimiseOptions(
-        time_limit_s=time_limit_s - asking_s,
+        time_limit_s=optimiser.time_limit or DEFAULT_S,
         capped=optimiser.time_limit is not None,
         seed=search.seed,
         solver=search.solver,
         objective=optimiser.objective,
-        statistics=Statistics(),
     )
-    chosen = prepared
-    with _refusal_as_json(output.as_json):
-        prepared, schedule, interrupted = _schedule(request, chosen, method, options)
-    if prepared.note != chosen.note:
-        _say(prepared.note)
-    asks = asking_s and not interrupted
-    saving = _more_ram(prepared, schedule, replace(options, time_limit_s=asking_s)) if asks else None
-    with undisturbed():
-        made = verified(prepared, schedule, options.statistics, endurance_bytes, saving, output.validate)
+    with ExitStack() as ending:
+        hooks = pipeline.Hooks(
+            say=_say,
+            searching=partial(_searching, options.objective),
+            found=lambda: ending.enter_context(undisturbed()),
+        )
+        with _refusal_as_json(output.as_json):
+            made = pipeline.plan(
+                request,
+                method,
+                options,
+                hooks,
+                library=output.library,
+                validate=output.validate,
+                endurance_bytes=endurance_bytes,
+            )
         made.write_files(out)
         if output.library is not None:
             _write_library(made, output.library, out, network)
@@ -152,13 +144,15 @@ def _say(note: str) -> None:
         typer.echo(f"poet-plan: {note}", err=True)
 
 
-def _refuse_without_library(prepared: BudgetedStep, name: str) -> None:
-    """Before minutes are spent on a plan."""
-    from poet_planner.schedule.c_library import why_no_library
-
-    reason = why_no_library(prepared.graph)
-    if reason:
-        raise UserError(f"--library {name}: {prepared.graph.name}: {reason}")
+@contextmanager
+def _searching(objective: Objective) -> Iterator[Search]:
+    """Progress is shown, and a signal ends the search with the best so far, if there is anything."""
+    with progress(objective) as show:
+        try:
+            with interrupting() as stopped:
+                yield show, stopped
+        except KeyboardInterrupt:
+            raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
 
 
 def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) -> None:
@@ -178,42 +172,11 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
         _say(f"a batch is {plan.graph.micro_batches} calls of poet_train: all but the last give POET_GATHERED")
 
 
-def _schedule(
-    request: Request, prepared: BudgetedStep, method: Method, options: OptimiseOptions
-) -> tuple[BudgetedStep, Schedule, bool]:
-    """The cheapest form with its schedule, progress shown; whether a signal ended the search."""
-    from poet_planner.planning.pipeline import planned
-
-    with progress(options.objective) as show:
-        try:
-            with interrupting() as stopped:
-                return *planned(request, prepared, method, replace(options, progress=show), stopped), stopped()
-        except KeyboardInterrupt:
-            raise UserError("interrupted before there was a schedule; nothing was written", INTERRUPTED) from None
-
-
-def _more_ram(prepared: BudgetedStep, schedule: Schedule, options: OptimiseOptions) -> MoreRam | None:
-    """What a little more RAM would save; a signal ends the question, not the plan."""
-    from poet_planner.planning.budget import plan_ram_bytes
-    from poet_planner.planning.more_ram import more_ram
-
-    try:
-        with interrupting():
-            found = more_ram(prepared.graph, schedule, prepared.store_all, options)
-    except KeyboardInterrupt:
-        return None
-    board = prepared.step.board
-    if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, prepared.graph):
-        return found
-    return replace(found, beyond_board=board.name)
-
-
 def _report(plan: Plan, output: OutputOptions) -> None:
-
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
-    from poet_planner.report.table import more_ram_text, table
+    from poet_planner.report.table import contest_table, more_ram_text, table
 
     summary, out = plan.summary, output.out
     if output.as_json:
@@ -221,6 +184,8 @@ def _report(plan: Plan, output: OutputOptions) -> None:
         return
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     console.print(table(summary, output.verbose))
+    if output.verbose:
+        console.print(contest_table(summary.contest))
     if output.verbose and summary.optimiser is not None:
         console.print(parts_table(summary.optimiser))
         console.print(improvements_table(summary.optimiser))

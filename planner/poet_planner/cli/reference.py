@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan reference`: the same training steps by PyTorch's autograd, to hold a board's against."""
+"""`poet-plan reference`: the same training steps by PyTorch's autograd, to compare with a board's."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reference(
     ] = 1,
     as_json: Json = False,
 ) -> None:
-    """Train on the same data by PyTorch alone, without a plan; write loss and gradients, to hold a board's against.
+    """Train in plain PyTorch; write losses and gradients to compare with a board's.
 
     The arrays are `loss`, and `PARAMETER.grad` with a leading axis of steps.
     """

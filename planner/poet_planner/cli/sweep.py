@@ -27,16 +27,16 @@ from poet_planner.cli.option_groups import (
     output_option,
     whole_batch,
 )
-from poet_planner.planning.request import Parameters
+from poet_planner.graph.layout import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from poet_planner.comparison.compare import Setting, Subject
     from poet_planner.comparison.sweep_table import Point
+    from poet_planner.planning.bench import Bench
     from poet_planner.planning.costed_step import CostedStep
     from poet_planner.planning.method import Method
-    from poet_planner.planning.request import Request
     from poet_planner.solve import OptimiseOptions
 
 
@@ -85,8 +85,8 @@ def sweep(
     subjects = _subjects(networks, boards, whole_batch(memory), training)
     rams, deadlines = limits.ram or RAMS, limits.deadline or ("none",)
     settings = [
-        with_parts(setting, request, step) if any(method.in_parts for method in wanted) else setting
-        for subject, request, step in subjects
+        with_parts(setting, bench, step) if any(method.in_parts for method in wanted) else setting
+        for subject, bench, step in subjects
         for setting in settings_of(subject, rams, deadlines)
     ]
     options = OptimiseOptions(time_limit_s=time_limit, seed=search.seed, solver=search.solver)
@@ -166,7 +166,7 @@ def _problem(points: Sequence[Point]) -> str:
 
 def _subjects(
     networks: NetworksOptions, boards: BoardsOptions, memory: MemoryOptions, training: TrainingOptions
-) -> list[tuple[Subject, Request, CostedStep]]:
+) -> list[tuple[Subject, Bench, CostedStep]]:
     """Each graph, or each model on each board of each profile in each batch size; with what it was made of.
 
     Raises
@@ -179,6 +179,8 @@ def _subjects(
     from itertools import product
 
     from poet_planner.comparison.compare import subject_of
+    from poet_planner.planning.bench import Bench
+    from poet_planner.planning.contest import Contest
     from poet_planner.planning.request import Request, refuse_beside_a_graph
 
     if networks.graph:
@@ -193,38 +195,26 @@ def _subjects(
     of_samples: Sequence[int | None] = networks.batch or [None]
     of_layers = {"weights": networks.weights, "frozen": networks.frozen, "calibrate": networks.calibrate}
     chosen = {**of_layers, "optimizer": training.chosen, **asdict(memory)}
-    made: list[tuple[Subject, str | None, Request, CostedStep]] = []
+    made: list[tuple[Subject, str | None, Bench, CostedStep]] = []
     for network, profile, board, batch in product(named, of_profile, on_board, of_samples):
         request = Request(network, profile, board, batch, **chosen)
-        step = _step(request)
+        request.refuse_without_costs()
+        bench = Bench(request)
+        step = Contest(bench).in_one_layout()
         if not any(node.energy_j for node in step.graph.nodes):
             raise UserError(
                 f"{step.graph.name}: has no energies to sweep over; cost it from a profile first (--profile)"
             )
         subject = subject_of(step, network if isinstance(network, str) else None, batch)
-        made.append((subject, profile, request, step))
+        made.append((subject, profile, bench, step))
     names = Counter((subject.model, subject.board, subject.batch) for subject, *_ in made)
     # Two profiles may be of one board.
     return [
-        (replace(subject, board=f"{subject.board} by {Path(profile).stem}"), request, step)
+        (replace(subject, board=f"{subject.board} by {Path(profile).stem}"), bench, step)
         if profile and names[subject.model, subject.board, subject.batch] > 1
-        else (subject, request, step)
-        for subject, profile, request, step in made
+        else (subject, bench, step)
+        for subject, profile, bench, step in made
     ]
-
-
-def _step(request: Request) -> CostedStep:
-    """In one layout for all budgets; on the card it is chosen for the RAM of the board."""
-    from poet_planner.planning.choose import choose_layout, usual_step
-    from poet_planner.planning.costed_step import costed_step
-    from poet_planner.planning.layouts import PARAMETERS_EXCLUDED
-
-    request.refuse_without_costs()
-    if request.parameters == Parameters.CARD:
-        return choose_layout(request).step
-    if request.parameters == Parameters.EXCLUDED:
-        return costed_step(request, PARAMETERS_EXCLUDED)
-    return usual_step(request)
 
 
 def _print(points: list[Point], out: Path, as_json: bool) -> None:

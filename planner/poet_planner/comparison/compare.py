@@ -21,7 +21,7 @@ from poet_profiles.schedule import Action, Schedule, Status
 
 from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods.ablations import PAGING, REMATERIALIZATION
-from poet_planner.comparison.registry import BY_NAME_ALONE, METHODS
+from poet_planner.comparison.registry import BY_NAME_ALONE, METHODS, method_named
 from poet_planner.comparison.sharing import SAME_ENERGY
 from poet_planner.comparison.sweep_table import (
     COLUMNS,
@@ -35,11 +35,10 @@ from poet_planner.comparison.sweep_table import (
     deadline_text,
 )
 from poet_planner.comparison.warm_up import warm_up
-from poet_planner.planning.budgeted_step import on_its_own
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.contest import fewest_parts
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.forms_in_ram import in_fewest_parts
-from poet_planner.planning.method import OPTIMAL, Method, method_named
-from poet_planner.planning.request import Request
+from poet_planner.planning.method import OPTIMAL, Method
 from poet_planner.report.summary import summarise
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
@@ -125,11 +124,10 @@ def subject_of(step: CostedStep, model: str | None, batch: int | None) -> Subjec
     return Subject(step.graph, model or step.graph.name, board, "+".join(sorted(sources)), batch)
 
 
-def with_parts(setting: Setting, request: Request, whole: CostedStep) -> Setting:
+def with_parts(setting: Setting, bench: Bench, whole: CostedStep) -> Setting:
     """The same problem for methods that plan parts of a batch, too; ``whole`` is the subject's step."""
-    within = replace(request, ram=setting.ram_bytes)
     try:
-        fewest = in_fewest_parts(within, on_its_own(within, whole))
+        fewest = fewest_parts(bench, whole, setting.ram_bytes)
     except UserError as lack:
         return replace(setting, in_parts=str(lack))
     return replace(setting, in_parts=fewest.graph)

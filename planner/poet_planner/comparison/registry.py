@@ -44,7 +44,7 @@ METHODS = (
 BY_NAME_ALONE = (ablations.ALONE, poet_ilp.PAPER)
 
 
-def competitor_named(name: str) -> Method:
+def method_named(name: str) -> Method:
     """The method of that name, poet's own included.
 
     Raises

@@ -12,28 +12,28 @@ from poet_profiles.graph.kept import FETCH, kept_constants
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import needed_bytes, smallest_ram_bytes
 
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.request import Request
 from poet_planner.report.quantities import ram_bytes
 from poet_planner.schedule.firmware_tables import tables_at_most
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.options import NoScheduleError
 
 
-def ram_budget_bytes(request: Request, usual: CostedStep, chosen: CostedStep) -> int:
+def ram_budget_bytes(ram: int | str | None, usual: CostedStep, chosen: CostedStep) -> int:
     """RAM budget, resident tensors included.
 
-    A stated budget is reckoned on the usual layout: where another is chosen because the usual one does not fit, the
-    budget stays that by which it does not. A board's is the smaller of what the usual and the chosen layout leave: one
-    with fewer values that can be paged has shorter tables.
+    A budget given as a share (`50%`) is always a share of the usual layout's store-all peak, even if another layout is
+    chosen. A board's is the smaller of what the usual and the chosen layout leave: one with fewer values that can be
+    paged has shorter tables.
 
     Raises
     ------
     UserError
         If neither a budget nor a board is named.
     """
-    if request.ram is not None:
-        return ram_bytes(request.ram, store_all_schedule(usual.graph).peak_bytes)
+    if ram is not None:
+        return ram_bytes(ram, store_all_schedule(usual.graph).peak_bytes)
     if usual.board is None:
         raise UserError("the graph names no board: give the RAM budget, for example --ram 256KB or --ram 50%")
     return min(plan_ram_bytes(usual.board, step.graph) for step in (usual, chosen))
@@ -49,17 +49,21 @@ def _tables_bytes(graph: Graph) -> int:
     return tables_at_most(graph).bytes
 
 
-def refuse_too_large(request: Request) -> None:
-    """Refuse a built-in model that a microcontroller has no RAM for in any layout, without tracing it."""
+def refuse_too_large(bench: Bench, in_parts: bool) -> None:
+    """Refuse a built-in model that a microcontroller has no RAM for in any layout, without tracing it.
+
+    ``in_parts`` says whether the batch may go through it sample by sample.
+    """
     from poet_planner.models import least_ram_bytes
 
-    model, board = request.network, request.target_board
+    request, board = bench.request, bench.board
+    model = request.network
     if not isinstance(model, str) or ":" in model or board is None or board.kind != "microcontroller":
         return
     if request.frozen is not None:  # its frozen values are a quarter as large
         return
     least_bytes = least_ram_bytes(model, request.batch)
-    if least_bytes > board.usable_ram_bytes and request.parts != 1:
+    if least_bytes > board.usable_ram_bytes and in_parts:
         with suppress(ValueError):  # a batch norm of one sample, which has no micro-batches
             least_bytes = least_ram_bytes(model, 1)
     if least_bytes > board.usable_ram_bytes:

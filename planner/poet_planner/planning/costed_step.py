@@ -5,21 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
-from poet_profiles.constants import CONSTANTS_FILE, read_constants
-from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node
-from poet_profiles.graph.file import graph_hash
-from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.plan_folder.beside import FEATURE
-from poet_profiles.state_names import read_names
 
-from poet_planner.planning.layouts import GRADIENTS_RESIDENT, MemoryLayout
-from poet_planner.planning.request import Request
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.training_graph import TrainingStep
 
 if TYPE_CHECKING:
@@ -94,73 +87,6 @@ class CostedStep:
         assert self.training_step is not None and self.costed is not None and self.costs is not None
         graph = self.training_step.inference_on_features(inference, self.costed.graph)
         return None if graph is None else self.costs.apply(graph).graph
-
-
-def costed_step(request: Request, layout: MemoryLayout = GRADIENTS_RESIDENT) -> CostedStep:
-    """The step that is asked for, in a layout; it is made once a request.
-
-    Raises
-    ------
-    UserError
-        If something that is asked for is not to be had, the model cannot be traced, or the profile lacks the rows that
-        are needed.
-    """
-    if layout not in request.steps:
-        request.steps[layout] = _made(request, layout)
-    return request.steps[layout]
-
-
-def _made(request: Request, layout: MemoryLayout) -> CostedStep:
-    step = _of_graph(request, layout) if request.training_step is None else _of_model(request, layout)
-    if not request.paging:
-        step = replace(step, graph=without_paging(step.graph))
-    if layout.counts_parameters:
-        return step
-    graph = without_parameters(step.graph)
-    excluded_bytes = step.graph.resident_bytes - graph.resident_bytes
-    return replace(step, graph=graph, constants={}, excluded_bytes=excluded_bytes)
-
-
-def _of_graph(request: Request, layout: MemoryLayout) -> CostedStep:
-    """The data of its constants, and the names, lie beside its file, if at all."""
-    graph = request.costed_graph
-    assert graph is not None
-    step = CostedStep(graph, layout, request.target_board)
-    if not isinstance(request.network, Path):
-        return step
-    folder = request.network.parent
-    wanted = (graph.constants or kept_constants(graph)) and (folder / CONSTANTS_FILE).is_file()
-    constants = read_constants(folder / CONSTANTS_FILE, graph) if wanted else {}
-    return replace(step, constants=constants, names=read_names(folder, graph_hash(graph)))
-
-
-def _of_model(request: Request, layout: MemoryLayout) -> CostedStep:
-    step, board, costs = request.training_step, request.target_board, request.cost_model
-    assert step is not None and board is not None
-    if board.kind == "linux" and layout.micro_batches > 1:
-        raise UserError(
-            f"--micro-batches {layout.micro_batches}: a Linux board adds up what you call it for: plan with "
-            f"--batch {step.samples // layout.micro_batches}, and call the step {layout.micro_batches} times"
-        )
-    step = step.in_micro_batches(layout.micro_batches)
-    graph = step.graph(
-        board,
-        layout.resident_gradients,
-        request.optimizer,
-        layout.card_above_bytes,
-        layout.streaming,
-        layout.early_updates,
-        layout.constants_on_card,
-        layout.batch_on_card,
-    )
-    costed = None if costs is None else costs.apply(graph)
-    if costed is not None:
-        if board.storage == "none" or layout.early_updates:
-            costed = replace(costed, graph=without_paging(costed.graph))
-        graph = costed.graph
-    program = step.program(graph) if board.kind == "linux" else None
-    made = CostedStep(graph, layout, board, costed, step.constants(graph), program, step.names())
-    return replace(made, training_step=step, costs=costs)
 
 
 def without_paging(graph: Graph) -> Graph:

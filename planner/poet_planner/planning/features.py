@@ -12,22 +12,23 @@ from poet_profiles.graph.kept import BATCH_KINDS
 
 from poet_planner.features.cut import Cut, least_cut
 from poet_planner.features.fixed import fixed_nodes
-from poet_planner.planning.request import Parameters, Request
+from poet_planner.graph.layout import GRADIENTS_RESIDENT
+from poet_planner.planning.bench import Bench
 
-NORM_UPDATE = "batch_norm_update"
 WORD_BYTES = 4  # a sample's part of what is kept begins at a word
 LEAST_SHARE = 0.1  # of a step's energy that has to be the same in every epoch, for keeping it to be worth its rules
 
 
 @dataclass(frozen=True)
 class Division:
-    """Where a step is ``cut``, None where it stays whole, and what a user should know of that."""
+    """Where a step is ``cut``; None: it stays whole, where a ``graph`` is named for the nodes that are ``mixing``."""
 
     cut: Cut | None = None
-    note: str = ""
+    graph: Graph | None = None
+    mixing: frozenset[str] = frozenset()
 
 
-def where_to_cut(request: Request) -> Division:
+def where_to_cut(bench: Bench) -> Division:
     """The cut with which an epoch takes the least energy, if the frozen part takes a tenth of a step's at least.
 
     Raises
@@ -35,13 +36,10 @@ def where_to_cut(request: Request) -> Division:
     UserError
         If the model cannot be traced, or the profile lacks rows that are needed.
     """
-    step, board, costs = request.training_step, request.target_board, request.cost_model
-    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and request.parts in (None, 1)
-    if step is None or board is None or costs is None or board.kind != "microcontroller" or not in_ram:
+    step = bench.training_step
+    if step is None or bench.costs is None or not bench.is_for_a_microcontroller or not step.traced.frozen:
         return Division()
-    if not step.traced.frozen:
-        return Division()
-    graph = costs.apply(step.graph(board, optimizer=request.optimizer)).graph
+    graph = bench.step(GRADIENTS_RESIDENT).graph
     if not _has_samples(graph):
         return Division()
     fixed = fixed_nodes(graph)
@@ -56,7 +54,7 @@ def where_to_cut(request: Request) -> Division:
         return 0.0 if id in alone and size % (WORD_BYTES * step.samples) == 0 else inf
 
     cut = least_cut(graph, fixed, read_j)
-    return Division(cut) if cut.once else Division(note=_mixing(graph, fixed - alone))
+    return Division(cut) if cut.once else Division(graph=graph, mixing=fixed - alone)
 
 
 def _has_samples(graph: Graph) -> bool:
@@ -68,14 +66,3 @@ def _has_samples(graph: Graph) -> bool:
 def _energy_j(graph: Graph, nodes: Iterable[str]) -> float:
     chosen = set(nodes)
     return sum(node.energy_j for node in graph.nodes if node.id in chosen)
-
-
-def _mixing(graph: Graph, mixing: frozenset[str]) -> str:
-    """The first of them: a frozen batch norm that was left in training mode is the usual one."""
-    node = next((one for one in graph.nodes if one.id in mixing), None)
-    if node is None or node.operation is None:
-        return ""
-    updated = {one.operation.operands[0] for one in graph.nodes if one.operation and one.operation.op == NORM_UPDATE}
-    if updated & {*node.operation.results}:
-        return f"features are not kept: {node.id} is frozen, but in training mode; call eval() on it"
-    return f"features are not kept: {node.id} mixes the samples of a batch"

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheduler as a record: what it is called, where it comes from, what it can do; poet's own, and others by name."""
+"""A scheduler as a record: what it is called, where it comes from, what it can do; and poet's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -109,17 +108,3 @@ OPTIMAL = Method(
     memory_aware=Aware.YES,
     power_aware=Aware.YES,
 )
-
-
-def method_named(name: str) -> Method:
-    """poet's own, or that of the comparison: loaded by name, so that what plans by poet's own needs none of them.
-
-    Raises
-    ------
-    UserError
-        If there is none of that name.
-    """
-    if name == OPTIMAL.name:
-        return OPTIMAL
-    named: Method = import_module("poet_planner.comparison.registry").competitor_named(name)
-    return named

@@ -12,7 +12,7 @@ from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 
-from poet_planner.planning.budgeted_step import BudgetedStep
+from poet_planner.planning.form import Form
 
 if TYPE_CHECKING:
     from poet_runtime.program import Program
@@ -28,7 +28,7 @@ class Plan(PlanFiles):
         Energy, time and RAM of it and of ``store_all``, the bound, and what the costs rest on.
     store_all : Schedule
         The store-all schedule, to compare with: no recomputation, no paging, in as much RAM as it needs.
-    residency : BudgetedStep
+    form : Form
         What is resident in RAM, or is not counted there, and why; the RAM budget.
     why_no_headers : str or None
         What keeps the firmware from running the graph; None where it can.
@@ -41,8 +41,8 @@ class Plan(PlanFiles):
     """
 
     summary: Summary
+    form: Form
     store_all: Schedule
-    residency: BudgetedStep
     why_no_headers: str | None
     program: Program | None = None
     why_no_program: str | None = None

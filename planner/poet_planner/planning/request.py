@@ -4,52 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from poet_profiles.boards import Board, load_board
+from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
-from poet_profiles.graph.file import read_graph
-from poet_profiles.shipped import profile_names, shipped_profile
+from poet_profiles.shipped import profile_names
 
+from poet_planner.graph.layout import Gradients, Parameters
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.calibration import Calibration, Frozen
-from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.report.quantities import size_bytes
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from poet_planner.costs.cost_model import CostModel
-    from poet_planner.features.cut import Cut
     from poet_planner.models import Model
-    from poet_planner.planning.costed_step import CostedStep
-    from poet_planner.planning.layouts import MemoryLayout
 
 Profiles = str | Path | Sequence[str | Path]
 Choice = TypeVar("Choice", bound=StrEnum)
-
-
-class Parameters(StrEnum):
-    """Where parameters lie; excluded: nowhere that counts, nor gradients and optimiser state, as in the POET paper."""
-
-    AUTO = "auto"
-    RESIDENT = "resident"
-    CARD = "card"
-    EXCLUDED = "excluded"
-
-
-class Gradients(StrEnum):
-    """Whether gradients have places of their own, are values that come, are paged and go, or end in early updates."""
-
-    AUTO = "auto"
-    RESIDENT = "resident"
-    PAGED = "paged"
-    EARLY = "early"
 
 
 AUTO_PARTS = "auto"
@@ -58,7 +32,7 @@ WHOLE = "whole"  # of --features: one step does all
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, as it was given, and what its names stand for: each looked up once.
+    """What is asked for, as it was given: `bench.Bench` looks up what its names stand for.
 
     Attributes are the parameters of `poet_planner.plan`. The board may also be one that is described already. Without
     a profile nothing has a cost: see `refuse_without_costs`.
@@ -87,7 +61,6 @@ class Request:
     paging: bool = True
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
     features: int | str = WHOLE
-    cut: Cut | None = None  # where the step has been divided, and its head is what is asked for: see `on_features`
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
@@ -115,9 +88,10 @@ class Request:
         option = f"--micro-batches {self.micro_batches}"
         if self.micro_batches != AUTO_PARTS and not str(self.micro_batches).isdecimal():
             raise UserError(f"{option}: give a whole number, at least 1, or {AUTO_PARTS}")
-        if self.parts == 0:
+        parts = 1 if self.micro_batches == AUTO_PARTS else int(self.micro_batches)
+        if parts == 0:
             raise UserError(f"{option}: a batch is at least one part; give 1 or more")
-        if (self.parts or 1) == 1:
+        if parts == 1:
             return
         if isinstance(self.network, Graph | Path):
             raise UserError(f"{option}: --graph already says in how many parts a batch goes through it; leave it out")
@@ -135,92 +109,15 @@ class Request:
             )
 
     @property
-    def kept_samples(self) -> int | None:
-        """For how many samples' features there is to be room in RAM; None: for as many as there happens to be."""
-        return int(self.features) if str(self.features).isdecimal() else None
-
-    @property
-    def parts(self) -> int | None:
-        """In how many micro-batches a batch is to go through the network; None: in as many as are best."""
-        return None if self.micro_batches == AUTO_PARTS else int(self.micro_batches)
+    def is_model(self) -> bool:
+        """Whether a model is to be traced; otherwise a graph is given with its costs."""
+        return not isinstance(self.network, Graph | Path)
 
     def refuse_without_costs(self) -> None:
         """Refuse a model without a profile."""
-        if self.training_step is not None and not self.profile:
+        if self.is_model and not self.profile:
             names = ", ".join(profile_names())
             raise UserError(f"nothing to plan: give --profile (a CSV file, or one of {names}) or --graph; see --help")
-
-    @cached_property
-    def costed_graph(self) -> Graph | None:
-        """The graph that is given with its costs, if one is."""
-        if isinstance(self.network, Path):
-            return read_graph(self.network)
-        return self.network if isinstance(self.network, Graph) else None
-
-    @cached_property
-    def training_step(self) -> TrainingStep | None:
-        """The model's, traced when that is first wanted; None: a graph is given. Raises as `TrainingStep`."""
-        if isinstance(self.network, Graph | Path):
-            return None
-        weights = None if self.weights is None else Path(self.weights)
-        make = training_step if isinstance(self.network, str) else TrainingStep
-        step = make(self.network, self.batch, weights, calibration=calibration(self.frozen, self.calibrate))
-        return step if self.cut is None else step.on_features(self.cut)
-
-    def on_features(self, cut: Cut) -> Request:
-        """The same of the head's step, on what a cut keeps of each sample; what has been looked up is known."""
-        assert self.training_step is not None
-        head = replace(self, cut=cut)
-        known = {name: getattr(self, name) for name in ("target_board", "cost_model")}
-        head.__dict__.update(known, training_step=self.training_step.on_features(cut))
-        return head
-
-    @cached_property
-    def steps(self) -> dict[MemoryLayout, CostedStep]:
-        """Those of `costed_step`, by layout: each is made once."""
-        return {}
-
-    @cached_property
-    def target_board(self) -> Board | None:
-        """The board that is named, or else the profile's; None: a graph that names none."""
-        if isinstance(self.board, Board):
-            return self.board
-        if self.board or not self._profiles:
-            return load_board(self.board) if self.board else None
-        return load_board(_only_board(*next(iter(self._profiles.items()))))
-
-    @cached_property
-    def cost_model(self) -> CostModel | None:
-        """What the board's operators cost; its fits are made once. None: nothing has a cost."""
-        from poet_planner.costs.cost_model import CostModel
-
-        board = self.target_board
-        if board is None or not self._profiles:
-            return None
-        runner_s = board.runner_cycles / board.clock_hz if board.kind == "microcontroller" else 0.0
-        card = board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes
-        return CostModel(self._rows, *card, board.fpu, runner_s)
-
-    @cached_property
-    def _rows(self) -> pd.DataFrame:
-        """The board's, of all profiles: of a row that several have the first one's is taken."""
-        import pandas as pd
-
-        assert self.target_board is not None
-        name = self.target_board.name
-        own = {path: table[table["board"] == name] for path, table in self._profiles.items()}
-        for path, table in own.items():
-            if table.empty:
-                raise UserError(f"{path}: no row of board {name}; profile it first or name another --board")
-        return pd.concat(own.values(), ignore_index=True)
-
-    @cached_property
-    def _profiles(self) -> dict[Path, pd.DataFrame]:
-        from poet_profiles.profile import read_profile
-
-        profiles = self.profile or ()
-        paths = [profile_path(str(one)) for one in ([profiles] if isinstance(profiles, str | Path) else profiles)]
-        return {path: read_profile(path) for path in paths}
 
 
 def calibration(frozen: str | None, samples: str | Path | None) -> Calibration | None:
@@ -246,21 +143,3 @@ def named(choices: type[Choice], name: str, option: str) -> Choice:
         return choices(name)
     except ValueError:
         raise UserError(f"{option} {name}: there are {', '.join(choices)}") from None
-
-
-def profile_path(name: str) -> Path:
-    """The profile at a path, or the shipped one of that name (``m4``, also written ``profiles/m4.csv``)."""
-    path = Path(name)
-    if path.is_file():
-        return path
-    if path.stem in profile_names() and name in (path.stem, path.name, f"profiles/{path.stem}.csv"):
-        return shipped_profile(path.stem)
-    raise UserError(f"no profile {name}: neither a file nor one of the shipped {', '.join(profile_names())}")
-
-
-def _only_board(path: Path, rows: pd.DataFrame) -> str:
-    boards = sorted(set(rows["board"]))
-    if len(boards) != 1:
-        found = ", ".join(boards) or "no board at all"
-        raise UserError(f"{path}: holds {found}; name one with --board")
-    return str(boards[0])

@@ -14,13 +14,13 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.validation import check_graph
 
+from poet_planner.graph.layout import GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.planning.calibration import Calibration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from poet_profiles.plan_folder.summary import Int8Validation
     from poet_runtime.program import Program
     from poet_runtime.traced_graph import TracedGraph
 
@@ -77,10 +77,20 @@ class TrainingStep:
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
     @property
+    def on_int8(self) -> bool:
+        """Whether frozen layers are to be on int8."""
+        return self._calibration is not None
+
+    @property
     def int8_samples(self) -> int | None:
         """How many samples the ranges of `int8_ranges` are from; None: there are none."""
-        step = self._whole or self
+        step = self.whole
         return None if step._calibration is None else step._calibration.samples(step.traced, step._model)
+
+    @property
+    def whole(self) -> TrainingStep:
+        """The step on the whole batch."""
+        return self._whole or self
 
     @property
     def name(self) -> str:
@@ -176,92 +186,28 @@ class TrainingStep:
             self._check(graph)
         return graph
 
-    def _lowered(
-        self, dma_overlap: bool, resident_gradients: bool, optimizer: Optimizer, micro_batches: int = 1
-    ) -> Graph:
-        """For a microcontroller: all of it, or the head's step."""
+    def in_ram(self, dma: bool, resident_gradients: bool, optimizer: Optimizer) -> Graph:
+        """In the firmware's operators, with parameters in RAM: all of the step, or the head's."""
         from poet_planner.lowering import lower_for_firmware
 
-        graph = lower_for_firmware(self.traced, dma_overlap, resident_gradients, optimizer, micro_batches)
+        graph = lower_for_firmware(self.traced, dma, resident_gradients, optimizer, self._micro_batches)
         if self._cut is None:
             return graph
         from poet_planner.features.parts import head_of
 
         return head_of(graph, self._cut)
 
-    def graph(
-        self,
-        board: Board,
-        resident_gradients: bool = True,
-        optimizer: Optimizer = PLAIN,
-        card_above_bytes: int | None = None,
-        streaming: Streaming = FETCHED_WHOLE,
-        early_updates: bool = False,
-        constants_on_card: bool = False,
-        batch_on_card: bool = True,
-    ) -> Graph:
-        """The step lowered for a board.
-
-        Parameters
-        ----------
-        resident_gradients : bool
-            Whether gradients have places of their own in RAM; False: they are values, on a Linux board until the step
-            ends, on a microcontroller until they are used.
-        optimizer : Optimizer
-            What ends a step on a microcontroller.
-        card_above_bytes : int, optional
-            Whether larger parameters lie on a microcontroller's card.
-        streaming : Streaming
-            Which of them are read tile by tile, and which activations are in slices.
-        early_updates : bool
-            Whether a parameter changes as soon as its gradient is done and nothing reads it any more.
-        constants_on_card : bool
-            Whether constants for which a microcontroller's flash has no room lie on its card, and nothing else.
-        batch_on_card : bool
-            Whether the batch lies there where parameters do.
+    def graph(self, board: Board, optimizer: Optimizer = PLAIN, layout: MemoryLayout = GRADIENTS_RESIDENT) -> Graph:
+        """The step lowered for a board, with what ends it on a microcontroller, in a memory layout.
 
         Raises
         ------
         UserError
-            If there is no such model, or it cannot be traced, or a Linux board is given an optimiser, or the
-            firmware has no such options of it, or the board has no card.
+            If there is no such model, or it cannot be traced, or the board has no such layout or optimiser.
         """
-        from poet_planner.lowering import (
-            lower_for_linux,
-            with_constants_on_the_card,
-            with_early_updates,
-            with_parameters_on_the_card,
-            with_taking_over,
-        )
-        from poet_planner.planning.flash import flash_for_constants
+        from poet_planner.lowering.for_board import lowered
 
-        if board.kind == "linux" and self._calibration is not None:
-            raise UserError(
-                f"--frozen int8: {board.name} trains in PyTorch, and int8 is for microcontrollers; leave it out"
-            )
-        if card_above_bytes is not None and not board.has_card:
-            raise UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")
-        if board.kind == "linux":
-            if early_updates:
-                raise UserError(f"--gradients early: a graph for {board.name} ends before the optimiser; leave it out")
-            if not optimizer.is_plain:
-                raise UserError(f"{optimizer.words}: a graph for {board.name} ends before the optimiser; leave it out")
-            graph = lower_for_linux(self._rehearsed, board.dma_overlap, resident_gradients)
-        elif card_above_bytes is not None:
-            if optimizer.has_state:
-                raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
-            graph = self._with_gradients_as_values(board.dma_overlap, optimizer, streaming.slices_above_bytes)
-            flash_bytes = flash_for_constants(graph, board)
-            on_card = with_parameters_on_the_card(graph, card_above_bytes, flash_bytes, streaming, batch_on_card)
-            graph = with_taking_over(on_card)
-        elif constants_on_card:
-            graph = self._lowered(board.dma_overlap, resident_gradients, optimizer)
-            flash_bytes = flash_for_constants(graph, board) or 0
-            graph = with_taking_over(with_constants_on_the_card(graph, flash_bytes, streaming))
-        else:
-            resident = resident_gradients and not early_updates
-            graph = self._lowered(board.dma_overlap, resident, optimizer, self._micro_batches)
-            graph = with_taking_over(with_early_updates(graph) if early_updates else graph)
+        graph = lowered(self, board, optimizer, layout)
         self._check(graph)
         return graph
 
@@ -312,39 +258,26 @@ class TrainingStep:
         except FaultError as fault:
             words = f"poet made a wrong graph of its inference ({fault}); report this as a bug"
             raise UserError(f"{self.name}: {words}") from None
-        model = (self._whole or self)._load()
+        model = self.whole._load()
         loss = known_loss(model, lowered.graph.residents[-1].shape[1:])
         return replace(lowered, loss=loss, classes=tuple(model.classes))
-
-    def validation(self, path: Path) -> Int8Validation:
-        """Its forward pass with layers on int8, beside that of the model, on samples of a file.
-
-        Raises
-        ------
-        UserError
-            If there is no such pass (see `inference`), or the samples are not what the model takes.
-        """
-        from poet_planner.planning.validation import validated
-
-        step = self._whole or self
-        return validated(step._load(), step.traced, step.forward, path)
 
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
         from poet_runtime.program import Program
 
-        return Program.of_plan(self._rehearsed, graph)
+        return Program.of_plan(self.rehearsed, graph)
 
-    def _with_gradients_as_values(self, dma_overlap: bool, optimizer: Optimizer, sliced: int | None) -> Graph:
-        """What layouts with parameters on the card are made of, with slices of values above a size: lowered once."""
+    def in_slices(self, dma: bool, optimizer: Optimizer, above_bytes: int | None) -> Graph:
+        """Likewise with gradients as values, those above a size in slices; lowered once."""
         from poet_planner.lowering import with_slices
 
-        key = dma_overlap, optimizer, sliced
+        key = dma, optimizer, above_bytes
         if key not in self._as_values:
             self._as_values[key] = (
-                self._lowered(dma_overlap, False, optimizer)
-                if sliced is None
-                else with_slices(self._with_gradients_as_values(dma_overlap, optimizer, None), sliced)
+                self.in_ram(dma, False, optimizer)
+                if above_bytes is None
+                else with_slices(self.in_slices(dma, optimizer, None), above_bytes)
             )
         return self._as_values[key]
 
@@ -385,13 +318,13 @@ class TrainingStep:
             return forward
         frozen = {id: tensor for id, tensor in forward.frozen.items() if id not in self.traced.changed}
         forward = replace(forward, frozen=frozen)
-        step = self._whole or self
+        step = self.whole
         assert step._calibration is not None
         ranges = step._calibration.ranges_beside(forward, step.traced, step._model, step._batch)
         return replace(forward, int8_ranges=ranges)
 
     @cached_property
-    def _rehearsed(self) -> TracedGraph:
+    def rehearsed(self) -> TracedGraph:
         """The traced step with the storages and temporaries that PyTorch's kernels allocate, read off a run of it."""
         from poet_runtime.measured_sizes import measured
 
@@ -418,8 +351,6 @@ def training_step(
     return TrainingStep(model, batch, weights, calibration=calibration)
 
 
-def training_graph(
-    model: str, batch: int | None, board: Board, resident_gradients: bool = True, optimizer: Optimizer = PLAIN
-) -> Graph:
+def training_graph(model: str, batch: int | None, board: Board) -> Graph:
     """Trace a named model and lower it for a board: see :class:`TrainingStep`."""
-    return training_step(model, batch).graph(board, resident_gradients, optimizer)
+    return training_step(model, batch).graph(board)

@@ -9,34 +9,31 @@ import torch
 from poet_profiles.plan_folder.summary import Int8Validation
 from poet_runtime.executor import execute
 from poet_runtime.nested import with_tensors
-from poet_runtime.traced_graph import Kind, TracedGraph
+from poet_runtime.traced_graph import Kind
 from torch import Tensor
 
 from poet_planner.lowering.firmware import in_integers
-from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
 from poet_planner.planning.calibration import samples_of
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.one_sample import one_sample
 
 
-def validated(model: Model, training: TracedGraph, forward: TracedGraph, path: Path) -> Int8Validation:
+def validated(step: TrainingStep, path: Path) -> Int8Validation:
     """Both on the samples of a file, one by one, with the model's weights as they are.
-
-    Parameters
-    ----------
-    forward : TracedGraph
-        Of one sample.
 
     Raises
     ------
     UserError
-        If the samples are not what the model takes.
+        If there is no forward pass of one sample, or the samples are not what the model takes.
     """
+    step = step.whole
+    model, training = step.model, step.traced
     inputs, targets = ([one for one in training.residents if one.kind is kind] for kind in (Kind.INPUT, Kind.TARGET))
     given = samples_of(path, [*inputs, *targets])
     first = one_sample(model.module, model.inputs, model.name)
-    graph = in_integers(forward)
+    graph = in_integers(step.forward)
     own = [one.id for one in graph.residents if one.kind is Kind.INPUT]
     state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
     state = {name: tensor.detach() for name, tensor in state.items()}

@@ -11,7 +11,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside
-from poet_profiles.plan_folder.summary import BatchForm, FeaturesReport, FitReport, InferenceReport, Summary
+from poet_profiles.plan_folder.summary import ContestRow, FeaturesReport, FitReport, InferenceReport, Summary
 from poet_profiles.schedule import Action, Objective, Schedule
 
 from poet_planner.graph.batch import nodes_of_batch, once_s
@@ -97,7 +97,7 @@ def summarise(
         gap=schedule.gap,
         overhead_gap=_overhead_gap(schedule, busy_s, store_all, plain_busy_s),
         micro_batches=graph.micro_batches,
-        batch_forms=(),
+        contest=(),
         forms_gap=schedule.gap,
         time_s=schedule.time_s,
         deadline_s=schedule.deadline_s,
@@ -154,13 +154,12 @@ def with_whole(summary: Summary, store_all: Schedule, whole: CostedGraph) -> Sum
     return replace(summary, plain_fitted=fitted, plain_card_j=sum(node.card_energy_j for node in whole.graph.nodes))
 
 
-def with_forms(summary: Summary, forms: tuple[BatchForm, ...]) -> Summary:
-    """The summary of a plan that is the first of some forms of its step."""
-    if not forms:
-        return summary
-    cost_j = summary.energy_j + forms[0].runner_j
-    gap = max(0.0, 1 - min(form.bound_j + form.runner_j for form in forms) / cost_j) if cost_j else 0.0
-    return replace(summary, batch_forms=forms, forms_gap=gap)
+def with_contest(summary: Summary, contest: tuple[ContestRow, ...]) -> Summary:
+    """The summary of a plan with the contest that its form has won."""
+    costs_j = [row.bound_j + row.runner_j for row in contest if row.bound_j is not None]
+    cost_j = summary.energy_j + contest[0].runner_j if contest else 0.0
+    gap = max(0.0, 1 - min(costs_j) / cost_j) if len(costs_j) > 1 and cost_j else summary.forms_gap
+    return replace(summary, contest=contest, forms_gap=gap)
 
 
 def _overhead_gap(schedule: Schedule, busy_s: float, store_all: Schedule, plain_busy_s: float) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from poet_profiles.plan_folder.summary import FitReport, MoreRam, PlacementReport, Summary
+from poet_profiles.plan_folder.summary import ContestRow, FitReport, MoreRam, PlacementReport, Summary
 from poet_profiles.schedule import Objective
 
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
@@ -267,3 +267,14 @@ def _fit_remark(fit: FitReport) -> str:
     error = "error unknown, one row" if fit.energy_error is None else f"{fit.energy_error:.1%} off in energy"
     time = "" if fit.time_error is None else f", {fit.time_error:.1%} in time"
     return f"{error}{time} ({', '.join(fit.sources)})"
+
+
+def contest_table(rows: Iterable[ContestRow]) -> Table:
+    """The forms that were looked at, the plan's first."""
+    from rich.table import Table
+
+    table = Table("form", "needs", "at least", "found", "bound", "why it is not the plan's", title="forms of the step")
+    for row in rows:
+        found, bound = ("" if joules is None else energy_text(joules) for joules in (row.found_j, row.bound_j))
+        table.add_row(row.form, bytes_text(row.needs_bytes), energy_text(row.least_j), found, bound, row.why_out)
+    return table

@@ -32,8 +32,8 @@ from torch import Tensor, nn, optim
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.lowering import lower_for_linux
 from poet_planner.lowering.linux import STEP_NODE
+from poet_planner.planning.bench import profile_path
 from poet_planner.planning.costed_step import without_paging
-from poet_planner.planning.request import profile_path
 from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

@@ -106,18 +106,18 @@ class OptimiserReport:
 
 
 @dataclass(frozen=True)
-class BatchForm:
-    """A form of the step beside the plan's: in so many micro-batches, and what gradients are in it.
+class ContestRow:
+    """A form of the step in the contest, and what became of it."""
 
-    ``bound_j`` is a lower bound on the energy of its schedules within the RAM; ``energy_j`` that of one that was found,
-    None where none was. ``runner_j`` is what the firmware's runner adds to either, which the plan's energy leaves out.
-    """
-
+    form: str
     micro_batches: int
     gradients: str
-    energy_j: float | None
-    bound_j: float
-    runner_j: float
+    needs_bytes: int  # no schedule of it fits in less RAM
+    least_j: float  # no schedule of it takes less: each node once
+    found_j: float | None  # of a schedule that was found, by a short search at least
+    bound_j: float | None  # below which none is within the RAM, where that is part of the answer's bound
+    runner_j: float  # what the firmware's runner adds
+    why_out: str  # empty: it is the plan's
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ class Summary:
     wear: Wear
     lacks: tuple[str, ...] = ()
     # How much less another plan might cost. Gaps are of the objective, energy or time: by time, ``bound_s`` is the
-    # lower bound of ``busy_s``, and joules of the optimiser, None with another method, are seconds. The forms of the
-    # step are those that might cost less, the plan's first; their gap is over all of them, with what the runner adds.
+    # lower bound of ``busy_s``, and joules of the optimiser, None with another method, are seconds. The contest
+    # has the forms of the step that were looked at, the plan's first; the gap is over those with a bound.
     status: str
     objective: str
     bound_j: float
@@ -270,7 +270,7 @@ class Summary:
     overhead_gap: float
     optimiser: OptimiserReport | None
     micro_batches: int
-    batch_forms: tuple[BatchForm, ...]
+    contest: tuple[ContestRow, ...]
     forms_gap: float
     # None: nobody asked or a little more RAM does not save much; none beside the plan; nothing on int8; a whole step.
     more_ram: MoreRam | None = None

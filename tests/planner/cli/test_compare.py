@@ -14,8 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from poet_planner.cli import app
 from poet_planner.comparison.compare import Setting, Subject, answers, compare, write_picture
-from poet_planner.comparison.registry import METHODS
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import METHODS, method_named
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_planner.solve.options import Refused
 from poet_profiles.errors import UserError

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from poet_planner.comparison.registry import METHODS
-from poet_planner.planning import choose, forms_in_ram
-from poet_planner.planning.choose import choose_layout
+from poet_planner.graph.layout import Gradients, MemoryLayout, Parameters
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.contest import Contest
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.layouts import MemoryLayout
 from poet_planner.planning.method import Method, Option
-from poet_planner.planning.request import Gradients, Parameters, Request
+from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
 from poet_planner.report.table import rows
@@ -168,7 +168,7 @@ def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
         raise AssertionError("a layout was looked for")
 
     with monkeypatch.context() as patched:
-        patched.setattr("poet_planner.planning.pipeline.choose_layout", chosen)
+        patched.setattr("poet_planner.planning.contest.Contest.choose", chosen)
         assert poet_plan(*ask) == BAD_INPUT
     [line] = capsys.readouterr().err.splitlines()
     assert "rnn (GRU): the firmware has no recurrent operator; train it on a Linux board" in line
@@ -338,7 +338,7 @@ def test_what_is_resident_in_a_graph_from_anywhere_is_not_guessed(graph: Path, t
 def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that become values lower the peak, but not the budget by which they fit."""
 
-    def build(request: Request, layout: MemoryLayout) -> CostedStep:
+    def build(bench: Bench, layout: MemoryLayout) -> CostedStep:
         size = 0 if layout.resident_gradients else 50_000
         nodes = (
             Node("a", 1.0, 1.0, (Value("a", 30_000),)),
@@ -355,11 +355,10 @@ def test_a_share_of_the_ram_is_of_the_graph_that_was_asked_for(monkeypatch: pyte
     def settled(gradients: Gradients) -> tuple[int, int]:
         parameters = Parameters.RESIDENT
         request = Request("g", "m4", ram="99.5%", parameters=parameters, gradients=gradients, micro_batches=1)
-        one = choose_layout(request)
+        one = Contest(Bench(request)).choose()
         return one.graph.resident_bytes, one.budget_bytes
 
-    monkeypatch.setattr(choose, "costed_step", build)
-    monkeypatch.setattr(forms_in_ram, "costed_step", build)
+    monkeypatch.setattr(Bench, "step", build)
     assert settled(Gradients.RESIDENT) == (200_000, 228_850)
     assert settled(Gradients.AUTO) == (100_000, 228_850)
     assert settled(Gradients.PAGED) == (100_000, 179_100)

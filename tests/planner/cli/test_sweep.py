@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 from poet_planner.comparison import cluster as cluster_module
 from poet_planner.comparison import compare
+from poet_planner.comparison.registry import method_named
 from poet_planner.comparison.warm_up import warm_up
-from poet_planner.planning.method import OPTIMAL, method_named
+from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_profiles.errors import BAD_INPUT

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import models
+from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering import lower_for_firmware, with_early_updates
 from poet_planner.planning.training_graph import TrainingStep
@@ -51,8 +52,8 @@ def normed() -> models.Model:
 def test_it_has_the_bits_of_updates_at_the_end(name: str, optimizer: Optimizer, operators: Operators) -> None:
     model = normed() if name == "normed" else models.load(name)
     step = TrainingStep(model)
-    late = step.graph(BOARD, resident_gradients=False, optimizer=optimizer)
-    early = step.graph(BOARD, optimizer=optimizer, early_updates=True)
+    late = step.graph(BOARD, optimizer=optimizer, layout=GRADIENTS_PAGED)
+    early = step.graph(BOARD, optimizer=optimizer, layout=GRADIENTS_EARLY)
     assert store_all_schedule(early).peak_bytes <= store_all_schedule(late).peak_bytes
     given = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
     given |= {
@@ -69,7 +70,7 @@ def test_it_has_the_bits_of_updates_at_the_end(name: str, optimizer: Optimizer, 
 
 def test_an_update_comes_as_soon_as_nothing_reads_the_parameter() -> None:
     """The last layer's before the gradients of the layers in front of it."""
-    graph = TrainingStep("cnn_40k").graph(BOARD, early_updates=True)
+    graph = TrainingStep("cnn_40k").graph(BOARD, layout=GRADIENTS_EARLY)
     order = [node.id for node in graph.nodes]
     last, *_ = reversed([r.id for r in graph.residents if r.kind == "parameter"])
     gradients = [node.id for node in graph.nodes if node.id.endswith("backward_weight")]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.streaming import MOST_SLICES, Streaming
 from poet_planner.models import least_ram_bytes
 from poet_planner.planning.training_graph import training_step
@@ -17,7 +18,7 @@ BOARD = load_board("nrf52840")
 @pytest.mark.parametrize("above", [None, 65536, 4096])
 def test_no_form_needs_less(name: str, above: int | None) -> None:
     streaming = Streaming(4096, 4096, above)
-    graph = training_step(name, None).graph(BOARD, card_above_bytes=0, streaming=streaming)
+    graph = training_step(name, None).graph(BOARD, layout=MemoryLayout(card_above_bytes=0, streaming=streaming))
     assert 0 < least_ram_bytes(name) <= smallest_ram_bytes(graph)
 
 

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from poet_planner.graph.layout import GRADIENTS_PAGED, GRADIENTS_RESIDENT
 from poet_planner.planning.budget import plan_ram_bytes, ram_budget_bytes
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.layouts import GRADIENTS_PAGED, GRADIENTS_RESIDENT
-from poet_planner.planning.request import Request
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -26,20 +25,18 @@ def step(values: int, board: str | None = "nrf52840") -> CostedStep:
 
 
 def test_a_share_is_of_the_usual_layout() -> None:
-    request = Request(step(1).graph, ram="50%")
-    assert ram_budget_bytes(request, step(4), step(40)) == (64 + 4 * 400) // 2
-    assert ram_budget_bytes(request, step(40), step(4)) == (64 + 40 * 400) // 2
+    assert ram_budget_bytes("50%", step(4), step(40)) == (64 + 4 * 400) // 2
+    assert ram_budget_bytes("50%", step(40), step(4)) == (64 + 40 * 400) // 2
 
 
 def test_a_board_gives_the_smaller_of_what_both_layouts_leave() -> None:
     """Tables have an entry of 4 B for each value that may be paged."""
-    request = Request(step(1).graph, board="nrf52840")
     few, many = (BOARD.usable_ram_bytes - 4 * values for values in (4, 40))
     assert [plan_ram_bytes(BOARD, step(values).graph) for values in (4, 40)] == [few, many]
-    assert ram_budget_bytes(request, step(4), step(4)) == few
-    assert ram_budget_bytes(request, step(4), step(40)) == ram_budget_bytes(request, step(40), step(4)) == many
+    assert ram_budget_bytes(None, step(4), step(4)) == few
+    assert ram_budget_bytes(None, step(4), step(40)) == ram_budget_bytes(None, step(40), step(4)) == many
 
 
 def test_without_a_board_the_budget_has_to_be_stated() -> None:
     with pytest.raises(UserError, match="names no board"):
-        ram_budget_bytes(Request(step(1).graph), step(4, None), step(4, None))
+        ram_budget_bytes(None, step(4, None), step(4, None))

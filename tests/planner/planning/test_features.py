@@ -8,14 +8,17 @@ from dataclasses import replace
 import pytest
 import torch
 from poet_planner.models import Model
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.families import head
 from poet_planner.planning.features import where_to_cut
-from poet_planner.planning.method import OPTIMAL
-from poet_planner.planning.pipeline import prepare, prepare_divided, verified
+from poet_planner.planning.notes import mixing
+from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_library import why_no_library
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.plan_folder.beside import FEATURE
 from poet_profiles.schedule import Action
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
@@ -42,8 +45,8 @@ def job(*layers: nn.Module) -> Model:
 
 
 def test_a_frozen_backbone_is_cut_off() -> None:
-    found = where_to_cut(Request(badge_head(), "nrf52840"))
-    assert found.cut is not None and found.cut.kept == ("mean",) and not found.note
+    found = where_to_cut(Bench(Request(badge_head(), "nrf52840")))
+    assert found.cut is not None and found.cut.kept == ("mean",) and not found.mixing
 
 
 @pytest.mark.parametrize(
@@ -55,24 +58,24 @@ def test_a_frozen_backbone_is_cut_off() -> None:
     ids=["mixing", "training mode"],
 )
 def test_what_keeps_features_away_is_named(model: Model, note: str) -> None:
-    found = where_to_cut(Request(model, "nrf52840"))
-    assert found.cut is None and found.note == note
+    found = where_to_cut(Bench(Request(model, "nrf52840")))
+    assert found.cut is None and mixing(found.graph, found.mixing) == note
 
 
 def test_what_draws_random_numbers_is_computed_in_each_epoch() -> None:
-    found = where_to_cut(Request(job(nn.Conv1d(8, 8, 3), Noise()), "nrf52840"))
+    found = where_to_cut(Bench(Request(job(nn.Conv1d(8, 8, 3), Noise()), "nrf52840")))
     assert found.cut is not None and found.cut.once == {"0.0"}
 
 
 def test_a_step_with_nothing_frozen_stays_whole() -> None:
-    assert where_to_cut(Request("digits_cnn_small", "nrf52840")).cut is None
-    assert where_to_cut(Request(badge_head(), "nrf52840", parameters="card")).cut is None
+    assert where_to_cut(Bench(Request("digits_cnn_small", "nrf52840"))).cut is None
+    assert head(Bench(Request(badge_head(), "nrf52840", parameters="card", features="auto"))).cut is None
 
 
 def test_what_makes_features_fits_where_a_whole_batch_does_not() -> None:
     request = Request("finetune_cnn", "nrf52840", ram="48KB", features="auto")
-    head, prepared = prepare_divided(request, OPTIMAL)
-    assert head.cut is not None and prepared.filled <= 1
+    prepared = prepare(request)
+    assert prepared.step.is_on_features and prepared.fits
     made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
     assert made.extraction is not None and made.extraction.ram_bytes <= 48 * 1024
     assert not made.extraction.graph.kept and made.extraction.at_once == 2
@@ -84,7 +87,7 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
     request = Request(wide_head(4), "nrf52840", features="auto")
     rooms = {}
     for asked in ("auto", 54):
-        _, prepared = prepare_divided(replace(request, features=asked), OPTIMAL)
+        prepared = prepare(replace(request, features=asked))
         made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
         assert made.extraction is not None and made.summary.features is not None
         assert sum(kept.bytes for kept in made.graph.kept) > 1_000_000  # frozen weights, read in tiles
@@ -106,15 +109,18 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
 )
 def test_features_that_cannot_be_are_refused(model: Model | str, features: object, words: str) -> None:
     with pytest.raises(UserError) as refused:
-        prepare_divided(Request(model, "nrf52840", features=features), OPTIMAL)  # type: ignore[arg-type]
+        prepare(Request(model, "nrf52840", features=features))  # type: ignore[arg-type]
     assert str(refused.value).startswith(words)
 
 
 def test_what_cannot_be_cut_is_planned_whole_with_a_note() -> None:
-    request, prepared = prepare_divided(Request(job(Centred()), "nrf52840", features="auto"), OPTIMAL)
-    assert request.cut is None and prepared.note == "features are not kept: 0.0.mean mixes the samples of a batch"
-    request, prepared = prepare_divided(Request("digits_cnn_small", "nrf52840", features="auto"), OPTIMAL)
-    assert request.cut is None and not prepared.note
+    prepared = prepare(Request(job(Centred()), "nrf52840", features="auto"))
+    assert (
+        not prepared.step.is_on_features
+        and prepared.note == "features are not kept: 0.0.mean mixes the samples of a batch"
+    )
+    prepared = prepare(Request("digits_cnn_small", "nrf52840", features="auto"))
+    assert not prepared.step.is_on_features and not prepared.note
 
 
 class Twice(nn.Module):
@@ -132,11 +138,11 @@ class Twice(nn.Module):
 
 
 def test_a_program_keeps_one_tensor_of_a_sample() -> None:
-    _, prepared = prepare_divided(Request(badge_head(), "nrf52840", features="auto"), OPTIMAL)
+    prepared = prepare(Request(badge_head(), "nrf52840", features="auto"))
     assert why_no_library(prepared.graph) is None
     model = Model("two", Twice(), (torch.randn(4, 8, 12),), (torch.zeros(4, dtype=torch.long),), cross_entropy)
-    request, prepared = prepare_divided(Request(model, "nrf52840", features="auto"), OPTIMAL)
-    assert request.cut is not None and len(request.cut.kept) == 2
+    prepared = prepare(Request(model, "nrf52840", features="auto"))
+    assert sum(one.kind == FEATURE for one in prepared.graph.residents) == 2
     words = "a program keeps one tensor of a sample, and this step reads more; plan with --features whole"
     assert why_no_library(prepared.graph) == words
     assert why_no_library(prepare(Request(model, "nrf52840")).graph) is None

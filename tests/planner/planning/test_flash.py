@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from poet_planner import plan
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
-from poet_planner.planning.flash import refuse_beyond_flash
-from poet_planner.planning.pipeline import plan, prepare, verified
+from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_headers import table_bytes
+from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import Board, load_board
@@ -117,7 +118,7 @@ def test_what_flash_has_no_room_for_lies_on_the_card(tmp_path: Path) -> None:
     board = small_board(tmp_path / "small", tables + sum(weights.values()) - 4)
     made = plan(model, profile="nrf52840", board=board, options=options)
     assert made.why_no_headers is None
-    assert "2.2 KB of frozen weights for which the flash has no room lie on the card" in made.residency.note
+    assert "2.2 KB of frozen weights for which the flash has no room lie on the card" in made.form.note
     on_card = {kept.id: kept.bytes for kept in made.graph.kept if kept.kind == "constant"}
     assert on_card == {largest: weights[largest]}
     assert {constant.id for constant in made.graph.constants} == weights.keys() - {largest}
@@ -183,7 +184,7 @@ def test_frozen_weights_on_the_card_take_nothing_else_there(parameters: str) -> 
     made = verified(prepared, prepared.store_all)
     assert {kept.kind for kept in made.graph.kept} == {"constant"}
     assert {"parameter", "state", "input", "target", "gradient"} <= {one.kind for one in made.graph.residents}
-    assert made.residency.note.endswith("of frozen weights for which the flash has no room lie on the card")
+    assert made.form.note.endswith("of frozen weights for which the flash has no room lie on the card")
     assert made.summary.wear.committed_bytes == 0
     assert made.why_no_inference is None and made.inference is not None
     assert made.inference.graph.kept == made.graph.kept

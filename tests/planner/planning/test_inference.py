@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from poet_planner import Model, OptimiseOptions, plan, verify
-from poet_planner.planning.budgeted_step import BudgetedStep
-from poet_planner.planning.inference import plan_inference
+from poet_planner.planning.beside import plan_inference
+from poet_planner.planning.form import Form
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.schedule.store_all import store_all_schedule
@@ -45,7 +45,7 @@ def model() -> Model:
 
 
 @pytest.fixture(scope="module")
-def prepared() -> BudgetedStep:
+def prepared() -> Form:
     return prepare(Request(model(), profile="m4", ram="2MB"))
 
 
@@ -108,7 +108,7 @@ def test_a_summary_that_says_something_else_is_refused(tmp_path: Path, key: str,
     assert (found.loss, found.classes) == (None, ())  # it is another plan's
 
 
-def test_where_everything_fits_nothing_is_paged(prepared: BudgetedStep) -> None:
+def test_where_everything_fits_nothing_is_paged(prepared: Form) -> None:
     found = plan_inference(prepared.step, prepared.store_all)
     assert isinstance(found, Inference)
     assert found.schedule.energy_j == store_all_schedule(found.graph).energy_j
@@ -116,8 +116,8 @@ def test_where_everything_fits_nothing_is_paged(prepared: BudgetedStep) -> None:
     assert {step.do for step in found.schedule.steps} == {Action.COMPUTE, Action.FREE}
 
 
-def test_where_not_everything_fits_it_is_planned(prepared: BudgetedStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poet_planner.planning.inference.SECONDS", 60.0)  # it ends when nothing is better
+def test_where_not_everything_fits_it_is_planned(prepared: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poet_planner.planning.beside.SECONDS", 60.0)  # it ends when nothing is better
     step = prepared.step
     whole = plan_inference(step, prepared.store_all)
     assert isinstance(whole, Inference)

@@ -10,10 +10,10 @@ from math import inf
 
 import pytest
 import torch
-from poet_planner import NoScheduleError, models
+from poet_planner import NoScheduleError, models, plan
 from poet_planner.models import Model
 from poet_planner.models.transformer import BERT_BASE_16, Bert
-from poet_planner.planning.pipeline import plan, prepare
+from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Graph

@@ -16,6 +16,7 @@ from poet_planner.lowering.firmware import in_integers
 from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
+from poet_planner.planning.validation import validated
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import Int8Validation
@@ -119,7 +120,7 @@ def test_digits_have_the_answers_of_f32(trained: Model, files: tuple[Path, Path]
     assert abs(right - right_f32) <= 0.003
     assert right_f32 > 0.9
     assert 0.0 < float((int8_tested - plain_tested).norm() / plain_tested.norm()) < 0.04
-    found = step.validation(files[1])
+    found = validated(step, files[1])
     assert found.samples == 597
     assert found.same_answers is not None
     assert found.same_answers >= 0.99
@@ -132,7 +133,7 @@ def test_shares_are_those_of_the_training_graph_and_of_eager_pytorch(trained: Mo
     one = replace(batch, inputs=(0.2 * x[:32],))
     step = TrainingStep(one, calibration=Calibration())
     np.savez(files[1].with_name("few.npz"), input=x[:32].numpy(), target=y[:32].numpy())
-    found = step.validation(files[1].with_name("few.npz"))
+    found = validated(step, files[1].with_name("few.npz"))
     execution = Execution(in_integers(step.traced), {**trained.module.state_dict(), "input": x[:32], "target": y[:32]})
     for action in store_all_steps(in_integers(step.traced)):
         execution.step(action)
@@ -153,7 +154,7 @@ def test_outputs_that_are_no_scores_of_classes_have_an_error_alone(tmp_path: Pat
     module = nn.Sequential(nn.Conv2d(1, 4, 3).requires_grad_(False), nn.Flatten(), nn.Linear(144, 3))
     model = Model("numbers", module, (x,), (y,), functional.mse_loss)
     np.savez(tmp_path / "samples.npz", input=x.numpy(), target=y.numpy())
-    found = TrainingStep(model, calibration=Calibration()).validation(tmp_path / "samples.npz")
+    found = validated(TrainingStep(model, calibration=Calibration()), tmp_path / "samples.npz")
     assert 0.0 < found.score_error < 0.05
     assert asdict(found) == asdict(Int8Validation(2, found.score_error, None, None, None))
 
@@ -172,7 +173,7 @@ def test_the_summary_says_what_is_on_int8_and_how_it_answers(
     weights = sum(one.bytes for one in made.graph.constants if one.dtype == "i8")
     assert weights < found["weight_bytes"] < weights + 2000 < found["f32_weight_bytes"] / 3
     assert found["validation"]["samples"] == 597
-    assert found["validation"] == asdict(step.validation(files[1]))
+    assert found["validation"] == asdict(validated(step, files[1]))
     with pytest.raises(UserError, match="nothing of digits is on int8"):
         plan(trained, profile="mkr1000", options=OPTIONS, validate=files[1])
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from poet_planner.planning.pipeline import plan
+from poet_planner import plan
 from poet_planner.report.optimiser import improvements_table, optimiser_report, parts_table
 from poet_planner.solve import OptimiseOptions, Statistics
 from poet_planner.solve.statistics import Component

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from poet_planner.planning.pipeline import plan, prepare, verified
+from poet_planner import plan
+from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.report.caveats import cautions
 from poet_planner.report.evictions import absences

@@ -7,7 +7,7 @@ import importlib
 from dataclasses import replace
 
 import pytest
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import method_named
 from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

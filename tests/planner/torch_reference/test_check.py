@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
-from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import MemoryLayout
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
@@ -118,7 +118,7 @@ def test_a_plan_in_micro_batches_trains_as_pytorchs_loop(count: int, share: floa
     layers = [nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Dropout(0.5), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU()]
     module = nn.Sequential(*layers, nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
     model = Model("parts", module, (torch.randn(4, 1, 8, 8),), (torch.randint(10, (4,)),), cross_entropy)
-    graph = costed_step(Request(model, "nrf52840"), MemoryLayout(micro_batches=count)).graph
+    graph = Bench(Request(model, "nrf52840")).step(MemoryLayout(micro_batches=count)).graph
     arena_bytes = store_all_schedule(graph).peak_bytes - graph.resident_bytes
     budget = graph.resident_bytes + int(share * arena_bytes)
     report = check_plan(model, graph, optimise(graph, budget, None, OptimiseOptions(time_limit_s=1, paging=False)))

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from poet_planner.graph.layout import GRADIENTS_EARLY, MemoryLayout
 from poet_planner.graph.optimizer import PLAIN, Method, Optimizer
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.training_graph import training_step
@@ -71,11 +72,11 @@ def test_tensors_on_the_card(graph: Graph, make: Make) -> None:
 
 FORMS: dict[str, Callable[[], Graph]] = {
     "in RAM": lambda: training_step("digits_cnn", 4).graph(BOARD),
-    "early": lambda: training_step("digits_cnn", 4).graph(BOARD, resident_gradients=False, early_updates=True),
+    "early": lambda: training_step("digits_cnn", 4).graph(BOARD, layout=GRADIENTS_EARLY),
     "adam": lambda: training_step("digits_cnn_small", 4).graph(BOARD, optimizer=ADAM),
     "momentum": lambda: training_step("digits_cnn_small", 4).graph(BOARD, optimizer=Optimizer(momentum=0.9)),
     "streamed": lambda: training_step("digits_cnn", 4).graph(
-        BOARD, card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024)
+        BOARD, layout=MemoryLayout(card_above_bytes=64, streaming=Streaming(above_bytes=64, tile_bytes=1024))
     ),
     "frozen": lambda: training_step("finetune_cnn_small", 1).graph(BOARD),
 }

@@ -10,7 +10,7 @@ import pyomo.environ as pyo
 import pytest
 from poet_planner.comparison.methods import algorithm_1, algorithm_1_pyomo, poet_ilp
 from poet_planner.comparison.methods.stages import nodes_of
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import method_named
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions

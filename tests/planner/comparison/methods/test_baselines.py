@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from poet_planner.comparison.compare import chosen
 from poet_planner.comparison.methods import ablations
-from poet_planner.comparison.registry import METHODS
-from poet_planner.planning.method import Method, Option, method_named
+from poet_planner.comparison.registry import METHODS, method_named
+from poet_planner.planning.method import Method, Option
 from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

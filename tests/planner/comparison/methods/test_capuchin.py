@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from poet_planner.comparison.methods.capuchin import Choice, Planner
 from poet_planner.comparison.methods.instance import Instance
+from poet_planner.comparison.registry import method_named
 from poet_planner.planning.costed_step import without_paging
-from poet_planner.planning.method import method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Graph, Node, PageCost, Value

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from poet_planner.comparison.methods.dtr import Score, Simulator
 from poet_planner.comparison.methods.instance import Instance
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import method_named
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from poet_planner.comparison.methods.instance import Instance
 from poet_planner.comparison.methods.linearisation import blocks, cuts
-from poet_planner.planning.method import method_named
+from poet_planner.comparison.registry import method_named
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.graph import Node, Value

@@ -12,8 +12,8 @@ from poet_planner.comparison.methods.offloads import prefetched
 from poet_planner.comparison.methods.pofo import Offloading
 from poet_planner.comparison.methods.pofo_dma import Overlapped
 from poet_planner.comparison.methods.rotor import Table, chain_of
+from poet_planner.comparison.registry import method_named
 from poet_planner.planning.costed_step import without_paging
-from poet_planner.planning.method import method_named
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise

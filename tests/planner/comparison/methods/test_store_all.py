@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from poet_planner import plan
 from poet_planner.cli import app
 from poet_planner.comparison.compare import MethodResult, Setting, answers, point_of, subject_of, with_parts
 from poet_planner.comparison.methods.single_schedules import STORE_ALL_IN_MICRO_BATCHES
+from poet_planner.graph.layout import PARAMETERS_EXCLUDED, MemoryLayout
 from poet_planner.models import Model
-from poet_planner.planning.costed_step import costed_step
-from poet_planner.planning.layouts import PARAMETERS_EXCLUDED, MemoryLayout
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.method import OPTIMAL, Aware
-from poet_planner.planning.pipeline import plan
 from poet_planner.planning.request import Request
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -33,7 +33,7 @@ OPTIONS = OptimiseOptions(time_limit_s=1.0)
 
 @cache
 def graph_of(parts: int) -> Graph:
-    return costed_step(Request(MODEL, BOARD), MemoryLayout(micro_batches=parts)).graph
+    return Bench(Request(MODEL, BOARD)).step(MemoryLayout(micro_batches=parts)).graph
 
 
 def peak_by_hand(graph: Graph) -> int:
@@ -65,9 +65,9 @@ def energy_by_hand(graph: Graph, parts: int) -> float:
 
 
 def setting(ram: int, model: str | Model = MODEL, profile: str = BOARD, parameters: str = "resident") -> Setting:
-    request = Request(model, profile, parameters=parameters, micro_batches=1)
-    step = costed_step(request, PARAMETERS_EXCLUDED if parameters == "excluded" else MemoryLayout())
-    return with_parts(Setting(subject_of(step, None, None), ram, None), request, step)
+    bench = Bench(Request(model, profile, parameters=parameters, micro_batches=1))
+    step = bench.step(PARAMETERS_EXCLUDED if parameters == "excluded" else MemoryLayout())
+    return with_parts(Setting(subject_of(step, None, None), ram, None), bench, step)
 
 
 def answered(problem: Setting) -> list[MethodResult]:

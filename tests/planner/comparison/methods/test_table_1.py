@@ -16,8 +16,8 @@ import pytest
 from poet_planner.comparison.methods import checkmate, chen, page_activations, revolve, single_schedules
 from poet_planner.comparison.methods.instance import Events, Instance
 from poet_planner.comparison.methods.linearisation import blocks, cuts
-from poet_planner.comparison.registry import METHODS
-from poet_planner.planning.method import Aware, Method, method_named
+from poet_planner.comparison.registry import METHODS, method_named
+from poet_planner.planning.method import Aware, Method
 from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

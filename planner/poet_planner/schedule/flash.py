@@ -6,6 +6,7 @@ from __future__ import annotations
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference
 from poet_profiles.schedule import Schedule
@@ -40,6 +41,7 @@ def has_room_in_flash(graph: Graph, board: Board | None) -> bool:
     return room is None or bool(why_no_headers(graph)) or constant_bytes(graph) + _table_bytes(graph) <= room
 
 
+@once_a_graph
 def _table_bytes(graph: Graph) -> int:
     return table_bytes(graph, store_all_schedule(graph))
 

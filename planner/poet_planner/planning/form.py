@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A costed step, and what it may take."""
+"""A form of a training step: the step in one layout, what it may take, and what it costs as far as is known."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.plan_folder.summary import BatchForm
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j, once_s
-from poet_planner.planning.budget import ram_budget_bytes
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.costed_step import CostedStep
-from poet_planner.planning.request import Request
-from poet_planner.planning.short_search import found_j
 from poet_planner.schedule.store_all import store_all_schedule
+
+SEARCH_S = 0.3  # effort of a short search: of so many seconds on a usual core
 
 
 @dataclass(frozen=True)
-class BudgetedStep:
+class Form:
     """A costed step, and what it may take.
 
     Attributes
@@ -32,25 +32,26 @@ class BudgetedStep:
         What the user should hear about the choice of its layout; empty where there was none.
     deadline_s : float or None
         None: no deadline.
-    whole : BudgetedStep or None
+    whole : Form or None
         That of the whole batch in one part, where the step is of one micro-batch.
-    rivals : tuple of BudgetedStep
+    rivals : tuple of Form
         Other forms of it in RAM, of which one may be found to be as cheap.
-    forms : tuple of BatchForm
-        What is known of each form, once all are planned.
     """
 
     step: CostedStep
     budget_bytes: int
     note: str = ""
     deadline_s: float | None = None
-    whole: BudgetedStep | None = None
-    rivals: tuple[BudgetedStep, ...] = ()
-    forms: tuple[BatchForm, ...] = ()
+    whole: Form | None = None
+    rivals: tuple[Form, ...] = ()
 
     @property
     def graph(self) -> Graph:
         return self.step.graph
+
+    @property
+    def layout(self) -> MemoryLayout:
+        return self.step.layout
 
     @property
     def store_all(self) -> Schedule:
@@ -68,9 +69,19 @@ class BudgetedStep:
         return self.store_all.peak_bytes > self.budget_bytes
 
     @property
+    def needs_bytes(self) -> int:
+        """What the largest node needs, resident tensors included: no schedule fits in less."""
+        return smallest_ram_bytes(self.graph)
+
+    @property
     def filled(self) -> float:
         """Which part of the budget the largest node fills."""
-        return smallest_ram_bytes(self.graph) / max(1, self.budget_bytes)
+        return self.needs_bytes / max(1, self.budget_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there may be a schedule within the budget."""
+        return self.filled <= 1
 
     @property
     def once_j(self) -> float:
@@ -79,13 +90,13 @@ class BudgetedStep:
 
     @cached_property
     def runner_j(self) -> float:
-        """What the firmware's runner adds, in joules, to tell forms apart: those in more parts have more steps.
+        """What the firmware's runner adds, in joules, to tell forms in RAM apart: those in more parts have more steps.
 
         Costs that a build of the firmware was profiled for have it in them.
         """
         seconds, board = once_s(self.graph), self.step.board
         profiled = self.step.costed is not None and self.step.costed.firmware
-        if board is None or board.kind != "microcontroller" or not seconds or profiled:
+        if board is None or board.kind != "microcontroller" or not seconds or profiled or self.graph.kept:
             return 0.0
         steps = self.graph.micro_batches * len(self.graph.nodes)
         return steps * board.runner_cycles / board.clock_hz * self.once_j / seconds
@@ -103,9 +114,17 @@ class BudgetedStep:
     @cached_property
     def found_j(self) -> float:
         """Energy of the schedule that a short search finds, in joules; infinite if it finds none."""
-        return found_j(self.graph, self.budget_bytes)
+        from poet_planner.solve.instance import build_problem
+        from poet_planner.solve.search.annealer import moves_per_second
+        from poet_planner.solve.search.portfolio import Portfolio
 
+        problem = build_problem(self.graph, self.budget_bytes, None)
+        portfolio = Portfolio(problem, seed=0)
+        portfolio.run(int(SEARCH_S * moves_per_second(problem)))
+        return portfolio.incumbent.energy if portfolio.incumbent else math.inf
 
-def on_its_own(request: Request, step: CostedStep) -> BudgetedStep:
-    """With the budget that is reckoned on itself."""
-    return BudgetedStep(step, ram_budget_bytes(request, step, step))
+    @property
+    def known_j(self) -> float | None:
+        """What a short search has found; None if there was no search, or it found nothing."""
+        found: float | None = vars(self).get("found_j")
+        return None if found == math.inf else found

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A memory layout: where a step's tensors lie and how it is cut, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
+
+
+class Parameters(StrEnum):
+    """Where parameters lie.
+
+    Excluded: nowhere that counts, nor do gradients and optimiser state, as in the POET paper.
+    """
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    CARD = "card"
+    EXCLUDED = "excluded"
+
+
+class Gradients(StrEnum):
+    """Whether gradients have places of their own, are values, or end in early updates."""
+
+    AUTO = "auto"
+    RESIDENT = "resident"
+    PAGED = "paged"
+    EARLY = "early"
+
+
+@dataclass(frozen=True)
+class MemoryLayout:
+    """Where things lie, and how the step is cut.
+
+    Attributes
+    ----------
+    resident_gradients : bool
+        Whether gradients have places of their own in RAM, or are values like others: on a Linux board until the step
+        ends, on a microcontroller until they are used. With parameters on the card it says nothing.
+    card_above_bytes : int or None
+        Size of the largest parameter that stays in RAM; larger ones lie on the card. None: all stay.
+    streaming : Streaming
+        Which of them are read tile by tile, and which activations are in slices.
+    counts_parameters : bool
+        Whether parameters, gradients and optimiser state count in RAM.
+    early_updates : bool
+        Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
+    constants_on_card : bool
+        Whether constants for which flash has no room lie on the card, and nothing else.
+    batch_on_card : bool
+        Whether the batch lies on the card where parameters do.
+    micro_batches : int
+        In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
+    """
+
+    resident_gradients: bool = True
+    card_above_bytes: int | None = None
+    streaming: Streaming = FETCHED_WHOLE
+    counts_parameters: bool = True
+    early_updates: bool = False
+    micro_batches: int = 1
+    constants_on_card: bool = False
+    batch_on_card: bool = True
+
+    @property
+    def gradients(self) -> str:
+        """What gradients are, in a word."""
+        if self.micro_batches > 1:
+            return "sums"
+        if self.early_updates:
+            return Gradients.EARLY.value
+        return (Gradients.RESIDENT if self.resident_gradients else Gradients.PAGED).value
+
+    @property
+    def words(self) -> str:
+        """Which form of the step it is."""
+        if self.card_above_bytes is not None:
+            return "--parameters card"
+        return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
+
+    @property
+    def details(self) -> str:
+        """The same, with what tells apart two forms that have things on the card."""
+        if self.card_above_bytes is None and not self.constants_on_card:
+            return self.words if self.counts_parameters else "--parameters excluded"
+        above, tiles, slices = self.streaming.above_bytes, self.streaming.tile_bytes, self.streaming.slices_above_bytes
+        told = [
+            "" if self.card_above_bytes is None else f"above {self.card_above_bytes} B",
+            "fetched whole" if above is None else f"those above {above} B in tiles of {tiles} B",
+            "" if slices is None else f"slices above {slices} B",
+            "" if self.card_above_bytes is None or self.batch_on_card else "batch in RAM",
+        ]
+        return f"{self.words}{', constants on the card' * self.constants_on_card}: {', '.join(filter(None, told))}"
+
+
+GRADIENTS_RESIDENT = MemoryLayout()
+GRADIENTS_PAGED = MemoryLayout(resident_gradients=False)
+GRADIENTS_EARLY = MemoryLayout(resident_gradients=False, early_updates=True)
+PARAMETERS_EXCLUDED = MemoryLayout(counts_parameters=False)

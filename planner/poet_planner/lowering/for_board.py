@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A traced step lowered for a board, in a memory layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from poet_profiles.boards import Board
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+
+from poet_planner.graph.layout import MemoryLayout
+from poet_planner.graph.optimizer import Optimizer
+from poet_planner.lowering.card import with_constants_on_the_card, with_parameters_on_the_card
+from poet_planner.lowering.early import with_early_updates
+from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.linux import lower_for_linux
+from poet_planner.schedule.flash import flash_for_constants
+
+if TYPE_CHECKING:
+    from poet_runtime.traced_graph import TracedGraph
+
+
+class TracedStep(Protocol):
+    """What a layout's graph is made of, each made when it is first wanted."""
+
+    @property
+    def rehearsed(self) -> TracedGraph:
+        """With the sizes of a run in PyTorch."""
+
+    @property
+    def on_int8(self) -> bool:
+        """Whether frozen layers are to be."""
+
+    def in_ram(self, dma: bool, resident_gradients: bool, optimizer: Optimizer) -> Graph:
+        """In the firmware's operators, with parameters in RAM."""
+
+    def in_slices(self, dma: bool, optimizer: Optimizer, above_bytes: int | None) -> Graph:
+        """Likewise with gradients as values, those above a size in slices."""
+
+
+def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: MemoryLayout) -> Graph:
+    """The step's graph for a board in a layout.
+
+    Raises
+    ------
+    UserError
+        If the board has no such layout, or no such optimiser in it.
+    """
+    if board.kind == "linux":
+        return _for_linux(step, board, optimizer, layout)
+    dma, streaming = board.dma_overlap, layout.streaming
+    if layout.card_above_bytes is not None:
+        if not board.has_card:
+            raise _keeps_none_on_a_card(board)
+        if optimizer.has_state:
+            raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
+        graph = step.in_slices(dma, optimizer, streaming.slices_above_bytes)
+        room = flash_for_constants(graph, board)
+        graph = with_parameters_on_the_card(graph, layout.card_above_bytes, room, streaming, layout.batch_on_card)
+    elif layout.constants_on_card:
+        graph = step.in_ram(dma, layout.resident_gradients, optimizer)
+        graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
+    else:
+        graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
+        graph = with_early_updates(graph) if layout.early_updates else graph
+    return with_taking_over(graph)
+
+
+def _for_linux(step: TracedStep, board: Board, optimizer: Optimizer, layout: MemoryLayout) -> Graph:
+    if step.on_int8:
+        raise UserError(
+            f"--frozen int8: {board.name} trains in PyTorch, and int8 is for microcontrollers; leave it out"
+        )
+    if layout.card_above_bytes is not None:
+        raise _keeps_none_on_a_card(board)
+    for option, given in (("--gradients early", layout.early_updates), (optimizer.words, not optimizer.is_plain)):
+        if given:
+            raise UserError(f"{option}: a graph for {board.name} ends before the optimiser; leave it out")
+    return lower_for_linux(step.rehearsed, board.dma_overlap, layout.resident_gradients)
+
+
+def _keeps_none_on_a_card(board: Board) -> UserError:
+    return UserError(f"--parameters card: the firmware of {board.name} keeps none on a card; leave it out")

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families of forms that a training step may take, in the order in which they are tried.
+
+This is the only place that reads what is asked for of gradients, parameters, micro-batches, sizes on the card and
+features. Layouts come from generators: what nobody asks for is not lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from poet_profiles.errors import UserError
+from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.graph.sizes import aligned
+
+from poet_planner.graph.batch import nodes_of_batch
+from poet_planner.graph.layout import (
+    GRADIENTS_EARLY,
+    GRADIENTS_PAGED,
+    GRADIENTS_RESIDENT,
+    PARAMETERS_EXCLUDED,
+    Gradients,
+    MemoryLayout,
+    Parameters,
+)
+from poet_planner.graph.streaming import Streaming
+from poet_planner.planning import notes
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.features import Division, where_to_cut
+from poet_planner.planning.form import Form
+from poet_planner.planning.request import AUTO_PARTS, WHOLE, Request
+from poet_planner.report.quantities import size_bytes
+from poet_planner.schedule.flash import has_room_in_flash
+
+ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
+STREAMED = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
+LARGER_TILES_BYTES = (16384, 32768)  # fewer commands to the card, more RAM
+SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
+FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
+FEW_NODES = 100  # so many nodes are still few once they are in fine slices
+COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
+ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
+
+NO_CARD = "--parameters card is for models on microcontrollers that have a card: leave it out"
+NO_FLASH = "the flash has no room for what is frozen"
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Layouts near the best form of a family, tried after it."""
+
+    layouts: Callable[[Bench, Form], Iterable[MemoryLayout]]
+    room: float = 1.0  # a form takes part whose largest node fills no more of the budget, or no more than the best's
+    instead: bool = False  # whether a form that has the room is taken whatever it costs
+    needs_less: bool = False  # whether it may fit where the best does not
+
+
+@dataclass(frozen=True)
+class Family:
+    """Forms of one kind.
+
+    The usual form is None where parameters are to lie on the card, whatever that costs.
+    """
+
+    name: str
+    levels: Callable[[Bench], Iterable[list[MemoryLayout]]]
+    # Why there are none beside the usual form; None: there are.
+    why_not: Callable[[Bench, Form | None], str | None] = lambda bench, usual: None
+    # Whether of each level what needs the least RAM comes first: another is opened only where none before it fits, and
+    # fills no more of the budget than is comfortable.
+    least_first: bool = False
+    comfort: float = 1.0
+    start: int = 0  # which of those that fit is taken where no short search finds a schedule
+    refinements: tuple[Refinement, ...] = ()
+    may_fit: Callable[[Form], bool] = lambda usual: True  # whether any may fit, from the usual form alone
+    # By how much a form has to be cheaper than the families before; None: it is opened only where nothing there fits.
+    handicap_j: Callable[[Form], float] | None = None
+    note: notes.Note = notes.nothing  # what is said of a form that is chosen
+
+
+def usual_layout(bench: Bench) -> MemoryLayout | None:
+    """What is tried first.
+
+    Gradients are as asked for, or resident where no PyTorch allocates them one by one. None: larger parameters are to
+    lie on the card.
+
+    Raises
+    ------
+    UserError
+        If gradients are to become values in a graph that has no such layout.
+    """
+    request = bench.request
+    if request.parameters == Parameters.CARD:
+        return None
+    if request.parameters == Parameters.EXCLUDED:
+        return PARAMETERS_EXCLUDED
+    if (parts := parts_asked_for(request) or 1) > 1:
+        return MemoryLayout(micro_batches=parts)
+    if request.gradients == Gradients.EARLY:
+        return GRADIENTS_EARLY
+    if request.gradients == Gradients.AUTO:
+        on_linux = request.is_model and bench.board is not None and bench.board.kind == "linux"
+        return GRADIENTS_PAGED if on_linux else GRADIENTS_RESIDENT
+    if request.gradients == Gradients.PAGED:
+        if bench.step(GRADIENTS_RESIDENT).graph == bench.step(GRADIENTS_PAGED).graph:
+            raise UserError("--gradients paged: this graph says already where gradients are; leave it out")
+        return GRADIENTS_PAGED
+    return GRADIENTS_RESIDENT
+
+
+def stated_layout(bench: Bench) -> MemoryLayout:
+    """What the options say of parameters and parts, with gradients in places of their own."""
+    on_card = _above_bytes(bench)[0] if bench.request.parameters == Parameters.CARD else None
+    return MemoryLayout(card_above_bytes=on_card, micro_batches=parts_asked_for(bench.request) or 1)
+
+
+def is_stated(request: Request) -> bool:
+    """Whether the options say which form in RAM it is."""
+    in_parts = (parts_asked_for(request) or 1) > 1
+    return in_parts or request.gradients != Gradients.AUTO or request.parameters == Parameters.EXCLUDED
+
+
+def is_excluded(request: Request) -> bool:
+    """Whether parameters are not counted: no board is to run such a step."""
+    return request.parameters == Parameters.EXCLUDED
+
+
+def may_be_in_parts(request: Request) -> bool:
+    """Whether a batch may go through the network in parts."""
+    return parts_asked_for(request) != 1
+
+
+def parts_asked_for(request: Request) -> int | None:
+    """The number of micro-batches; None: as many as are best."""
+    return None if request.micro_batches == AUTO_PARTS else int(request.micro_batches)
+
+
+def kept_samples(request: Request) -> int | None:
+    """For how many samples' features there is to be room in RAM; None: nobody has asked."""
+    return int(request.features) if str(request.features).isdecimal() else None
+
+
+def head(bench: Bench) -> Division:
+    """Where the step is divided, if features are to be kept; raises as `where_to_cut`."""
+    request = bench.request
+    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and parts_asked_for(request) in (None, 1)
+    return where_to_cut(bench) if request.features != WHOLE and in_ram else Division()
+
+
+def counts_of_parts(bench: Bench, anyhow: bool = False) -> list[int]:
+    """Numbers of micro-batches above 1.
+
+    With ``anyhow`` as if neither parts nor gradients had been asked for.
+    """
+    request = bench.request
+    free = anyhow or (parts_asked_for(request) is None and request.gradients == Gradients.AUTO)
+    if not free or bench.cut is not None or not bench.is_for_a_microcontroller:
+        return []
+    if request.parameters not in (Parameters.AUTO, Parameters.RESIDENT):
+        return []
+    assert bench.training_step is not None
+    counts = [*finer(bench, 1)]
+    try:
+        bench.training_step.in_micro_batches(counts[0] if counts else 1)
+    except UserError:
+        return []  # something couples the samples
+    return counts
+
+
+def more_parts(bench: Bench) -> list[int]:
+    """Numbers of micro-batches above the one that is asked for; none if none is."""
+    asked = parts_asked_for(bench.request)
+    return [] if asked is None else [count for count in counts_of_parts(bench, anyhow=True) if count > asked]
+
+
+def finer(bench: Bench, than: int) -> Iterator[int]:
+    """Numbers of equal parts above ``than``.
+
+    Raises a `UserError` at the first if there cannot be any.
+    """
+    step, parameters = bench.training_step, bench.request.parameters
+    if step is None:
+        raise UserError("a graph says in how many parts a batch goes through it: name a model in its place")
+    if parameters in (Parameters.CARD, Parameters.EXCLUDED):
+        raise UserError(f"--parameters {parameters}: micro-batches need sums of gradients in RAM")
+    yield from (count for count in range(than + 1, step.samples + 1) if step.samples % count == 0)
+
+
+def lasting_bytes(graph: Graph) -> int:
+    """What is as large in any number of parts: parameters, state and the sums of gradients."""
+    kinds = ("parameter", "state", "gradient")
+    return sum(aligned(resident.bytes) for resident in graph.residents if resident.kind in kinds)
+
+
+def has_lost_card(bench: Bench) -> bool:
+    """Whether the optimiser alone keeps a step in RAM that could else take the card."""
+    request = bench.request
+    is_free = request.parameters == Parameters.AUTO and request.gradients == Gradients.AUTO
+    has_state = request.optimizer.has_state
+    return has_state and is_free and parts_asked_for(request) is None and _why_no_card(bench, False) is None
+
+
+def _why_no_card(bench: Bench, has_state: bool) -> str | None:
+    """Why no parameters can lie on the card."""
+    if bench.cut is not None:
+        return "--parameters card: a step on features has them in RAM; plan with --features whole"
+    if not (bench.request.is_model and bench.board is not None and bench.board.has_card):
+        return NO_CARD
+    if has_state:
+        return f"{bench.request.optimizer.words}: the firmware has none for parameters on the card; leave it out"
+    return None if bench.request.paging else NO_CARD
+
+
+def _why_not_in_ram(bench: Bench, usual: Form | None) -> str | None:
+    if usual is None:
+        return "--parameters card"
+    return None if has_room_in_flash(usual.graph, bench.board) else NO_FLASH
+
+
+def _in_ram(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """The usual one, then others. Without pages gradients as values are never cheaper than early updates."""
+    usual = usual_layout(bench)
+    assert usual is not None
+    level = [usual]
+    if bench.is_for_a_microcontroller and not is_stated(bench.request):
+        assert bench.board is not None
+        if bench.request.paging and bench.board.has_card:
+            level.append(GRADIENTS_PAGED)
+        if bench.request.early_updates:
+            level.append(GRADIENTS_EARLY)
+    yield level
+
+
+def _in_parts(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    yield [MemoryLayout(micro_batches=count) for count in counts_of_parts(bench)]
+
+
+def _fits_in_parts(usual: Form) -> bool:
+    return lasting_bytes(usual.graph) < usual.budget_bytes
+
+
+def _fit_error_j(form: Form) -> float:
+    """By how much the energies of fitted nodes are off, by the errors that their fits report."""
+    costed = form.step.costed
+    if costed is None:
+        return 0.0
+    errors = {name: fit.energy_error or 0.0 for name, fit in costed.fits.items()}
+    predicted = (costed.predicted_j[node.id] for node in nodes_of_batch(form.graph))
+    return sum(joules * errors[name] for of_node in predicted for name, joules in of_node.items())
+
+
+def _why_no_constants_on_card(bench: Bench, usual: Form | None) -> str | None:
+    request, board = bench.request, bench.board
+    if usual is None or has_room_in_flash(usual.graph, board):
+        return "the flash has room for all constants"
+    usable = request.paging and board is not None and board.has_card and request.is_model
+    whole = parts_asked_for(request) in (None, 1) and request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
+    return None if usable and whole else "constants cannot lie on a card"
+
+
+def _constants_on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """With gradients as asked for, else with places of their own, then without."""
+    for resident, option in ((True, Gradients.RESIDENT), (False, Gradients.PAGED)):
+        if bench.request.gradients in (Gradients.AUTO, option):
+            layout = MemoryLayout(resident_gradients=resident, constants_on_card=True)
+            yield [replace(layout, streaming=streaming) for streaming in reversed(streamed(bench))]
+
+
+def _why_not_on_card(bench: Bench, usual: Form | None) -> str | None:
+    """Raises a `UserError` if parameters are to lie on a card that is not there."""
+    request = bench.request
+    why_not = _why_no_card(bench, request.optimizer.has_state)
+    if request.parameters == Parameters.CARD:
+        if why_not is not None:
+            raise UserError(why_not)
+        return None
+    return "--parameters or --gradients" if is_stated(request) or request.parameters != Parameters.AUTO else why_not
+
+
+def _on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """From no slices to the most."""
+    above_bytes = _above_bytes(bench)[-1]
+    for sliced in SLICED_ABOVE_BYTES:
+        ways = (replace(streaming, slices_above_bytes=sliced) for streaming in reversed(streamed(bench)))
+        yield [MemoryLayout(card_above_bytes=above_bytes, streaming=streaming) for streaming in ways]
+
+
+def _fewer_on_card(bench: Bench, form: Form) -> list[MemoryLayout]:
+    """The same layout, with larger parameters in RAM."""
+    return [replace(form.layout, card_above_bytes=above) for above in _above_bytes(bench)[:-1]]
+
+
+def _finely_sliced(bench: Bench, form: Form) -> list[MemoryLayout]:
+    """The same layout, fetched whole and in fine slices, where the step has so few nodes that this may be worth it."""
+    whole = streamed(bench)[0]
+    if len(form.graph.nodes) > FEW_NODES or whole.above_bytes is not None:
+        return []
+    return [replace(form.layout, streaming=replace(whole, slices_above_bytes=FINE_SLICES_BYTES))]
+
+
+def _in_larger_tiles(bench: Bench, form: Form) -> list[MemoryLayout]:
+    """The same layout, with larger tiles."""
+    streaming = form.layout.streaming
+    return [replace(form.layout, streaming=replace(streaming, tile_bytes=size)) for size in LARGER_TILES_BYTES]
+
+
+def _batch_in_ram(bench: Bench, form: Form) -> list[MemoryLayout]:
+    """The same layout with the batch in RAM, so that a board can be given any, and train over epochs."""
+    trained = any(kept.kind in TRAINED_KINDS for kept in form.graph.kept)
+    return [replace(form.layout, batch_on_card=False)] if trained else []
+
+
+def _above_bytes(bench: Bench) -> tuple[int, ...]:
+    above = bench.request.card_above
+    return ABOVE_BYTES if above is None else (size_bytes(above, "--card-above", "2KB"),)
+
+
+def streamed(bench: Bench) -> tuple[Streaming, ...]:
+    """From what is read whole to what is read in tiles."""
+    above = bench.request.stream_above
+    return STREAMED if above is None else (Streaming(size_bytes(above, "--stream-above", "64KB")),)
+
+
+LARGER_TILES = Refinement(_in_larger_tiles, room=ROOMY)
+
+FAMILIES = (
+    Family("whole batch in RAM", _in_ram, _why_not_in_ram, note=notes.of_gradients),
+    Family(
+        "micro-batches",
+        _in_parts,
+        _why_not_in_ram,
+        may_fit=_fits_in_parts,
+        handicap_j=_fit_error_j,
+        note=notes.of_parts,
+    ),
+    Family(
+        "constants on the card",
+        _constants_on_card,
+        _why_no_constants_on_card,
+        least_first=True,
+        refinements=(LARGER_TILES,),
+        note=notes.of_constants,
+    ),
+    Family(
+        "parameters on the card",
+        _on_card,
+        _why_not_on_card,
+        least_first=True,
+        comfort=COMFORT,
+        start=-1,
+        refinements=(
+            Refinement(_fewer_on_card),
+            Refinement(_finely_sliced, needs_less=True),
+            LARGER_TILES,
+            Refinement(_batch_in_ram, room=COMFORT, instead=True),
+        ),
+        note=notes.of_card,
+    ),
+)

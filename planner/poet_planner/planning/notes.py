@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that users read about the choice of a form, and about forms that are not to be had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from poet_profiles.graph import Graph, Kept, Resident
+from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
+from poet_profiles.schedule import Schedule
+
+from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED
+from poet_planner.planning.form import Form
+from poet_planner.report.quantities import bytes_text, energy_text
+from poet_planner.schedule.flash import has_room_in_flash
+from poet_planner.schedule.lacks import CURE, lost_words
+from poet_planner.solve.options import NoScheduleError
+
+# What is said of a form that is chosen: with the usual one, the one that was the best before, and those in RAM.
+Note = Callable[[Form, Form | None, Form | None, Sequence[Form]], str]
+
+GRADIENTS_NOTES = {
+    GRADIENTS_PAGED: "gradients have no places of their own in RAM (--gradients resident gives them)",
+    GRADIENTS_EARLY: (
+        "a parameter changes as soon as its gradient is done, so gradients need no RAM to the end; a step can be "
+        "stopped only until its first change (--gradients resident or paged changes all at the end)"
+    ),
+}
+NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
+NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
+NORM_UPDATE = "batch_norm_update"
+
+
+def nothing(*_: object) -> str:
+    """Say nothing."""
+    return ""
+
+
+def joined(*notes: str) -> str:
+    """Those that say something, in one line."""
+    return "; ".join(filter(None, notes))
+
+
+def of_gradients(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What gradients are."""
+    return GRADIENTS_NOTES.get(form.layout, "")
+
+
+def of_parts(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What micro-batches save, and how to forbid them."""
+    if before is not None and before.found_j < float("inf"):
+        gain = f"{energy_text(form.found_j)} instead of {energy_text(before.found_j)}"
+    else:
+        least = min(one.needs_bytes for one in others)
+        gain = f"{energy_text(form.found_j)}, and the whole batch needs {bytes_text(least)} at least"
+    assert form.step.training_step is not None
+    return (
+        f"{form.layout.micro_batches} micro-batches of {form.step.training_step.samples}: {gain}; gradients are those "
+        "of the batch but for rounding; --micro-batches 1 forbids it"
+    )
+
+
+def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """How much of what is frozen lies on the card."""
+    kept = sum(tensor.bytes for tensor in form.graph.kept)
+    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card"
+
+
+def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What lies on the card and why, what is lost so, and what is in slices."""
+    graph, sliced = form.graph, _of_slices(form.graph)
+    if usual is None:
+        return joined(lost_words(graph), sliced)
+    in_flash = has_room_in_flash(usual.graph, usual.step.board)
+    why = _of_parameters(graph, usual) if in_flash else _of_flash(graph)
+    return joined(why, f"{lost_words(graph)} ({CURE})", sliced)
+
+
+def of_excluded(excluded_bytes: int) -> str:
+    """What is not counted."""
+    return (
+        f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan "
+        "shows what activations cost, and gets no C headers (--parameters resident counts them)"
+    )
+
+
+def turned_out(form: Form, energy_j: float) -> str:
+    """That a rival is planned in the place of the form that was chosen."""
+    return f"{form.layout.words} turned out to cost less: {energy_text(energy_j)}"
+
+
+def found_to_do(form: Form) -> str:
+    """That another form has a schedule, and the one that was chosen none."""
+    return f"{form.layout.words}: the form of the step that was found to do"
+
+
+def planned_beside(form: Form, note: str) -> str:
+    """What progress says of a rival: its energy is not the plan's."""
+    return f"{form.layout.words}, planned beside  {note}".rstrip()
+
+
+def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoScheduleError | None) -> str:
+    """Why a form is not the plan's, once that is known; empty: it is."""
+    if form.layout == best.layout:
+        return ""
+    if not form.fits:
+        return f"does not fit {bytes_text(form.budget_bytes)}"
+    if isinstance(planned, NoScheduleError):
+        return "no schedule was found"
+    if planned is None and form.least_cost_j >= schedule.energy_j + best.runner_j:
+        return "cannot cost less"
+    return "costs more" if planned is not None or form.known_j is not None else "not searched: another one fits"
+
+
+def parts_fit(count: int) -> str:
+    """What to add to a refusal for which more micro-batches are a cure."""
+    return f"; --micro-batches {count} fits"
+
+
+def too_large(large: str) -> str:
+    """... for which a frozen layer is the cause."""
+    return f"; {large}: take a smaller layer, or a board with more RAM"
+
+
+def card_lost(optimizer: str) -> str:
+    """... for which the card would be a cure."""
+    return f"; the card has no {optimizer}: leave it out, so that parameters can lie there"
+
+
+def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:
+    """Why features are not kept: the first node that mixes samples.
+
+    A frozen batch norm in training mode is the usual one.
+    """
+    node = next((one for one in graph.nodes if one.id in mixing), None) if graph else None
+    if graph is None or node is None or node.operation is None:
+        return ""
+    updated = {one.operation.operands[0] for one in graph.nodes if one.operation and one.operation.op == NORM_UPDATE}
+    if updated & {*node.operation.results}:
+        return f"features are not kept: {node.id} is frozen, but in training mode; call eval() on it"
+    return f"features are not kept: {node.id} mixes the samples of a batch"
+
+
+def _of_parameters(graph: Graph, usual: Form) -> str:
+    kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
+    batch = ", and the batch," if _has_batch(graph) else ""
+    return (
+        f"{bytes_text(kept)} of parameters{batch} lie on the card: with all of them in RAM a step needs "
+        f"{bytes_text(usual.needs_bytes)} at least, and the budget is {bytes_text(usual.budget_bytes)} (--parameters "
+        "excluded does not count them, as in the paper)"
+    )
+
+
+def _of_flash(graph: Graph) -> str:
+    kept = sum(tensor.bytes for tensor in kept_constants(graph))
+    return (
+        f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card, and with them "
+        f"larger trained parameters{' and the batch' if _has_batch(graph) else ''}"
+    )
+
+
+def _has_batch(graph: Graph) -> bool:
+    return any(tensor.kind in BATCH_KINDS for tensor in graph.kept)
+
+
+def _of_slices(graph: Graph) -> str:
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    names = {tensor.part.of for tensor in tensors if tensor.part}
+    if not names:
+        return ""
+    return (
+        f"large activations are in slices, {len(names)} parameters and statistics in parts: whole, the largest "
+        "operator would leave too little room"
+    )
