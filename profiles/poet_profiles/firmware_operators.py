@@ -71,7 +71,7 @@ class Recorded(ctypes.Structure):
 
     @property
     def kernels(self) -> list[str]:
-        """Kernels that it enters; without one, loops in C compute it, ``by_elements`` or some at a time."""
+        """Kernels that it enters; without one, loops in C compute it."""
         return [name for bit, name in enumerate(_names("poet_kernel_names")) if self.entered >> bit & 1]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firmware's operators as they are asked: clean C, exact parameters, one line where they cannot be."""
+"""Asking the firmware's operators: clean C, exact parameters, one line where it fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_too_many_kinds_of_products_are_no_silent_few(monkeypatch: pytest.Monkey
 
 
 def test_what_is_computed_is_that_of_the_shape() -> None:
-    """By Winograd's algorithm, and of three channels by products: of two images of eight rows each, of 27 taps."""
+    """Winograd's algorithm, and with three channels products: two images of eight rows."""
     assert way_of(CONVOLUTION) == "winograd"
     assert rows_together("conv2d_backward_input", CONVOLUTION) == blocks().winograd_part
     [job] = products_of("conv2d", CONVOLUTION, fpu=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is trained over epochs, and on what: everything that decides the bits of the training."""
+"""What is trained over epochs, and on what: all that decides the bits of the training."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which weights of a training: the board's RAM, its card, and the data that a board is given again."""
+"""Who holds which weights of a training: the board's RAM, its card, or this computer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class HeldWeights:
             return 0
 
     def restore(self, resume: bool, steps: int) -> int:
-        """Let the card give back what this run has kept or resumes: how many steps made the weights to begin with.
+        """Let the card give back what this run has kept or resumes.
+
+        Returns how many steps made the weights to begin with.
 
         Raises
         ------
@@ -134,7 +136,7 @@ class HeldWeights:
         self.kept = steps
 
     def read(self) -> tuple[int, dict[str, NDArray[Any]]]:
-        """Parameters and state in the board's RAM, and how many steps have made them; a `UserError` if it has none."""
+        """Steps that made the weights in RAM, and these tensors; a `UserError` if it has none."""
         if self.in_ram is None:
             raise UserError(LOST)
         return self.in_ram, tensors_in(self._device, self._plan, TRAINED_KINDS)

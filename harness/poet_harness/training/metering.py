@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energies above the idle power of the sleeping board; where the meter fails they are not known, and work goes on."""
+"""Energies above the idle power of the sleeping board.
+
+Where the meter fails, energies are not known, and work goes on.
+"""
 
 from __future__ import annotations
 

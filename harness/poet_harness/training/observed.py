@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Made:
-    """What it took to make features: 0 where they were kept. ``energy_j`` is None where it is not known."""
+    """Time and energy of making features: 0 where they were kept.
+
+    ``energy_j`` is None where it is not known.
+    """
 
     time_s: float = 0.0
     energy_j: float | None = 0.0

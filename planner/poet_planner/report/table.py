@@ -19,7 +19,7 @@ UNEQUAL_BASIS = 0.1  # of the shares of two energies that are fitted
 
 
 def fits_error(fits: Iterable[FitReport]) -> float | None:
-    """The mean error of what is predicted, by how much each predicts; None where nothing with a known error does."""
+    """Mean error of the fits, weighted by energy; None where no error is known."""
     known = [(fit.energy_share, fit.energy_error) for fit in fits if fit.energy_error is not None]
     predicted = sum(share for share, _ in known)
     return sum(share * error for share, error in known) / predicted if predicted else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans beside a training step's, in the same RAM: an inference, and what makes a head's features."""
+"""Plans beside a training step's, in the same RAM: inference, and features of a head."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scheduled:
 
     @cached_property
     def page_blocks(self) -> int:
-        """Blocks of the card that it may write from the page area's begin on: its pages, and then a trace."""
+        """Blocks of the card that it may write in the page area: its pages, and then a trace."""
         sizes = {value.id: value.bytes for node in self.graph.nodes for value in node.values}
         paged = {step.target for step in self.schedule.steps if step.do is Action.PAGE_OUT}
         trace = -(-len(calls_of(self.graph, self.schedule)) // TRACE_ROWS)
@@ -99,7 +99,9 @@ class Inference(PlanBeside):
 
 @dataclass(frozen=True)
 class Extraction(PlanBeside):
-    """What computes features of some samples of a batch: its residents and constants are the head's, in their places.
+    """The plan that computes features of some samples of a batch.
+
+    Its residents and constants are the head's, in their places.
 
     Attributes
     ----------
@@ -122,7 +124,7 @@ class Extraction(PlanBeside):
 
 
 def plans_beside(inference: PlanBeside | None, extraction: Extraction | None) -> dict[str, PlanBeside]:
-    """Those that there are, by the names that the firmware has for them; the last has the longest tables."""
+    """Plans that there are, by the firmware's names; the last has the longest tables."""
     plans = {
         "extraction": extraction,
         "inference": inference,
@@ -134,13 +136,13 @@ def plans_beside(inference: PlanBeside | None, extraction: Extraction | None) ->
 def ram_bytes(
     graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction | None = None
 ) -> int:
-    """Of a training step and of what may be beside it: the largest of them, which never run at once."""
+    """RAM of a training step and the plans beside it, which never run at once."""
     beside = (plan.ram_bytes for plan in plans_beside(inference, extraction).values())
     return max((graph.resident_bytes + schedule.arena_bytes, *beside))
 
 
 def stored_bytes(head: Graph) -> int:
-    """What the firmware stores of a sample in RAM: what the head's step reads of it, and a CRC-32."""
+    """Bytes that the firmware stores of a sample: what the head's step reads, and a CRC-32."""
     read = {id for node in head.nodes for id in (node.operation.operands if node.operation else ())}
     batch = [one for one in head.residents if one.kind == FEATURE or (one.kind in BATCH_KINDS and one.id in read)]
     return sum(one.bytes // one.shape[0] for one in batch) + CRC_BYTES

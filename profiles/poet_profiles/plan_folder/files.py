@@ -33,7 +33,7 @@ PLAN_FILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFiles(Scheduled):
-    """What a plan's folder says, apart from C headers, pictures, and the program of a Linux board.
+    """What a plan's folder says, without C headers, pictures and the program of a Linux board.
 
     Attributes
     ----------
@@ -57,7 +57,10 @@ class PlanFiles(Scheduled):
 
 
 def write_plan(plan: PlanFiles, folder: Path) -> None:
-    """Write a plan's files, each whole or not at all, and remove those of an earlier plan that this one lacks."""
+    """Write a plan's files, each whole or not at all.
+
+    Files of an earlier plan that this one lacks are removed.
+    """
     inference, extraction, hash = plan.inference, plan.extraction, plan.schedule.graph_hash
     write_constants({**plan.constants, **(inference.constants if inference else {})}, folder, hash)
     write_names(plan.names, folder, hash)

@@ -20,7 +20,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class FitReport:
-    """A fitted cost model that the plan rests on, and the share of the plan's energy that it predicts.
+    """A fitted cost model, and the share of the plan's energy that it predicts.
 
     Errors are relative, None where one row is all there is.
     """
@@ -35,13 +35,13 @@ class FitReport:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """The cheapest schedule found has no static offsets within the RAM, so that the plan is a more expensive one.
+    """The cheapest schedule found has no static offsets within the RAM.
 
-    ``cost`` is by how much the plan costs more, relative to that schedule's energy ``cheapest_j``. Where time is the
-    objective, it is by how much longer the plan takes, and the joules are seconds. ``proven`` says that the blocks of
-    that schedule, with their lives in its order of steps, fit the RAM in no way. It says nothing of other orders or
-    other schedules. ``tried`` is how many schedules cheaper than the plan were given no offsets, this one included; for
-    ``tried_proven`` of them that is proven.
+    So the plan is a more expensive one. ``cost`` is by how much it costs more, relative to that schedule's energy
+    ``cheapest_j``. Where time is the objective, it is by how much longer the plan takes, and the joules are seconds.
+    ``proven`` says that the blocks of that schedule, with their lives in its order of steps, fit the RAM in no way. It
+    says nothing of other orders or other schedules. ``tried`` is how many schedules cheaper than the plan were given no
+    offsets, this one included; for ``tried_proven`` of them that is proven.
     """
 
     cost: float
@@ -53,7 +53,7 @@ class PlacementReport:
 
 @dataclass(frozen=True)
 class Wear:
-    """Bytes that a step writes, in whole blocks, and the steps until the card has been written as often as it lasts.
+    """Bytes that a step writes, in whole blocks, and the steps that the card lasts.
 
     ``committed_bytes`` are new versions of parameters and states and the record of them. ``life_steps`` is None where
     nothing is written, or what the card stands is not known.
@@ -93,7 +93,7 @@ class ImprovementReport:
 
 @dataclass(frozen=True)
 class OptimiserReport:
-    """What the optimiser did: its seconds in all, the part that found the plan, and each part's work.
+    """The optimiser's seconds, the part that found the plan, and each part's work.
 
     ``failures`` is what solvers failed at, a line each: the bound may be lower for it.
     """
@@ -136,9 +136,10 @@ class MoreRam:
 
 @dataclass(frozen=True)
 class InferenceReport:
-    """The inference beside the training step: of one sample, without idle power; ``ram_bytes`` residents included.
+    """The inference of one sample beside the training step, without idle power.
 
-    ``loss`` is how the training's loss reads its output, None if there is no name for it; ``classes`` are names.
+    ``ram_bytes`` has the residents in it. ``loss`` is how the training's loss reads its output, None if there is no
+    name for it; ``classes`` are names.
     """
 
     graph_hash: str
@@ -168,9 +169,9 @@ class Int8Validation:
 
 @dataclass(frozen=True)
 class Int8Report:
-    """Layers on int8, of all that are frozen; their weights beside f32's; the samples that ranges are from.
+    """Layers on int8, and their weights beside those in f32.
 
-    ``samples`` is None where PyTorch quantised the model, ``validation`` where nobody asked.
+    Ranges are from ``samples``. It is None where PyTorch quantised the model, ``validation`` where nobody asked.
     """
 
     layers: int
@@ -183,9 +184,10 @@ class Int8Report:
 
 @dataclass(frozen=True)
 class FeaturesReport:
-    """What is kept of a sample, and what it costs to make it: of ``at_once`` samples, without idle power.
+    """Features that are kept of a sample, and their costs, without idle power.
 
-    ``room`` is for how many samples the board's RAM has room beside the plans, None where no board is named.
+    ``at_once`` samples are made at a time. ``room`` is for how many samples the board's RAM has room beside the
+    plans, None where no board is named.
     """
 
     graph_hash: str
