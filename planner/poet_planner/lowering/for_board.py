@@ -22,21 +22,17 @@ if TYPE_CHECKING:
 
 
 class TracedStep(Protocol):
-    """What a layout's graph is made of, each made when it is first wanted."""
+    """What a layout's graph is made of: see `planning.training_graph.TrainingStep`."""
 
     @property
-    def rehearsed(self) -> TracedGraph:
-        """With the sizes of a run in PyTorch."""
+    def rehearsed(self) -> TracedGraph: ...
 
     @property
-    def on_int8(self) -> bool:
-        """Whether frozen layers are to be."""
+    def on_int8(self) -> bool: ...
 
-    def in_ram(self, dma: bool, resident_gradients: bool, optimizer: Optimizer) -> Graph:
-        """In the firmware's operators, with parameters in RAM."""
+    def in_ram(self, dma: bool, resident_gradients: bool, optimizer: Optimizer) -> Graph: ...
 
-    def in_slices(self, dma: bool, optimizer: Optimizer, above_bytes: int | None) -> Graph:
-        """Likewise with gradients as values, those above a size in slices."""
+    def in_slices(self, dma: bool, optimizer: Optimizer, above_bytes: int | None) -> Graph: ...
 
 
 def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: MemoryLayout) -> Graph:

@@ -26,6 +26,7 @@ from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.families import FAMILIES, Family
 from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method
+from poet_planner.report.quantities import energy_text
 from poet_planner.schedule.flash import has_room_in_flash
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Progress, optimise
 from poet_planner.solve.feasibility.refusal import known_of, no_schedule
@@ -89,7 +90,7 @@ class Contest:
         """
         usual = self.usual
         if usual is not None and not usual.layout.counts_parameters:
-            self.chosen = replace(usual, note=notes.of_excluded(usual.step.excluded_bytes))
+            self.chosen = replace(usual, note=notes.EXCLUDED.format(usual.step.excluded_bytes))
         elif in_parts and usual is not None:
             self.chosen = fewest_parts(self.bench, usual.step, self.bench.request.ram)
         else:
@@ -257,14 +258,15 @@ class Contest:
         for rival in rivals:
             if rival.least_cost_j >= schedule.energy_j + best.runner_j or stopped():
                 continue
-            show = _shown_as(options.progress, rival)
+            show = _shown_as(options.progress, rival.layout.words)
             rivals_s = RIVALS_SHARE * options.time_limit_s / len(rivals)
             quick = replace(options, time_limit_s=rivals_s, statistics=None, gap=RIVALS_GAP, progress=show)
             rival = replace(rival, deadline_s=chosen.deadline_s)
             with suppress(NoScheduleError):  # the bound of its computes remains
                 found = self._schedule(rival, quick)
                 if found.energy_j + rival.runner_j < schedule.energy_j + best.runner_j:
-                    best, schedule = replace(rival, note=notes.turned_out(rival, found.energy_j)), found
+                    note = notes.TURNED_OUT.format(rival.layout.words, energy_text(found.energy_j))
+                    best, schedule = replace(rival, note=note), found
         return Outcome(best, schedule, self._table(best, schedule, (chosen, *rivals)))
 
     def _in_any_form(self, options: OptimiseOptions) -> Outcome:
@@ -288,7 +290,7 @@ class Contest:
             except NoScheduleError as lack:
                 lacks[number] = lack
             else:
-                form = replace(form, note=notes.found_to_do(form))
+                form = replace(form, note=notes.FOUND_TO_DO.format(form.layout.words))
                 return Outcome(form, schedule, self._table(form, schedule, ()))
         raise _of_all(forms, lacks)
 
@@ -323,11 +325,11 @@ class Contest:
         with suppress(UserError):
             for count in families.more_parts(self.bench):
                 if self._form(MemoryLayout(micro_batches=count), self.usual).needs_bytes <= budget_bytes:
-                    return refusal.adding(notes.parts_fit(count))
+                    return refusal.adding(notes.PARTS_FIT.format(count))
         if (large := frozen_too_large(self.chosen.graph, budget_bytes)) is not None:
-            return refusal.adding(notes.too_large(large))
+            return refusal.adding(notes.TOO_LARGE.format(large))
         if families.has_lost_card(self.bench):
-            return refusal.adding(notes.card_lost(self.bench.request.optimizer.words))
+            return refusal.adding(notes.CARD_LOST.format(self.bench.request.optimizer.words))
         return refusal
 
     def _table(self, best: Form, schedule: Schedule, bounded: Iterable[Form]) -> tuple[ContestRow, ...]:
@@ -382,9 +384,9 @@ def _cheapest(forms: Iterable[Form], best: Form | None = None) -> Form | None:
     return best
 
 
-def _shown_as(show: Callable[[Progress], None] | None, rival: Form) -> Callable[[Progress], None] | None:
-    """The same for another form of the step, by its name."""
-    return show and (lambda state: show(replace(state, note=notes.planned_beside(rival, state.note))))
+def _shown_as(show: Callable[[Progress], None] | None, form: str) -> Callable[[Progress], None] | None:
+    """The same for another form of the step, by its name: its energy is not the plan's."""
+    return show and (lambda state: show(replace(state, note=notes.PLANNED_BESIDE.format(form, state.note).rstrip())))
 
 
 def _of_all(forms: list[Form], lacks: dict[int, NoScheduleError]) -> NoScheduleError:

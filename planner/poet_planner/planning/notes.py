@@ -28,6 +28,18 @@ GRADIENTS_NOTES = {
 }
 NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
 NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
+EXCLUDED = (
+    "parameters, gradients and state ({} B) are NOT counted in RAM, as in the paper: the plan shows what activations "
+    "cost, and gets no C headers (--parameters resident counts them)"
+)
+# Of a form by its name: a rival that is planned beside the chosen one, or in its place, and why.
+PLANNED_BESIDE = "{}, planned beside  {}"
+TURNED_OUT = "{} turned out to cost less: {}"
+FOUND_TO_DO = "{}: the form of the step that was found to do"
+# What a refusal adds if it knows a cure.
+PARTS_FIT = "; --micro-batches {} fits"
+TOO_LARGE = "; {}: take a smaller layer, or a board with more RAM"
+CARD_LOST = "; the card has no {}: leave it out, so that parameters can lie there"
 NORM_UPDATE = "batch_norm_update"
 
 
@@ -76,29 +88,6 @@ def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequenc
     return joined(why, f"{lost_words(graph)} ({CURE})", sliced)
 
 
-def of_excluded(excluded_bytes: int) -> str:
-    """What is not counted."""
-    return (
-        f"parameters, gradients and state ({excluded_bytes} B) are NOT counted in RAM, as in the paper: the plan "
-        "shows what activations cost, and gets no C headers (--parameters resident counts them)"
-    )
-
-
-def turned_out(form: Form, energy_j: float) -> str:
-    """That a rival is planned in the place of the form that was chosen."""
-    return f"{form.layout.words} turned out to cost less: {energy_text(energy_j)}"
-
-
-def found_to_do(form: Form) -> str:
-    """That another form has a schedule, and the one that was chosen none."""
-    return f"{form.layout.words}: the form of the step that was found to do"
-
-
-def planned_beside(form: Form, note: str) -> str:
-    """What progress says of a rival: its energy is not the plan's."""
-    return f"{form.layout.words}, planned beside  {note}".rstrip()
-
-
 def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoScheduleError | None) -> str:
     """Why a form is not the plan's, once that is known; empty: it is."""
     if form.layout == best.layout:
@@ -110,21 +99,6 @@ def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoSc
     if planned is None and form.least_cost_j >= schedule.energy_j + best.runner_j:
         return "cannot cost less"
     return "costs more" if planned is not None or form.known_j is not None else "not searched: another one fits"
-
-
-def parts_fit(count: int) -> str:
-    """What to add to a refusal for which more micro-batches are a cure."""
-    return f"; --micro-batches {count} fits"
-
-
-def too_large(large: str) -> str:
-    """... for which a frozen layer is the cause."""
-    return f"; {large}: take a smaller layer, or a board with more RAM"
-
-
-def card_lost(optimizer: str) -> str:
-    """... for which the card would be a cure."""
-    return f"; the card has no {optimizer}: leave it out, so that parameters can lie there"
 
 
 def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:

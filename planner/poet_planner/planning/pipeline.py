@@ -68,7 +68,10 @@ def plan(
     What the price of the last bytes takes is within a time limit that is capped, and beside one that is not.
     """
     hooks, options = hooks or Hooks(), options or OptimiseOptions(capped=False)
-    contest = _chosen(replace(request, early_updates=plans_without_pages(method)), method)
+    bench = Bench(replace(request, early_updates=plans_without_pages(method)))
+    _refuse_untraced(bench)
+    _refuse_unrunnable(bench)
+    contest = _chosen(bench, method)
     chosen = contest.chosen
     hooks.say(chosen.note)
     if library is not None and (reason := why_no_library(chosen.graph)):
@@ -91,16 +94,16 @@ def plan(
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:
     """The form that is planned first, with its limits; raises as `plan`."""
-    return _chosen(request, method).chosen
+    return _chosen(Bench(request), method).chosen
 
 
-def _chosen(request: Request, method: Method) -> Contest:
+def _chosen(bench: Bench, method: Method) -> Contest:
     """A contest that has chosen: of the head's step where features are kept and have room beside it, else of the whole.
 
     A method that makes micro-batches of its own has the whole step.
     """
-    bench = Bench(request)
-    _refuse_early(bench)
+    _refuse_untraced(bench)
+    request = bench.request
     division = Division() if method.in_parts else families.head(bench)
     if division.cut is not None:
         head = Contest(bench.head(division.cut))
@@ -138,20 +141,22 @@ def _spare_extraction(contest: Contest) -> None:
         plan_extraction(head.step, contest.chosen.budget_bytes)
 
 
-def _refuse_early(bench: Bench) -> None:
-    """Refuse what needs no search to be refused: raises a `UserError` that says where it is, and what to do.
-
-    A step of which a microcontroller's firmware lacks an operator is refused before minutes are spent on it; with its
-    parameters excluded no board is to run it.
-    """
+def _refuse_untraced(bench: Bench) -> None:
+    """Refuse what needs no trace to be refused: raises a `UserError`."""
     bench.request.refuse_without_costs()
     if bench.request.ram is None:
         refuse_too_large(bench, families.may_be_in_parts(bench.request))
+
+
+def _refuse_unrunnable(bench: Bench) -> None:
+    """Refuse a step of which a microcontroller's firmware lacks an operator, before minutes are spent on it.
+
+    With its parameters excluded no board is to run it.
+    """
     board = bench.board
     if board is None or board.kind != "microcontroller" or families.is_excluded(bench.request):
         return
-    graph = bench.given or bench.lowered(GRADIENTS_RESIDENT)
-    if lacking := operators_lacking(graph):
+    if lacking := operators_lacking(bench.given or bench.lowered(GRADIENTS_RESIDENT)):
         raise UserError(f"{lacking} (--parameters excluded plans without headers)")
 
 

@@ -73,6 +73,7 @@ class TrainingStep:
         self._whole = whole
         self._calibration = calibration
         self._cut: Cut | None = None
+        self._uncut: TrainingStep | None = None  # that of the whole step, of which this is the head's
         self._parts: dict[int, TrainingStep] = {}
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
@@ -128,8 +129,7 @@ class TrainingStep:
     def on_features(self, cut: Cut) -> TrainingStep:
         """The head's step, on what a cut keeps of each sample."""
         step = TrainingStep(self._model, self._batch, self._weights, calibration=self._calibration)
-        step.__dict__["_traced_and_named"] = self._traced_and_named
-        step._cut = cut
+        step._cut, step._uncut = cut, self
         return step
 
     def extraction(self, head: Graph, parts: int = 1, streaming: Streaming = FETCHED_WHOLE) -> Graph:
@@ -300,6 +300,8 @@ class TrainingStep:
         from poet_planner.tracing import trace
         from poet_planner.tracing.state_table import unheld_state
 
+        if self._uncut is not None:
+            return self._uncut._traced_and_named
         model = self._load()
         # A part takes the way of the whole step, which was traced over its data.
         data = self._whole is None or not self._whole.traced.shown_by_fakes
