@@ -27,8 +27,7 @@ from poet_profiles.schedule.file import document_of_schedule
 from poet_profiles.schedule.ram import held_bytes
 
 from .optimizer import TorchOptimizer, optimizer_of
-from .program_file import packed, read_program
-from .program_tensors import tensors_of
+from .program import packed, read_program, tensors_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

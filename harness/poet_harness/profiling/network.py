@@ -13,7 +13,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE
 
-from ..plan_folder.program_file import packed, read_program
+from ..plan_folder.program import packed, read_program
 from .configurations import Configuration, run_planner
 
 
