@@ -106,7 +106,6 @@ NAMES = {"--solver": "solver", "--methods": "method", "--cell": "cell named"}
 TEXTS: list[tuple[str, list[str], str, tuple[str, ...]]] = [
     ("poet-plan", PLANNED, "--ram", (*AMOUNTS, "0%", "-5%", "nan%", "1e400%", "1e99%")),
     ("poet-plan", PLANNED, "--deadline", ("x", "nan", "inf", "0", "-1x", "0x", "1e400", "1e400x", "5parsecs", "nanx")),
-    ("poet-plan", PLANNED, "--endurance", AMOUNTS),
     ("poet-plan", PLANNED, "--solver", ("nosuch",)),
     ("poet-plan", PLANNED, "--library", ("a b", "1x", "../x", ".")),
     ("poet-plan", TRACED, "--momentum", ("-1", "1.5")),

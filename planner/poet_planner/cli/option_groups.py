@@ -271,10 +271,6 @@ class OutputOptions:
         expert_option(help="Samples, as of data --arrays: on them layers on int8 are compared with f32's answers."),
     ] = None
     as_json: Json = False
-    endurance: Annotated[
-        str | None,
-        expert_option(help="Total bytes the card can be written (TBW): 4TB.", show_default="the board's"),
-    ] = None
     verbose: Annotated[
         bool,
         expert_option(

@@ -77,16 +77,14 @@ def plan(
     from poet_planner.comparison.registry import method_named
     from poet_planner.planning import pipeline
     from poet_planner.report.pictures import NAMES as PICTURES
-    from poet_planner.report.quantities import size_bytes
     from poet_planner.schedule.c_library import check_name
     from poet_planner.solve import DEFAULT_S, OptimiseOptions
 
-    out, endurance = output.out, output.endurance
+    out = output.out
     method = method_named(optimiser.method)
     method.refuse_others(given(context))
     if output.library is not None:
         check_name(output.library)
-    endurance_bytes = None if endurance is None else size_bytes(endurance, "--endurance", "4TB")
     if output.validate is not None:
         read_arrays(output.validate, "numpy.savez")
     check_writable(out / "summary.json")
@@ -106,15 +104,7 @@ def plan(
             found=lambda: ending.enter_context(undisturbed()),
         )
         with _refusal_as_json(output.as_json):
-            made = pipeline.plan(
-                request,
-                method,
-                options,
-                hooks,
-                library=output.library,
-                validate=output.validate,
-                endurance_bytes=endurance_bytes,
-            )
+            made = pipeline.plan(request, method, options, hooks, library=output.library, validate=output.validate)
         made.write_files(out)
         if output.library is not None:
             _write_library(made, output.library, out, network)

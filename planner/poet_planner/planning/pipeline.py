@@ -61,7 +61,6 @@ def plan(
     *,
     library: str | None = None,
     validate: Path | None = None,
-    endurance_bytes: int | None = None,
 ) -> Plan:
     """Plan what is asked for, and verify the plan: see `poet_planner.plan`, and `verified`.
 
@@ -89,7 +88,7 @@ def plan(
     asks = asking_s and not ended
     saving = _more_ram(form, schedule, replace(options, time_limit_s=asking_s), hooks) if asks else None
     hooks.found()
-    return verified(form, schedule, statistics, endurance_bytes, saving, validate, outcome.table)
+    return verified(form, schedule, statistics, saving, validate, outcome.table)
 
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:
@@ -177,7 +176,6 @@ def verified(
     form: Form,
     schedule: Schedule,
     statistics: Statistics | None = None,
-    endurance_bytes: int | None = None,
     more_ram: MoreRam | None = None,
     validate: Path | None = None,
     contest: tuple[ContestRow, ...] = (),
@@ -188,13 +186,10 @@ def verified(
     ----------
     statistics : Statistics, optional
         Those that the optimiser was given in its options: they go into the summary.
-    endurance_bytes : int, optional
-        What may be written to the card in all, for its life in the summary; default is the board file's.
     more_ram : MoreRam, optional
         What a little more RAM would save, for the summary.
     validate : Path, optional
         Samples on which answers of frozen layers on int8 are compared with those of f32.
-
     contest : tuple of ContestRow
         What became of each form.
 
@@ -221,7 +216,6 @@ def verified(
         excluded_bytes=step.excluded_bytes,
         statistics=statistics,
         board=step.board,
-        endurance_bytes=endurance_bytes,
         inference=made,
         extraction=extraction,
     )

@@ -13,15 +13,13 @@ from poet_profiles.plan_folder.summary import Wear
 from poet_profiles.schedule import Action, Schedule
 
 
-def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes: int | None = None) -> Wear:
+def wear(graph: Graph, schedule: Schedule, board: Board | None) -> Wear:
     """The wear of a verified plan.
 
     Parameters
     ----------
     board : Board or None
         Its file assumes what may be written to a card in all.
-    endurance_bytes : int, optional
-        What may, instead of the board's.
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)
@@ -32,8 +30,7 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None, endurance_bytes:
         rows = {place.id: place.row_blocks for place in layout.units if place.rows > 1}
         whole = sum(place.blocks for place in layout.units if place.rows == 1)
         committed = whole + _row_blocks(graph, rows) + blocks_of(record_bytes(layout.bits, layout.checks))
-    if endurance_bytes is None:
-        endurance_bytes = board.storage_endurance_bytes if board else 0
+    endurance_bytes = board.storage_endurance_bytes if board else 0
     written = BLOCK_BYTES * (committed + paged)
     life = endurance_bytes / written if endurance_bytes and written else None
     return Wear(BLOCK_BYTES * committed, BLOCK_BYTES * paged, endurance_bytes, life)

@@ -38,7 +38,6 @@ def summarise(
     excluded_bytes: int = 0,
     statistics: Statistics | None = None,
     board: Board | None = None,
-    endurance_bytes: int | None = None,
     inference: Inference | None = None,
     extraction: Extraction | None = None,
 ) -> Summary:
@@ -56,8 +55,6 @@ def summarise(
         Of the run that made the plan.
     board : Board, optional
         Whose card it writes to.
-    endurance_bytes : int, optional
-        What may be written to the card in all, instead of the board's.
     inference : Inference, optional
         Beside the training step.
     extraction : Extraction, optional
@@ -112,7 +109,7 @@ def summarise(
         allocates=graph.allocates,
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
-        wear=wear(graph, schedule, board, endurance_bytes),
+        wear=wear(graph, schedule, board),
         lacks=lacks(graph),
         objective=schedule.objective.value,
         busy_s=busy_s,

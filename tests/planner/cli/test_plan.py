@@ -302,7 +302,7 @@ def test_parameters_go_to_the_card_where_they_do_not_fit(tmp_path: Path, capsys:
     assert written < summary["wear"]["committed_bytes"] < written + 20_000
     life = summary["wear"]["life_steps"]
     assert life == pytest.approx(4e12 / (summary["wear"]["committed_bytes"] + summary["wear"]["paged_bytes"]))
-    assert poet_plan(*arguments, "--card-above", "100KB", "--endurance", "8GB", "--method", "store_all") == 3
+    assert poet_plan(*arguments, "--card-above", "100KB", "--method", "store_all") == 3
     assert poet_plan(*arguments, "--parameters", "card", "--gradients", "paged") == BAD_INPUT
     assert "--gradients paged: with --parameters card" in capsys.readouterr().err
 
