@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two commands do everything on a fresh machine: `make demo` runs the main job, `make test` passes all tests.
+# Two commands do everything on a fresh machine: `make demo` runs the main job, `make test-full` passes all tests.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -23,14 +23,15 @@ export PLATFORMIO_CORE_DIR := $(CURDIR)/.pio-core
 export PLATFORMIO_SETTING_ENABLE_TELEMETRY := No
 export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
 
-.PHONY: help setup debian-packages python-packages demo test lint lint-ruff lint-format lint-c lint-types unit newest \
-        profiles notebooks clean
+.PHONY: help setup debian-packages python-packages demo test test-rest test-full lint lint-ruff lint-format lint-c \
+        lint-types unit newest profiles notebooks clean
 
 help:
 	@echo "make demo    set up, then plan, flash and train on the emulated nRF52840; ARGS=--full: profile and compare, too"
-	@echo "make test    set up, then every check: ruff, clang-format, mypy, C warnings, tests"
+	@echo "make test    set up, then lint and the fast level of the tests"
+	@echo "make test-full  all checks: make test, then make test-rest, the rest of the tests"
 	@echo "make lint    ruff, clang-format and mypy alone"
-	@echo "make unit    pytest alone (ARGS=... goes to pytest)"
+	@echo "make unit    all tests at once, or some (ARGS=... goes to pytest)"
 	@echo "make newest  every verb's --json, with the newest releases that pyproject.toml allows"
 	@echo "make setup   what the checks need, without running them"
 	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
@@ -59,7 +60,16 @@ python-packages: $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo deb
 demo: $(STAMP)
 	$(BIN)/python demo/digits.py $(ARGS)
 
+test: LEVEL := --level=fast
 test: lint unit
+
+test-rest: LEVEL := --level=rest
+test-rest: unit
+
+# One after the other: two runs of pytest would be in each other's way.
+test-full:
+	$(MAKE) test
+	$(MAKE) test-rest
 
 # .pre-commit-config.yaml calls the same targets; tests/test_pre_commit.py compares the two.
 lint: lint-ruff lint-format lint-c lint-types
@@ -78,7 +88,7 @@ lint-types: $(TESTS_STAMP)
 
 unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
-	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(LEVEL) $(ARGS)
 
 # In an environment of its own, made anew each time. Commit what it writes: CI runs it again where ranges have changed.
 newest: export CONSTRAINTS := /dev/null

@@ -5,25 +5,50 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
-from tests.support import processor_time
+from tests.support import ROOT, processor_time
 from tests.support.firmware.host_operators import Operators, build
+from tests.support.levels import FAST, PROFILE, REST, Levels, examples
 
-# No test depends on how fast the machine is: an example may take as long as it takes.
-settings.register_profile("poet", deadline=None)
-settings.load_profile("poet")
+LEVELS = Levels(ROOT / "tests" / "levels.toml")
+settings.load_profile(PROFILE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(processor_time.OPTION, type=Path, metavar="CSV", help="where to write each file's processor time")
+    parser.addoption("--level", choices=(FAST, REST), help="tests of one level alone")
+    parser.addoption("--processor-time", type=Path, metavar="CSV", help="where to write what each file of a level took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if path := config.getoption(processor_time.OPTION):
+    level, path = config.getoption("--level"), config.getoption("--processor-time")
+    if level == FAST:
+        settings.load_profile(FAST)
+    if path:
         config.pluginmanager.register(processor_time.Measured())
         if not hasattr(config, "workerinput"):
-            config.pluginmanager.register(processor_time.Written(path))
+            config.pluginmanager.register(processor_time.Written(path, level or "all"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of the fast level, unread, what has no test of it."""
+    if config.getoption("--level") != FAST or not collection_path.is_file():
+        return None
+    return collection_path.relative_to(ROOT).as_posix() not in LEVELS.files() or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    level = config.getoption("--level")
+    if level:
+        here = [item for item in items if level in _levels(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in here])
+        items[:] = here
+
+
+def _levels(item: pytest.Item) -> set[str]:
+    """Where a test runs: one that draws examples, by a decorator or in its body, also in the rest."""
+    draws = is_hypothesis_test(item.function) or getattr(item.module, "examples", None) is examples
+    return {LEVELS.of(item.nodeid), *([REST] if draws else [])}
 
 
 @pytest.fixture(scope="session")

@@ -90,9 +90,8 @@ def page_facts(tables: claims.Tables) -> dict[str, str | dict[str, str]]:
     }
 
 
-def page_texts(tables: claims.Tables) -> dict[Path, str]:
+def page_texts(facts: dict[str, Any]) -> dict[Path, str]:
     """Each page, its template's words with what the tables say, and each long table."""
-    facts: dict[str, Any] = page_facts(tables)
     texts = {page: wrapped(template_of(page).read_text(encoding="utf-8").format(**facts)) for page in PAGES}
     return texts | {path: as_csv(facts[section][name]) for path, (section, name) in LONG.items()}
 
@@ -115,7 +114,7 @@ def page_figures(results: Mapping[str, Results]) -> dict[str, Figure]:
 def write_page() -> None:
     """Write the pages and their pictures."""
     tables = committed_tables()
-    texts = page_texts(tables)
+    texts = page_texts(page_facts(tables))
     for name, figure in page_figures(tables.sweeps).items():
         save(figure, IMAGES / name)
     for page, text in texts.items():

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from string import Formatter
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -40,8 +41,13 @@ def results(tables: Tables) -> Mapping[str, Results]:
     return tables.sweeps
 
 
-def test_the_committed_pages_are_what_the_committed_points_make(tables: Tables) -> None:
-    texts = page_texts(tables)
+@pytest.fixture(scope="module")
+def facts(tables: Tables) -> dict[str, Any]:
+    return page_facts(tables)
+
+
+def test_the_committed_pages_are_what_the_committed_points_make(facts: dict[str, Any]) -> None:
+    texts = page_texts(facts)
     assert set((PAGES[0].parent / "tables").iterdir()) == set(texts) - set(PAGES)
     for page, text in texts.items():
         committed = page.read_text(encoding="utf-8")
@@ -54,15 +60,10 @@ def test_the_page_is_short_and_has_five_tables() -> None:
     assert len(re.findall(r"^\| --- ", text, re.MULTILINE)) == 5
 
 
-def test_the_templates_ask_for_every_fact_and_for_no_other(tables: Tables) -> None:
+def test_the_templates_ask_for_every_fact_and_for_no_other(facts: dict[str, Any]) -> None:
     words = "".join(template_of(page).read_text(encoding="utf-8") for page in PAGES)
     asked = {name for _, name, _, _ in Formatter().parse(words) if name}
-    made = {
-        f"{section}[{name}]"
-        for section, facts in page_facts(tables).items()
-        if isinstance(facts, dict)
-        for name in facts
-    }
+    made = {f"{section}[{name}]" for section, names in facts.items() if isinstance(names, dict) for name in names}
     beside = {f"{section}[{name}]" for section, name in LONG.values()}
     assert asked | beside == made | {"sources", "commit"}
     assert not asked & beside

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from benchmarks.firmware.instruction_cache import LINE_BYTES, SETS, WAYS, InstructionCache
+from tests.support.levels import examples
 
 WAY_BYTES = LINE_BYTES * SETS
 BLOCKS = st.tuples(st.integers(0, 4 * WAY_BYTES // 2).map(lambda half: 2 * half), st.sampled_from([2, 30, 500, 1500]))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(BLOCKS, st.integers(1, 3)), max_size=30))
 def test_misses_are_those_of_least_recently_used_lines(runs: list[tuple[tuple[int, int], int]]) -> None:
     cache, sets, misses = InstructionCache(), [OrderedDict[int, None]() for _ in range(SETS)], 0

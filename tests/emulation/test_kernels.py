@@ -18,6 +18,7 @@ from poet_profiles.operators import OPERATORS
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import BOARDS, Line
 from tests.support.firmware.operator_shapes import CONFIGURATIONS
+from tests.support.levels import examples
 
 
 class Program:
@@ -70,7 +71,7 @@ def devices(images: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
 def test_a_kernel_gives_the_same_bits_everywhere(devices: list[Line], operator: str) -> None:
     entry = OPERATORS[operator]
 
-    @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(5), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         params = data.draw(CONFIGURATIONS[operator])

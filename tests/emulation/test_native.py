@@ -27,6 +27,7 @@ from poet_profiles.native import NativeError
 from tests.support.emulation.emulated_board import BOARDS, Opener
 from tests.support.emulation.python_board import open_python_board
 from tests.support.emulation.python_card import PythonCard, PythonSpiBus
+from tests.support.levels import examples
 
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "machine": machine_state.MachineState,
@@ -158,7 +159,7 @@ def transcript(
     return [*seen, power.reports, card.blocks_written, image.read_bytes()]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sent=st.lists(SENT, max_size=25),
     faults=st.dictionaries(

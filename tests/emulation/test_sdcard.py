@@ -23,6 +23,7 @@ from poet_profiles.errors import UserError
 
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import BOARDS, Opener
+from tests.support.levels import examples
 
 KINDS: tuple[KIND, ...] = ("sdhc", "sdsc", "sdsc1")
 OK, IO, FULL, CORRUPT, UNSUPPORTED, ABSENT, PROTECTED = 0, -5, -6, -7, -8, -9, -10
@@ -210,7 +211,7 @@ def test_what_is_written_is_in_the_image_and_comes_back(open_bench: OpenBench, k
     bench = open_bench(kind)
     assert bench.init() == OK
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(block=st.integers(0, SIZE // BLOCK - 8), count=st.integers(1, 8 * BLOCK), salt=st.integers(0, 255))
     def round_trip(block: int, count: int, salt: int) -> None:
         data = pattern(count, salt)

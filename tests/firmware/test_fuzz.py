@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.firmware.core import FIRMWARE
+from tests.support.levels import examples
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed: no libFuzzer")
 @pytest.mark.parametrize("target", ["frames", "schedule", "pages", "sdcard"])
 def test_no_crash(target: str, build: Path) -> None:
-    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={build}", "LIMIT=-runs=20000 -seed=1", target]
+    runs = examples(20_000)
+    command = ["make", "-C", str(FIRMWARE / "fuzz"), f"BUILD={build}", f"LIMIT=-runs={runs} -seed=1", target]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "Done 20000 runs" in done.stderr
+    assert f"Done {runs} runs" in done.stderr

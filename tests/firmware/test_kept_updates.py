@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support.firmware.host_operators import Array, CArguments, Operators, params_array
 from tests.support.firmware.operator_references import REFERENCES, Draw
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params, descent_of
+from tests.support.levels import examples
 
 RATE = 0.125
 BLOCK = 512
@@ -77,7 +78,7 @@ PLAIN = ("conv2d_update", "linear_update", "sgd_update")
 
 @pytest.mark.parametrize("name", [*PLAIN, *(name.replace("_update", "_general_update") for name in PLAIN)])
 def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> None:
-    @settings(max_examples=120, deadline=None, derandomize=True)
+    @settings(max_examples=examples(120), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:
         inputs = REFERENCES[name](params, Draw(seed)).inputs

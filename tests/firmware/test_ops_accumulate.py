@@ -15,6 +15,7 @@ from poet_profiles.operators import rows_together
 from tests.support.firmware.host_operators import Array, Operators, StatusError
 from tests.support.firmware.operator_references import REFERENCES, Draw
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+from tests.support.levels import examples
 
 SUMMED = {"conv2d": "c", "conv2d_backward_input": "k", "linear": "k", "matmul": "k"}
 """The parameter that says over how much each operator sums."""
@@ -49,7 +50,7 @@ def _by_parts(operators: Operators, op: str, p: Params, inputs: tuple[Array, ...
 def test_parts_of_a_sum_give_the_bits_of_the_whole(operators: Operators, op: str) -> None:
     most_parts = 0
 
-    @settings(max_examples=150, deadline=None, derandomize=True)
+    @settings(max_examples=examples(150), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[op], st.integers(0, 2**16), st.data())
     def equal(params: Params, seed: int, data: st.DataObject) -> None:
         nonlocal most_parts
@@ -68,7 +69,7 @@ def test_parts_of_a_sum_give_the_bits_of_the_whole(operators: Operators, op: str
 
 @pytest.mark.parametrize("op", ["conv2d_accumulate", "streamed_conv2d_accumulate"])
 def test_a_bias_goes_with_the_first_part_of_a_convolution(operators: Operators, op: str) -> None:
-    @settings(max_examples=5, deadline=None, derandomize=True)
+    @settings(max_examples=examples(5), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[op])
     def refused(params: Params) -> None:
         with pytest.raises(StatusError) as failed:

@@ -19,6 +19,7 @@ from tests.support import ROOT
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
 from tests.support.firmware.operator_references import REFERENCES, Draw
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
+from tests.support.levels import examples
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from benchmarks.firmware import elements
@@ -72,7 +73,7 @@ def assert_equals_host(core: EmulatedCore, operators: Operators, name: str, para
 @pytest.mark.parametrize("name", OPERATORS)
 def test_core_equals_host(core: EmulatedCore, operators: Operators, name: str) -> None:
     @settings(
-        max_examples=20 if any(op in name for op in ("conv2d", "linear", "matmul")) else 6,
+        max_examples=examples(20 if any(op in name for op in ("conv2d", "linear", "matmul")) else 6),
         deadline=None,
         derandomize=True,
     )
@@ -107,7 +108,7 @@ def test_operators_on_int8_in_c_alone(operators: Operators, op: str, name: str, 
     """As where the build keeps a register for itself, or the compiler is clang."""
     plain = EmulatedCore(name, SOURCES, [f"poet_{op}_{what}" for what in ("sizes", "run")], tmp_path, defines=IN_C)
 
-    @settings(max_examples=8, deadline=None, derandomize=True)
+    @settings(max_examples=examples(8), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[op], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:
         assert_equals_host(plain, operators, op, params, seed)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import FLAGS, SOURCES
+from tests.support.levels import examples
 
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-fno-omit-frame-pointer"]
 
@@ -31,6 +32,6 @@ def test_operators_are_clean(tmp_path: Path, defines: list[str]) -> None:
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONMALLOC": "malloc",
     }
-    command = [sys.executable, "-m", "tests.support.firmware.sanitized_operators", str(library)]
+    command = [sys.executable, "-m", "tests.support.firmware.sanitized_operators", str(library), str(examples(100))]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

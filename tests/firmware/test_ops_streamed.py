@@ -16,6 +16,7 @@ from tests.support.firmware.host_operators import Array, Operators, StatusError
 from tests.support.firmware.operator_references import REFERENCES, Draw
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, descent_of
 from tests.support.firmware.operators_on_card import run_on_card
+from tests.support.levels import examples
 
 Params = dict[str, int]
 Inputs = tuple[Array, ...]
@@ -108,7 +109,7 @@ def test_every_streamed_operator_is_here() -> None:
 def test_bits_are_those_of_the_whole_operator(operators: Operators, name: str, overlaps: bool) -> None:
     most_tiles = 0
 
-    @settings(max_examples=80, deadline=None, derandomize=True)
+    @settings(max_examples=examples(80), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:
         nonlocal most_tiles
@@ -132,7 +133,7 @@ def test_bits_are_those_of_the_whole_operator(operators: Operators, name: str, o
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_error_of_the_card_ends_the_operator(operators: Operators, name: str) -> None:
-    @settings(max_examples=25, deadline=None, derandomize=True)
+    @settings(max_examples=examples(25), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.booleans())
     def ends(params: Params, overlaps: bool) -> None:
         inputs = REFERENCES[name](params, Draw(1)).inputs

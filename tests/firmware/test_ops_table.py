@@ -16,6 +16,7 @@ from poet_profiles.operators import GENERAL_UPDATE, OPERATORS
 
 from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError
 from tests.support.firmware.operators_on_card import KEPT_OUTPUTS
+from tests.support.levels import examples
 
 UNSUPPORTED = -8
 MAY_BE_ZERO = ("ph", "pw", "bias", "ta", "tb", "s0", "s1", "s2", "s3", "offset", "stream", "nesterov")
@@ -69,7 +70,7 @@ def test_nonsense_is_refused_and_nothing_overflows(operators: Operators, name: s
     """Any 32-bit parameters: either refused, or sizes that exact arithmetic confirms."""
     extremes = st.one_of(st.integers(-2, 70000), st.sampled_from([-(2**31), 2**31 - 1, 2**28, 2**28 + 1, 65536]))
 
-    @settings(max_examples=150, deadline=None, derandomize=True)
+    @settings(max_examples=examples(150), deadline=None, derandomize=True)
     @given(st.fixed_dictionaries({param: extremes for param in OPERATORS[name].params}))
     def safe(params: dict[str, int]) -> None:
         try:

@@ -19,6 +19,8 @@ from poet_harness.meters.meter import Activity, Mark
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
+from tests.support.levels import examples
+
 BOARD = load_board("nrf52840")
 RATE = 2_000_000
 PATH = "u/js220/001234"
@@ -32,7 +34,7 @@ def packed(line: np.ndarray) -> np.ndarray:
     return np.packbits(line.astype(np.uint8), bitorder="little")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 4), st.sampled_from([1, 2]), st.integers(1, 40), st.booleans())
 def test_power_and_input_meet_whatever_their_rates_and_order(
     blocks: int, divider: int, first: int, input_first: bool

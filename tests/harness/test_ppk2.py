@@ -17,6 +17,7 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from tests.support.harness.simulated_ppk2 import METADATA, SimulatedPpk2, plugged_in, words
+from tests.support.levels import examples
 
 BOARD = load_board("nrf52840")
 PERIOD_S = 1e-5
@@ -195,7 +196,7 @@ def test_metadata_without_resistances_is_refused() -> None:
         Calibration.parse("Calibrated: 1\nEND\n")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 3), st.lists(st.integers(1, 5000), min_size=1, max_size=30))
 def test_decoding_does_not_depend_on_how_bytes_arrive(_seed: int, sizes: list[int]) -> None:
     count = 3000
@@ -249,7 +250,7 @@ def test_windows_from_a_millisecond_on_are_exact_to_a_thousandth_through_the_por
         assert window.with_device_time(length_s).energy_j == pytest.approx(exact_j, rel=1e-3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(100, 5000), st.floats(0, 0.999), st.floats(2, 50), st.sampled_from([2e-4, 2e-3, 2e-2]))
 def test_energy_of_a_known_waveform_is_exact_to_a_thousandth(
     samples: int, phase: float, frequency_hz: float, scale_a: float

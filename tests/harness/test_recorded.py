@@ -17,6 +17,8 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from typer.testing import CliRunner
 
+from tests.support.levels import examples
+
 # A ramp from 0 W to 10 W over ten seconds: the energy up to t is t * t / 2, whatever the sampling.
 RAMP_TIMES_S = [0.0, 1.0, 4.0, 4.5, 9.0, 10.0]
 
@@ -175,7 +177,7 @@ def test_samples_that_an_export_left_out_are_lost(tmp_path: Path, dropped: list[
     assert ("lost" in window.fault(0.2)) == (lost > 20)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.floats(0.0, 0.3), st.integers(0, 2**32 - 1))
 def test_jitter_and_a_rate_that_changes_are_no_losses(jitter: float, seed: int) -> None:
     """Each sample comes late by up to 0.3 of a period; the rate changes up to a hundredfold."""

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from poet_harness.meters.meter import Activity, Mark, MeterError, Window
 from poet_harness.meters.sampled import WindowIntegrator, assign
 
+from tests.support.levels import examples
+
 PERIOD_S = 1e-5
 
 
@@ -34,7 +36,7 @@ def test_windows_do_not_depend_on_how_the_stream_is_cut(spans: list[tuple[int, i
     assert [window.samples for window in integrator.windows] == [high for _, high in spans]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.floats(1e-3, 5e-3), st.floats(0, PERIOD_S), st.floats(1, 30))
 def test_energy_of_a_moving_waveform_is_exact_to_a_thousandth_for_windows_of_a_millisecond(
     length_s: float, phase_s: float, frequency_hz: float
@@ -75,7 +77,7 @@ def test_a_disagreement_of_more_than_two_samples_stays_visible() -> None:
     assert window.with_device_time(1.5e-3) == window
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.floats(2e-6, 3e-4), min_size=1, max_size=40), st.floats(0, PERIOD_S))
 def test_every_window_goes_to_its_mark_however_the_sampling_falls(lengths_s: list[float], phase_s: float) -> None:
     marks = [mark(5e-4), *(mark(length_s) for length_s in lengths_s)]

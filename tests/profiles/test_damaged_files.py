@@ -27,6 +27,8 @@ from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import document_of_schedule, read_schedule
 from poet_runtime.program import Program, document_of_program, program_from_document, read_program
 
+from tests.support.levels import examples
+
 JSON_VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -118,7 +120,7 @@ def schedule_is_judged(schedule: Schedule, documents: dict[str, dict[str, Any]])
         ("program", read_program, program_comes_back),
     ],
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_a_changed_file_is_refused_in_one_line_or_as_good_as_any_other(
     kind: str,

@@ -24,6 +24,7 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from tests.support.levels import examples
 from tests.support.networks.eager import SEED, differences, eager_step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -108,7 +109,7 @@ def prepared(name: str) -> tuple[Model, TracedGraph, StepResult]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), resident_gradients=st.booleans())
 def test_any_order_gives_eagers_numbers(name: str, seed: int, resident_gradients: bool) -> None:
     model, traced, expected = prepared(name)

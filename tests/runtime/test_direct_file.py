@@ -15,6 +15,8 @@ from poet_profiles.errors import UserError
 from poet_runtime import direct_file
 from poet_runtime.direct_file import ALIGNMENT, DirectFile
 
+from tests.support.levels import examples
+
 
 def refuse_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """As some file systems do."""
@@ -29,7 +31,7 @@ def refuse_direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(1, 3 * ALIGNMENT), min_size=1, max_size=4),
     data=st.data(),

@@ -1,19 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest: the processor time of each test, with the programs that it ran, summed over each file.
+"""A plugin of pytest: the processor time of each file's tests, with the programs that they run.
 
-Processor time and not the clock's: it is nearly the same beside other busy programs.
+Processor time depends less on what else runs than the clock's time does.
 """
 
 from __future__ import annotations
 
+import csv
 import resource
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-OPTION = "--processor-time"
+
+class Row(NamedTuple):
+    """What a file's tests take at a level."""
+
+    level: str
+    file: str
+    tests: int
+    processor_s: float
 
 
 def _spent_s() -> float:
@@ -41,10 +50,11 @@ class Measured:
 
 
 class Written:
-    """Where reports arrive: the sums of all files, in the order of their names."""
+    """Where reports arrive: a level's row for each file, in place of those of its last run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, level: str) -> None:
         self.path = path
+        self.level = level
         self.seconds: Counter[str] = Counter()
         self.tests: Counter[str] = Counter()
 
@@ -54,5 +64,16 @@ class Written:
         self.tests[file] += report.when == "setup"
 
     def pytest_sessionfinish(self) -> None:
-        rows = [f"{file},{self.tests[file]},{self.seconds[file]:.2f}" for file in sorted(self.tests)]
-        self.path.write_text("\n".join(["file,tests,processor_s", *rows, ""]))
+        rows = [row for row in read(self.path) if row.level != self.level] if self.path.exists() else []
+        rows += [Row(self.level, file, self.tests[file], round(self.seconds[file], 2)) for file in self.tests]
+        with self.path.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerows([Row._fields, *sorted(rows)])
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of such a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Row(row["level"], row["file"], int(row["tests"]), float(row["processor_s"])) for row in csv.DictReader(file)
+        ]

@@ -21,6 +21,7 @@ from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 
 from tests.support.graphs.kept_graphs import kept_step
+from tests.support.levels import examples
 
 CONSTANT, PER_FLOP, PER_BYTE = 2e-5, 3e-9, 5e-10
 LATENCY, PER_BLOCK = 1e-3, 2e-4
@@ -151,7 +152,7 @@ def test_params_that_are_not_the_operators_are_refused_in_one_line(tmp_path: Pat
 positive = st.floats(1e-3, 1e3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(positive, positive, positive, positive), min_size=1, max_size=8))
 def test_fit_is_the_non_negative_least_squares_optimum(rows: list[tuple[float, float, float, float]]) -> None:
     """Against scipy's active-set solver, on the relative residuals."""

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from poet_planner.costs.loops import loops
 from poet_profiles.operators import output_extent, parse_params
 
+from tests.support.levels import examples
+
 few = st.integers(1, 5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(few, few, st.integers(1, 7), st.integers(1, 7), few, few, few, st.integers(1, 3), st.integers(0, 2))
 def test_taps_that_meet_the_plane_are_counted(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int, stride: int, padding: int

@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import Tensors, run_step
+from tests.support.levels import examples
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
@@ -146,7 +147,7 @@ def _networks(draw: st.DrawFn) -> Model:
     return Model("chain", module, (torch.randn(shape),), (torch.randint(3, (batch,)),), cross_entropy)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(_networks(), st.sampled_from([64, 200, 600, 1500]))
 def test_any_network_computes_the_same_in_slices(operators: Operators, model: Model, above: int) -> None:
     whole, start = _step(model)

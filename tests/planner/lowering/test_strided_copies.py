@@ -14,6 +14,7 @@ from poet_planner.lowering.strided_copies import copied, strided_operator
 from poet_runtime.traced_graph import Ref, TracedOperator, View
 
 from tests.support.firmware.host_operators import Operators
+from tests.support.levels import examples
 
 aten = torch.ops.aten
 
@@ -51,7 +52,7 @@ def views(draw: st.DrawFn) -> tuple[torch.Tensor, Ref, torch.Tensor]:
     return tensor, Ref("source", tuple(chain), tuple(seen.shape), seen.stride(), seen.dtype), seen
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(case=views())
 def test_copy_holds_what_the_view_shows(operators: Operators, case: tuple[torch.Tensor, Ref, torch.Tensor]) -> None:
     tensor, view, seen = case
@@ -62,7 +63,7 @@ def test_copy_holds_what_the_view_shows(operators: Operators, case: tuple[torch.
     assert np.array_equal(copy.view(np.float32), seen.contiguous().numpy().ravel())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_gradient_of_a_selection_goes_back_to_its_place(
     operators: Operators, shape: list[int], data: st.DataObject

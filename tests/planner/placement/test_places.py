@@ -18,6 +18,7 @@ from poet_profiles.errors import UserError
 
 from benchmarks.planner.placement import cut_rectangle
 from tests.support.graphs.blocks import Block, fits, full
+from tests.support.levels import examples
 
 # Lower, upper and size of blocks in hexadecimal. Their loads never exceed the capacity, yet they fit in no way.
 IMPOSSIBLE = [("032 253 252 234 141 01a 129 346 457", 12), ("032 143 131 022 364 251 014 231 453 564", 8)]
@@ -49,7 +50,7 @@ def cut(rng: random.Random, steps: int, capacity: int, pieces: int) -> list[Bloc
 a_block = st.tuples(st.integers(-3, 6), st.integers(1, 5), st.integers(0, 5)).map(lambda b: (b[0], b[0] + b[1], b[2]))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(st.lists(a_block, max_size=7), st.integers(0, 14))
 def test_exhaustive_search_agrees(blocks: list[Block], capacity: int) -> None:
     places = place([b[0] for b in blocks], [b[1] for b in blocks], [b[2] for b in blocks], capacity, 60.0)
@@ -152,7 +153,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[object, ...], me
     assert message in str(refused.value)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(a_block, st.integers(0, 12)), min_size=1, max_size=6))
 def test_the_check_sees_every_overlap(placed: list[tuple[Block, int]]) -> None:
     blocks, offsets = [block for block, _ in placed], tuple(at for _, at in placed)

@@ -18,6 +18,8 @@ from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Node, PageCost, Uses, Value
 from poet_profiles.schedule import Action, Schedule, Step
 
+from tests.support.levels import examples
+
 costs = st.integers(0, 20)
 
 
@@ -60,7 +62,7 @@ def paged(graph: Graph, schedule: Schedule) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chains())
 def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
     schedule = paged(graph, store_all_schedule(graph))
@@ -71,7 +73,7 @@ def test_timeline_adds_up_to_the_verifiers_replay(graph: Graph) -> None:
     assert max(moment.ram_bytes for moment in moments) == report.peak_bytes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chains())
 def test_ram_curve_never_goes_back_in_time_and_reaches_the_peak(graph: Graph) -> None:
     schedule = paged(graph, store_all_schedule(graph))
@@ -105,7 +107,7 @@ def test_ram_curve_while_a_page_leaves_beside_a_compute() -> None:
     assert curve == {0.0: 8, 1.0: 20, 3.0: 12, 6.0: 20, 7.0: 0}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(chains())
 def test_plain_schedule_is_sound(graph: Graph) -> None:
     assert verify(graph, store_all_schedule(graph)).faults == ()
@@ -151,7 +153,7 @@ def test_what_a_step_spends_on_the_card_is_told_apart() -> None:
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(chains())
 def test_the_longest_pause_is_one_step_or_a_wait(graph: Graph) -> None:
     """Without DMA nothing is waited for beside the step itself; with it a wait may come before."""

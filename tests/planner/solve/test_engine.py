@@ -27,6 +27,7 @@ from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.native import FLAGS, file_name
 
 from tests.support import ROOT
+from tests.support.levels import FAST
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wmissing-prototypes")
 GRAPH = Graph("two", (Node("a", 1.0, 1.0, (Value("x", 8),)), Node("b", 2.0, 1.0, (Value("y", 4),), ("x",))))
@@ -129,13 +130,15 @@ def test_on_the_command_line_too(tmp_path: Path) -> None:
     assert re.fullmatch(r"poet-plan: the optimiser is not compiled here, .*no C compiler.*\n", done.stderr)
 
 
-# Tests that run the engine, and little else; of the state space's the first case of each, since they are long.
+# Tests that run the engine, and little else, with a quarter of their examples; of the state space's the first case of
+# each, since they are long.
 KERNELS = {
     "search": ["annealing", "crossover", "delta_evaluation", "evaluation", "eviction", "orders"],
     "placement": ["first_fit"],
     "statespace": ["abstraction", "aggregation", "astar", "retained_sets"],
     "relaxation": ["cover_cuts"],
 }
+QUARTER = f"--hypothesis-profile={FAST}"
 FIRST_CASES = {"statespace": ("-k", "[0] or not [")}
 
 
@@ -158,7 +161,8 @@ def sanitized() -> dict[str, str]:
 @pytest.mark.parametrize("part", KERNELS)
 def test_it_is_clean_under_sanitizers(part: str, sanitized: dict[str, str]) -> None:
     files = [f"tests/planner/solve/{part}/test_{name}.py" for name in KERNELS[part]]
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *FIRST_CASES.get(part, ()), *files]
+    chosen = [*FIRST_CASES.get(part, ()), QUARTER, *files]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *chosen]
     done = subprocess.run(command, cwd=ROOT, env=sanitized, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support import ROOT
+from tests.support.levels import examples
 from tests.support.networks.eager import SEED, differences, eager_step
 
 INCLUDE = ROOT / "firmware" / "include"
@@ -135,7 +136,7 @@ def assert_eagers_numbers(given: Model, graph: TracedGraph, steps: Iterable[Step
     assert differences(given, expected, execute(graph, residents, steps)) == []
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.tuples(*[NAMES] * 6))
 @example(("input", "target", "loss", "mean", "relu", "generator"))
 @example(("done", "update", "gradients", "input", "target", "loss"))

@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.support.levels import examples
+
 aten = torch.ops.aten
 
 
@@ -23,7 +25,7 @@ def same(joint: tuple[Tensor | None, ...], *halves: tuple[Tensor | None, ...]) -
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     batch=st.integers(1, 4),
     groups=st.sampled_from([1, 2, 4]),
@@ -75,7 +77,7 @@ def test_convolution(
     assert same(joint, inputs, parameters)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=st.integers(1, 40), features=st.integers(1, 70), seed=st.integers(0, 2**16))
 def test_layer_norm(rows: int, features: int, seed: int) -> None:
     torch.set_num_threads(1)
@@ -90,7 +92,7 @@ def test_layer_norm(rows: int, features: int, seed: int) -> None:
     assert same(backward([True, True, True]), backward([True, False, False]), backward([False, True, True]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     batch=st.integers(1, 4),
     channels=st.integers(1, 9),
@@ -118,7 +120,7 @@ def test_batch_norm_in_evaluation(batch: int, channels: int, pixels: int, channe
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     batch=st.integers(1, 4),
     groups=st.integers(1, 4),

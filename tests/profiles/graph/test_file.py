@@ -16,6 +16,7 @@ from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost
 from poet_profiles.graph.file import document_of_graph, graph_from_document, graph_hash, read_graph, write_graph
 
 from tests.support.graphs.taking_over import with_random_taking_over
+from tests.support.levels import examples
 
 costs = st.floats(0, 1e6)
 sizes = st.integers(0, 1 << 30)
@@ -65,7 +66,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return with_random_taking_over(graph, draw(st.integers(0, 100)), 0.5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(graphs())
 def test_graph_round_trip(graph: Graph) -> None:
     again = graph_from_document(json.loads(json.dumps(document_of_graph(graph))))
@@ -73,7 +74,7 @@ def test_graph_round_trip(graph: Graph) -> None:
     assert graph_hash(again) == graph_hash(graph)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(graphs())
 def test_hash_sees_structure_and_not_costs(graph: Graph) -> None:
     first = graph.nodes[0]
@@ -116,7 +117,7 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
 
 
 @given(graphs(), st.sampled_from(["a\nb", "\x1b[2J", "\ud800", "\u2028"]))
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_a_graph_that_would_not_be_read_is_not_written(graph: Graph, id: str) -> None:
     """A module may be called so; the hash is taken before the graph is written."""
     graph = replace(graph, nodes=(*graph.nodes[:-1], replace(graph.nodes[-1], id=id)))

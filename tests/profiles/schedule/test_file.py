@@ -14,6 +14,8 @@ from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
 from poet_profiles.schedule.file import document_of_schedule, schedule_from_document
 
+from tests.support.levels import examples
+
 costs = st.floats(0, 1e6)
 sizes = st.integers(0, 1 << 30)
 names = st.text(
@@ -42,7 +44,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(schedules())
 def test_schedule_round_trip(schedule: Schedule) -> None:
     assert schedule_from_document(json.loads(json.dumps(document_of_schedule(schedule)))) == schedule

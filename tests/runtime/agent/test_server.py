@@ -27,6 +27,7 @@ from poet_runtime.agent.server import RefusedError, Server
 from poet_runtime.agent.streams import serve_tcp
 
 from tests.support.harness.simulated_device import crc
+from tests.support.levels import examples
 
 
 def request(sequence: int, text: str) -> bytes:
@@ -119,7 +120,7 @@ def test_whatever_a_verb_raises_is_an_answer_and_the_next_request_is_carried_out
         assert device.ask(request(98, "count"))[1].partition(" ok ")[2]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1))
 def test_noise_is_dropped_and_what_stands_between_is_answered(seed: int) -> None:
     source = random.Random(seed)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every operator of a library built with sanitizers, on buffers that end where `sizes` says.
 
-Argument: the library. Run by test_ops_sanitized.py with PYTHONMALLOC=malloc, so that the sanitizer knows where each
-buffer ends.
+Arguments: the library, and how many per cent of the examples to draw. Run by test_ops_sanitized.py with
+PYTHONMALLOC=malloc, so that the sanitizer knows where each buffer ends.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ def run(operators: Operators, name: str, params: Params, over: int | None = None
             run_on_card(operators, name, params, arrays, 0.125, overlaps=overlaps, guard=0)
 
 
-def check(operators: Operators, name: str) -> None:
-    @settings(max_examples=60 if "conv2d" in name else 15, deadline=None, derandomize=True, database=None)
+def check(operators: Operators, name: str, percent: int) -> None:
+    count = (60 if "conv2d" in name else 15) * percent // 100
+
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None)
     @given(CONFIGURATIONS[name])
     def clean(params: Params) -> None:
         for over in (None, *OPERATORS[name].takes_over):
@@ -74,4 +76,4 @@ def check(operators: Operators, name: str) -> None:
 if __name__ == "__main__":
     library = Operators(ctypes.CDLL(sys.argv[1]))
     for operator in CONFIGURATIONS:
-        check(library, operator)
+        check(library, operator, int(sys.argv[2]))

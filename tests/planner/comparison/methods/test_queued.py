@@ -17,6 +17,8 @@ from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.search.decode import Decoded, decode
 from poet_profiles.graph import Graph, Node, PageCost, Value
 
+from tests.support.levels import examples
+
 PAGE = PageCost(out_time_s=2.0, out_energy_j=1.0, in_time_s=2.0, in_energy_j=1.0)
 
 
@@ -73,7 +75,7 @@ def test_page_ins_are_early_enough_where_they_have_the_ram() -> None:
     assert tight.peak == found.peak
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.floats(0.1, 5.0), min_size=4, max_size=4), st.integers(8, 40), st.booleans())
 def test_the_steps_are_sound_and_take_what_the_verifier_says(times: list[float], ram: int, early: bool) -> None:
     graph = chain()

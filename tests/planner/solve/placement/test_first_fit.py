@@ -16,6 +16,8 @@ from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Action, Step
 
+from tests.support.levels import examples
+
 WORD = 4
 
 
@@ -110,7 +112,7 @@ a_piece = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.lists(a_piece, min_size=1, max_size=6))
 def test_the_least_height_of_brute_force_is_met(pieces: list[Piece]) -> None:
     graph, steps = schedule(pieces)
@@ -119,7 +121,7 @@ def test_the_least_height_of_brute_force_is_met(pieces: list[Piece]) -> None:
     assert height_without_overlaps(graph, placement.steps) == placement.arena_bytes == least
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(st.lists(a_piece, min_size=1, max_size=40), st.integers(1, 60))
 def test_whatever_the_budget_nothing_overlaps(pieces: list[Piece], budget_words: int) -> None:
     graph, steps = schedule(pieces)
