@@ -27,7 +27,7 @@ from poet_profiles.operators import OPERATORS, params_key, parse_params
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
+from benchmarks.firmware.emulated_core import HERE, OPERATOR_SOURCES, EmulatedCore
 
 BYTES = 4096
 TABLE = HERE / "elements.csv"
@@ -65,7 +65,7 @@ def main() -> int:
     columns = ("operator", "shape", "elements or products", "at most", *CORES)
     table, above, rows = Table(*columns, title="cycles of each (emulated)"), [], []
     with tempfile.TemporaryDirectory() as folder:
-        sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+        sources = OPERATOR_SOURCES
         cores = [EmulatedCore(core, sources, ["poet_operators"], Path(folder)) for core in CORES]
         for shape in shapes(wanted):
             count = OPERATORS[shape.op].sizes(parse_params(shape.params)).flops // 2

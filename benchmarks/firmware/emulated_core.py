@@ -22,6 +22,7 @@ from unicorn import unicorn_const
 
 HERE = Path(__file__).resolve().parent
 FIRMWARE = HERE.parents[1] / "firmware"
+OPERATOR_SOURCES = [path for part in ("kernels", "ops") for path in sorted((FIRMWARE / "src" / part).glob("*.c"))]
 MEMORY = replace(nrf52840.MEMORY, ram_bytes=4 << 20)  # more than any board has, for layers that fit none
 FLASH_WAIT = {"cortex-m4f": nrf52840.MEMORY.flash_wait, "cortex-m0plus": samd21.MEMORY.flash_wait}
 MACHINE_FLAGS = {

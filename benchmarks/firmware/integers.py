@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
+from benchmarks.firmware.emulated_core import OPERATOR_SOURCES, EmulatedCore
 
 S8 = torch.ops.poet
 M0PLUS, M4F = "cortex-m0plus", "cortex-m4f"
@@ -162,7 +162,7 @@ class Runs:
         self._operands = [operands(layer, draw) for layer in layers]
         table = folder / "tables.c"
         table.write_text("\n".join(self._tables()))
-        sources = [*sorted((FIRMWARE / "src" / "ops").glob("*.c")), table]
+        sources = [*OPERATOR_SOURCES, table]
         names = [f"t_{i}_{j}" for i, (inputs, _) in enumerate(self._operands) for j in range(1, len(inputs))]
         self._core = EmulatedCore(core, sources, ["poet_operators", *names], folder)
         self._layers = layers

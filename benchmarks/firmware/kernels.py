@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from poet_profiles.operators import OPERATORS, is_winograd, output_extent
 
-from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
+from benchmarks.firmware.emulated_core import FIRMWARE, HERE, OPERATOR_SOURCES, EmulatedCore
 
 CMSIS_DSP = "cmsisdsp==1.10.3"
 BLOCKED_CYCLES = 3.0  # a multiply-accumulate on the M4F, at most
@@ -257,8 +257,8 @@ class Bench:
     """One core with the operators and their peers."""
 
     def __init__(self, core: str, cmsis: Path | None, build: Path) -> None:
-        operators = FIRMWARE / "src" / "ops"
-        sources, keep, includes = sorted(operators.glob("*.c")), ["poet_operators"], [operators]
+        kernels = FIRMWARE / "src" / "kernels"
+        sources, keep, includes = OPERATOR_SOURCES, ["poet_operators"], [kernels]
         if cmsis:
             sources.append(cmsis / "Source" / "MatrixFunctions" / "arm_mat_mult_f32.c")
             keep.append("arm_mat_mult_f32")

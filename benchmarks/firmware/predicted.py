@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.firmware.elements import cycles_of
-from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
+from benchmarks.firmware.emulated_core import OPERATOR_SOURCES, EmulatedCore
 
 CORES = {"nrf52840": "cortex-m4f", "mkr1000": "cortex-m0plus"}
 CONVOLUTIONS = ("conv2d", "conv2d_relu", "conv2d_backward_input", "conv2d_backward_weight")
@@ -52,7 +52,7 @@ def shipped_costs(name: str) -> CostModel:
 
 def cores(folder: Path) -> dict[str, EmulatedCore]:
     """With all operators, by their boards."""
-    sources = sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+    sources = OPERATOR_SOURCES
     return {name: EmulatedCore(core, sources, ["poet_operators"], folder) for name, core in CORES.items()}
 
 

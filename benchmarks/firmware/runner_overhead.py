@@ -24,7 +24,7 @@ from poet_profiles.schedule.file import read_schedule
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.firmware.emulated_core import FIRMWARE, HERE, EmulatedCore
+from benchmarks.firmware.emulated_core import FIRMWARE, HERE, OPERATOR_SOURCES, EmulatedCore
 
 LIMIT = 0.005
 RETURNING_LIMIT = 0.005
@@ -63,7 +63,7 @@ def measure(core: str, plan: Path, build: Path) -> Cycles:
     runtime = FIRMWARE / "src" / "runtime"
     included = {"runner.c", "pager.c"}  # runner_overhead.c includes these
     sources = [HERE / "runner_overhead.c", *(file for file in runtime.glob("*.c") if file.name not in included)]
-    sources += sorted((FIRMWARE / "src" / "ops").glob("*.c"))
+    sources += OPERATOR_SOURCES
     functions = ["clear_ram", "run_schedule", "run_at_once", "run_by_pieces", "check_schedule"]
     emulated = EmulatedCore(core, sources, functions, build, [plan.resolve()])
     cycles = {}

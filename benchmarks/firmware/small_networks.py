@@ -41,7 +41,7 @@ from benchmarks.firmware.emulated_core import FIRMWARE, FLAGS, HERE, MACHINE_FLA
 
 CORE, STEPS, RATE, DIGITS = "cortex-m4f", 3, 0.01, 1e-4
 NOISE = 1e-6  # no gradient is smaller
-PARTS = ("library", "ops", "runtime", "storage")
+PARTS = ("library", "kernels", "ops", "runtime", "storage")
 INPUT, TARGET, INFERENCE_INPUT, _OUTPUT, RAM = range(5)
 STACK_BYTES, PAINT = 8192, 0xA5  # what bare.ld leaves
 

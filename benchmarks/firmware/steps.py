@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.firmware.elements import cycles_of
-from benchmarks.firmware.emulated_core import FIRMWARE, EmulatedCore
+from benchmarks.firmware.emulated_core import FIRMWARE, OPERATOR_SOURCES, EmulatedCore
 from benchmarks.firmware.instruction_cache import InstructionCache, cached
 from benchmarks.firmware.kernels import DS_CNN, MOBILENET, RESNET8, convolutions, products
 
@@ -51,8 +51,8 @@ class Bench:
 
 @contextmanager
 def bench(folder: Path) -> Iterator[Bench]:
-    operators = FIRMWARE / "src" / "ops"
-    core = EmulatedCore("cortex-m4f", sorted(operators.glob("*.c")), ["poet_operators"], folder, [operators])
+    kernels = FIRMWARE / "src" / "kernels"
+    core = EmulatedCore("cortex-m4f", OPERATOR_SOURCES, ["poet_operators"], folder, [kernels])
     with cached(core) as cache:
         yield Bench(core, cache)
 

@@ -4,9 +4,9 @@
  * beside them come here, to functions that write down what is asked of them, and compute nothing. The first product of
  * a kind goes on to gemm.c or gemm_nt.c, which choose as on the board, among kernels that say that they were entered.
  */
-#include "../src/ops/cursor_inl.h"
-#include "../src/ops/registers_m4f.h"
-#include "../src/ops/span.h"
+#include "../src/kernels/cursor_inl.h"
+#include "../src/kernels/registers_m4f.h"
+#include "../src/kernels/span.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -19,10 +19,10 @@
 #define poet_gemm_nt_add choose_and_add
 #define poet_im2col_clear clear_rows_laid_out
 #define poet_im2col_fill lay_rows_out
-#include "../src/ops/gemm.c"
-#include "../src/ops/gemm_nt.c"
-#include "../src/ops/gradient_kernels.c"
-#include "../src/ops/im2col.c"
+#include "../src/kernels/gemm.c"
+#include "../src/kernels/gemm_nt.c"
+#include "../src/kernels/gradient_kernels.c"
+#include "../src/kernels/im2col.c"
 #undef poet_gemm_multiply
 #undef poet_gemm_nt_add
 #undef poet_im2col_clear
@@ -30,10 +30,10 @@
 
 #include <string.h>
 
-#include "../src/ops/depthwise.h"
-#include "../src/ops/depthwise_padded.h"
-#include "../src/ops/small_planes.h"
-#include "../src/ops/winograd.h"
+#include "../src/kernels/depthwise.h"
+#include "../src/kernels/depthwise_padded.h"
+#include "../src/kernels/small_planes.h"
+#include "../src/kernels/winograd.h"
 
 /* clang-format off */
 #define TILE_KERNELS(_) \

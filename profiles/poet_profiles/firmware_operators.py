@@ -89,7 +89,10 @@ class Blocks(NamedTuple):
 
 def sources() -> tuple[list[Path], list[Path]]:
     """Files of the library, and C files that the recorder includes or replaces."""
-    operators = [*(FIRMWARE / "src" / "ops").rglob("*.[ch]"), FIRMWARE / "src" / "runtime" / "operator_set.c"]
+    operators = [
+        *(path for part in ("kernels", "ops") for path in (FIRMWARE / "src" / part).glob("*.[ch]")),
+        FIRMWARE / "src" / "runtime" / "operator_set.c",
+    ]
     apart = [path for path in operators if path.suffix == ".c" and path.stem in _REPLACED]
     headers = (FIRMWARE / "include").rglob("*.*")
     return [*(path for path in operators if path not in apart), *headers, RECORDER], apart

@@ -219,7 +219,7 @@ def test_the_watch_links_as_a_sketch(sketch: Path, libraries: Path, tmp_path: Pa
     """Its kernels are those that its plan names, as the archive gives them; without one all are linked."""
     image = linked(sketch, libraries, tmp_path / "archive")
     named = set(re.findall(r"POET_KERNELS\((\w+)\)", (libraries / "watch_net/src/watch_net.c").read_text()))
-    every = {path.stem for path in (libraries / "poet/src/ops").glob("kernel_*.c")}
+    every = {path.stem for path in (libraries / "poet/src/kernels").glob("kernel_*.c")}
     kernels = {name.removeprefix("poet_") for name in names_in(image)} & every
     assert kernels == {f"kernel_{name}" for name in named} & every
     assert kernels and kernels < every

@@ -35,9 +35,11 @@ pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reaso
 
 MODEL, BATCH, STEPS = "tests.support.networks.own:convolutions", 2, 3
 SOURCES = [
-    path for part in ("library", "ops", "runtime", "storage") for path in sorted((FIRMWARE / "src" / part).glob("*.c"))
+    path
+    for part in ("library", "kernels", "ops", "runtime", "storage")
+    for path in sorted((FIRMWARE / "src" / part).glob("*.c"))
 ]
-ARITHMETIC = FIRMWARE / "src" / "ops" / "arithmetic.c"
+ARITHMETIC = FIRMWARE / "src" / "kernels" / "arithmetic.c"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 # Each with what gcc does by itself in GNU mode. Three have the flags, of the public files of a core or an operating
 # system, that concern a C compiler: STM32duino, Zephyr, and Arduino's mbed core.
@@ -250,7 +252,7 @@ def test_a_unit_that_is_set_otherwise_does_not_train(net: Net, tmp_path: Path) -
         ("arm-none-eabi-gcc -mbig-endian", FIRMWARE / "src/library/poet.c", "little-endian"),
         pytest.param(
             "gcc -mfpmath=387",
-            FIRMWARE / "src/ops/arithmetic.c",
+            FIRMWARE / "src/kernels/arithmetic.c",
             "-mfpmath=sse",
             marks=pytest.mark.skipif(platform.machine() != "x86_64", reason="no x87"),
         ),

@@ -165,7 +165,7 @@ class Program:
     """A program on this computer with a library in it, and RAM of noise."""
 
     def __init__(self, net: Path, output: Path) -> None:
-        folders = [fw.FIRMWARE / "src" / name for name in ("library", "ops", "runtime")]
+        folders = [fw.FIRMWARE / "src" / name for name in ("library", "kernels", "ops", "runtime")]
         sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
         flags = ("-shared", "-fPIC", "-O1", "-I", str(net / "src"))
         made = fw.compile_c(output, [*sources, net / "src/net.c", net / "src/net_data.S"], *flags)

@@ -60,8 +60,8 @@ def cycles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], int]:
         write_library("net", graph, store_all_schedule(graph), step.constants(graph), data, folder)
         (folder / "program.c").write_text(PROGRAM)
         sources = [folder / "program.c", folder / "src/net.c", folder / "src/net_data.S"]
-        sources += [source for part in ("runtime", "library", "ops") for source in _sources(part)]
-        includes = [folder / "src", FIRMWARE / "src/ops"]
+        sources += [source for part in ("runtime", "library", "kernels", "ops") for source in _sources(part)]
+        includes = [folder / "src", FIRMWARE / "src/kernels"]
         core = EmulatedCore(board.core or "", sources, ["begin_net", "run_batch"], folder, includes)
         assert core.call("begin_net")[0] == 0
         status, taken = core.call("run_batch", core.place(data["input"][0]), core.place(data["target"][0]))

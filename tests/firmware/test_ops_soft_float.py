@@ -29,7 +29,7 @@ class GemmNt(ctypes.Structure):
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = tmp_path_factory.mktemp("soft") / "gemm.so"
-    build(library, *(FIRMWARE / "src" / "ops" / name for name in ("gemm_nt.c", "multiply_add_soft.c")))
+    build(library, *(FIRMWARE / "src" / "kernels" / name for name in ("gemm_nt.c", "multiply_add_soft.c")))
     return ctypes.CDLL(str(library))
 
 

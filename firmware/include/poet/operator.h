@@ -120,7 +120,7 @@ typedef struct poet_operator_set {
 #define POET_OPTIONAL __attribute__((weak))
 
 /* Kernels that a program links where one of its files names them so, as the network's own does: those of products, each
- * for some shapes (ops/kernels.h), and some convolutions' (winograd, depthwise, depthwise_padded, small_planes).
+ * for some shapes (kernels/kernels.h), and some convolutions' (winograd, depthwise, depthwise_padded, small_planes).
  * Without one a product takes longer, and so does depthwise_padded; the other convolutions are POET_E_UNSUPPORTED. What
  * a plan needs of the runner is named in the same way: card, where it has something there, and micro_batches. */
 #define POET_KERNELS(name)                      \

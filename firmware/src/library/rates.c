@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/rates.h"
 
-#include "../ops/rounding.h"
+#include "../kernels/rounding.h"
 
 /* The double next to it as a fraction: with -fsingle-precision-constant, gcc takes 3.14 for a float. */
 #define PI ((double)INT64_C(884279719003555) / (double)(INT64_C(1) << 48))

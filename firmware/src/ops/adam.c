@@ -5,9 +5,9 @@
  *     param = left * param - size * exp_avg / (sqrt(exp_avg_sq) + root * eps)
  * which is torch.optim's sum with one division less. AdamW has no decay here, but in `left`. Averages of zeros begin.
  */
+#include "../kernels/descent.h"
+#include "../kernels/shape.h"
 #include "adam_factors.h"
-#include "descent.h"
-#include "shape.h"
 
 int poet_adam_sizes(const int32_t *params, poet_sizes *sizes)
 {

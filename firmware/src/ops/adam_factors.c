@@ -2,8 +2,8 @@
 /* What Adam's updates have in common, once a step, from the number of steps before it: in double, each rounded once. */
 #include "adam_factors.h"
 
-#include "descent.h"
-#include "shape.h"
+#include "../kernels/descent.h"
+#include "../kernels/shape.h"
 
 #define ONE_NANO 1000000000
 

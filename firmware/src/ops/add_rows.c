@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = a[m,n] + b[n]: a bias, or a position's embedding, to every row. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_add_rows_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of two tensors of int8: of f32 numbers, each product and sum rounded, as if both were dequantized. */
-#include "mathematics.h"
-#include "s8.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/s8.h"
+#include "../kernels/shape.h"
 
 static poet_range_s8 range_of(const poet_add_s8_params *p)
 {

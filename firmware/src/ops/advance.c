@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generator's next step: two words, its seed and the number of the step. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_advance_sizes(const int32_t *params, poet_sizes *sizes)
 {

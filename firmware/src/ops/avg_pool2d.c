@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mean over windows; zeros of the padding count. */
-#include "pool.h"
+#include "../kernels/pool.h"
 
 int poet_avg_pool2d_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spreads each gradient evenly over its window; windows that overlap add up, in the order of positions. */
-#include "pool.h"
+#include "../kernels/pool.h"
 
 int poet_avg_pool2d_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mean over windows of int8; padding counts as zero does. The scale has the number of places in it. */
-#include "mathematics.h"
-#include "pool.h"
-#include "s8.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/pool.h"
+#include "../kernels/s8.h"
 
 static poet_range_s8 range_of(const poet_avg_pool2d_s8_params *p)
 {

@@ -2,9 +2,9 @@
 /* Batch normalisation in training mode, with the batch's own statistics: per channel,
  * y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps) and the biased variance.
  * It changes nothing but its outputs, so that it can be recomputed; batch_norm_update moves the running statistics. */
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 #include "fours.h"
-#include "mathematics.h"
-#include "shape.h"
 
 int poet_batch_norm_sizes(const int32_t *params, poet_sizes *sizes)
 {

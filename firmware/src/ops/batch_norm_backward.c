@@ -2,8 +2,8 @@
 /* Per channel, with z = (x - mean) * invstd: gbeta = sum of gy, ggamma = sum of gy * z, and
  * gx = gamma * invstd * (gy - gbeta / count - z * ggamma / count). The three share their sums, so they are one
  * operator. */
+#include "../kernels/shape.h"
 #include "fours.h"
-#include "shape.h"
 
 int poet_batch_norm_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

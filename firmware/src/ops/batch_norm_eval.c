@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation in evaluation mode, with the running statistics: per channel,
  * y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_batch_norm_eval_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel: gx = gy * gamma * invstd, with invstd = 1 / sqrt(running variance + eps). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_batch_norm_eval_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {

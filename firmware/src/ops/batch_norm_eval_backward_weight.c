@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel: ggamma = sum of gy * (x - mean) * invstd, gbeta = sum of gy, with the running statistics. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_batch_norm_eval_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {

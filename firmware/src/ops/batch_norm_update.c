@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a batch normalisation's running statistics towards a batch's, in place, once a step: as in PyTorch,
  * running = (1 - momentum) * running + momentum * batch's, with the unbiased variance. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 #define ONE_NANO 1000000000
 

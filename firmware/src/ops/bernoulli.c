@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = 1 with the probability `keep`, else 0. An element's word is Threefry's for the generator's seed and step, the
  * operator's stream and the element's place: a recomputation draws the same, and no mask has to be kept. */
-#include "shape.h"
-#include "threefry.h"
+#include "../kernels/shape.h"
+#include "../kernels/threefry.h"
 
 #define ONE_NANO 1000000000
 

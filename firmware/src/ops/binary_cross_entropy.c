@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss = mean of -(target log x + (1 - target) log(1 - x)), no logarithm taken as less than -100, as in PyTorch. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 #define LEAST_LOGARITHM (-100.0f)
 

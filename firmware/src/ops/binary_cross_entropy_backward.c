@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gloss * (x - target) / (x (1 - x)) / size; where x is at 0 or 1 the divisor stays above 0, as in PyTorch. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 #define LEAST_DIVISOR 1e-12f
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss = mean of max(x, 0) - x target + log(1 + exp(-|x|)): the cross entropy of the sigmoid of x, without
  * overflow. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_binary_cross_entropy_with_logits_sizes(const int32_t *params, poet_sizes *sizes)
 {

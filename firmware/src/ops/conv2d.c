@@ -2,7 +2,7 @@
 /* Convolution, see convolution.h; and the same added to a sum so far. */
 #include <stddef.h>
 
-#include "convolution.h"
+#include "../kernels/convolution.h"
 #include "sum_so_far.h"
 
 int poet_conv2d_sizes(const int32_t *params, poet_sizes *sizes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution by its input, see input_gradient.h; and the same added to a sum so far. */
-#include "input_gradient.h"
+#include "../kernels/input_gradient.h"
 #include "sum_so_far.h"
 
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution by its weights and its bias, see weight_gradient.h. */
-#include "weight_gradient.h"
+#include "../kernels/weight_gradient.h"
 
 int poet_conv2d_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -2,8 +2,8 @@
 /* Convolution of int8. For each row of results, the rows that it needs of every channel are copied with their padding.
  * From them comes a column of two pixels, by which all filters are multiplied. Channels by themselves with 3x3 kernels
  * need no column, and a 1x1 kernel no copies. */
-#include "products_s8.h"
-#include "shape.h"
+#include "../kernels/products_s8.h"
+#include "../kernels/shape.h"
 
 #define KERNEL 3 /* of channels by themselves */
 #define ROW_OF_SUMS 64

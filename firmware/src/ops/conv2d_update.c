@@ -4,9 +4,9 @@
  * first. */
 #include <stddef.h>
 
-#include "stream.h"
-#include "update.h"
-#include "weight_gradient.h"
+#include "../kernels/stream.h"
+#include "../kernels/update.h"
+#include "../kernels/weight_gradient.h"
 
 static int32_t out_channels_of(const poet_conv *conv)
 {

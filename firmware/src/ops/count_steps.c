@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training steps done, in place: a u32. The greatest that it counts to stays. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_count_steps_sizes(const int32_t *params, poet_sizes *sizes)
 {

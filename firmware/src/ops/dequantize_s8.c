@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From int8 to f32. */
-#include "mathematics.h"
-#include "s8.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/s8.h"
+#include "../kernels/shape.h"
 
 int poet_dequantize_s8_sizes(const int32_t *params, poet_sizes *sizes)
 {

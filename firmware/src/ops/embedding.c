@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m] = w[tokens[m]]. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_embedding_sizes(const int32_t *params, poet_sizes *sizes)
 {

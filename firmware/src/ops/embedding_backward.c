@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gw[v] = sum of gy[m] over the m with tokens[m] = v, in the order of m. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_embedding_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

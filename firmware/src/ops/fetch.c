@@ -2,7 +2,7 @@
 /* A kept tensor becomes a value. On a board the runner does this, by a transfer from the card. */
 #include <string.h>
 
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_fetch_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = x Phi(x), with the exact normal distribution function: Phi(x) = (1 + erf(x / sqrt 2)) / 2. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(gelu, 1)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy (Phi(x) + x phi(x)), with the normal density phi(x) = exp(-x^2 / 2) / sqrt(2 pi). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(gelu_backward, 2)
 

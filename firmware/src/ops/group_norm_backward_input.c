@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per sample and group, with z = (x - mean) * invstd and g = gy * gamma:
  * gx = invstd * (g - mean of g - z * mean of g * z). */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_group_norm_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {

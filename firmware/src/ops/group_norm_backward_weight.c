@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per channel: ggamma = sum of gy * (x - mean) * invstd, gbeta = sum of gy, with the statistics of sample and group. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_group_norm_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {

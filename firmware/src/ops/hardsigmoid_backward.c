@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy / 6 between -3 and 3, else 0. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(hardsigmoid_backward, 2)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = x * (x + 3) / 6 between -3 and 3, 0 below, x above. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(hardswish, 1)
 

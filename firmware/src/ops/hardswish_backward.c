@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * (x / 3 + 1/2) between -3 and 3, 0 below, gy above. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(hardswish_backward, 2)
 

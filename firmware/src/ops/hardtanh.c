@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y = x between two limits, else the nearer limit; ReLU6 is the one with 0 and 6. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(hardtanh, 1)
 

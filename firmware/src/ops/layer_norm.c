@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: y = (x - mean) * invstd * gamma + beta, with invstd = 1 / sqrt(variance + eps). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_layer_norm_sizes(const int32_t *params, poet_sizes *sizes)
 {

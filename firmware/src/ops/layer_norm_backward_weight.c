@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ggamma = sum over rows of gy * (x - mean) * invstd, gbeta = sum over rows of gy. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_layer_norm_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy where x is above 0, else slope * gy. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(leaky_relu_backward, 2)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = sum over k of x[m,k] * w[n,k], plus b[n]; and the same added to a sum so far. */
-#include "product.h"
-#include "shape.h"
+#include "../kernels/product.h"
+#include "../kernels/shape.h"
 #include "sum_so_far.h"
 
 int poet_linear_sizes(const int32_t *params, poet_sizes *sizes)

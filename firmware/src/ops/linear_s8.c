@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[m,n] = sum over k of x[m,k] * w[n,k], of int8: two rows of x are a column. */
-#include "products_s8.h"
-#include "shape.h"
+#include "../kernels/products_s8.h"
+#include "../kernels/shape.h"
 
 static poet_range_s8 range_of(const poet_linear_s8_params *p)
 {

@@ -5,10 +5,10 @@
  * form a gradient is clipped, and decay * w added to it, first. */
 #include <stddef.h>
 
-#include "product.h"
-#include "shape.h"
-#include "stream.h"
-#include "update.h"
+#include "../kernels/product.h"
+#include "../kernels/shape.h"
+#include "../kernels/stream.h"
+#include "../kernels/update.h"
 
 int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: gx = gy - exp(y) * sum of gy. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_log_softmax_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

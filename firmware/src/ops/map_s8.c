@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any function of one value: y = table[x + 128]. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_map_s8_sizes(const int32_t *params, poet_sizes *sizes)
 {

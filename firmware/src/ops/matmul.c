@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batched matrix product; `ta` and `tb` say that a factor is stored transposed. And the same added to a sum so far. */
-#include "product.h"
-#include "shape.h"
+#include "../kernels/product.h"
+#include "../kernels/shape.h"
 #include "sum_so_far.h"
 
 int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "pool.h"
+#include "../kernels/pool.h"
 
 #ifndef __SOFTFP__ /* without a floating-point unit, the sum of a window costs more than it saves */
 /* A sum that is no number has one among its terms, or infinities of both signs: that window goes the general way. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maximum over windows of int8; padding never counts. */
-#include "pool.h"
+#include "../kernels/pool.h"
 
 int poet_max_pool2d_s8_sizes(const int32_t *params, poet_sizes *sizes)
 {

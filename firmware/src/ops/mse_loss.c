@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss = mean of (x - target)^2. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_mse_loss_sizes(const int32_t *params, poet_sizes *sizes)
 {

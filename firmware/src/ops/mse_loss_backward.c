@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gloss * 2 (x - target) / size. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_mse_loss_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

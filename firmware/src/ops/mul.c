@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(mul, 2)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Negative log-likelihood: loss = -(sum over rows of logp[row, target[row]]) / m. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_nll_loss_sizes(const int32_t *params, poet_sizes *sizes)
 {

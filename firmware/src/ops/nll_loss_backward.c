@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* -gloss / m at each row's target, 0 elsewhere. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_nll_loss_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

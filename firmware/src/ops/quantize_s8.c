@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From f32 to int8. No byte stands for what is no number: POET_E_NOT_FINITE. */
-#include "mathematics.h"
-#include "s8.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/s8.h"
+#include "../kernels/shape.h"
 
 static poet_range_s8 range_of(const poet_quantize_s8_params *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* By the numbers' bits, which takes no floating-point unit, and leaves a NaN as it is. */
-#include "bits.h"
-#include "shape.h"
+#include "../kernels/bits.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(relu, 1)
 

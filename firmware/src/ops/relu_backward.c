@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* By the numbers' bits, as relu.c. */
-#include "bits.h"
-#include "shape.h"
+#include "../kernels/bits.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(relu_backward, 2)
 

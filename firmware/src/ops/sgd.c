@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent without momentum, in place: param -= learning rate * grad. */
+#include "../kernels/shape.h"
 #include "fours.h"
-#include "shape.h"
 
 int poet_sgd_sizes(const int32_t *params, poet_sizes *sizes)
 {

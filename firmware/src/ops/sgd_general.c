@@ -3,8 +3,8 @@
  *     grad += decay * param;  velocity = momentum * velocity + grad
  *     param -= learning rate * (nesterov ? grad + momentum * velocity : velocity)
  * A velocity of zeros begins. Without momentum there is none, and the gradient stands for it. */
-#include "descent.h"
-#include "shape.h"
+#include "../kernels/descent.h"
+#include "../kernels/shape.h"
 
 int poet_sgd_general_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient descent with momentum, in place, as in PyTorch: velocity = momentum * velocity + grad, then
  * param -= learning rate * velocity. A velocity of zeros begins. */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_sgd_momentum_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -3,8 +3,8 @@
  * the gradient is clipped, and decay * w added to it, first. */
 #include <string.h>
 
-#include "shape.h"
-#include "update.h"
+#include "../kernels/shape.h"
+#include "../kernels/update.h"
 
 int poet_sgd_update_sizes(const int32_t *params, poet_sizes *sizes)
 {

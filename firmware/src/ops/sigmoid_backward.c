@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * (1 - y) * y. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(sigmoid_backward, 2)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * s * (1 + x * (1 - s)), where s = 1 / (1 + exp(-x)). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(silu_backward, 2)
 

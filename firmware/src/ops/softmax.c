@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: y = exp(x - max) / sum of exp(x - max). */
-#include "mathematics.h"
-#include "shape.h"
+#include "../kernels/mathematics.h"
+#include "../kernels/shape.h"
 
 int poet_softmax_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per row: gx = y * (gy - sum of gy * y). */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_softmax_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -2,7 +2,7 @@
 /* A value becomes the next version of a kept tensor. On a board the runner does this, by a transfer to the card. */
 #include <string.h>
 
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_store_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -3,10 +3,10 @@
  * far. */
 #include <stddef.h>
 
-#include "convolution.h"
-#include "stream.h"
+#include "../kernels/convolution.h"
+#include "../kernels/stream.h"
+#include "../kernels/winograd.h"
 #include "sum_so_far.h"
-#include "winograd.h"
 
 int poet_streamed_conv2d_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient of a convolution by its input, with weights that are read from the card, some output channels at a
  * time; and the same added to a sum so far. */
-#include "input_gradient.h"
-#include "stream.h"
+#include "../kernels/input_gradient.h"
+#include "../kernels/stream.h"
+#include "../kernels/winograd.h"
 #include "sum_so_far.h"
-#include "winograd.h"
 
 /* Output channels are summed in parts, which no tile may split. */
 static int32_t channels_together(const poet_conv *conv)

@@ -2,8 +2,8 @@
 /* y[m] = w[tokens[m]], a row a token read from the card. */
 #include <string.h>
 
-#include "shape.h"
-#include "stream.h"
+#include "../kernels/shape.h"
+#include "../kernels/stream.h"
 
 int poet_streamed_embedding_sizes(const int32_t *params, poet_sizes *sizes)
 {

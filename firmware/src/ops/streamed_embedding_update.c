@@ -4,10 +4,10 @@
  * the order of m. */
 #include <string.h>
 
-#include "shape.h"
-#include "span.h"
-#include "stream.h"
-#include "update.h"
+#include "../kernels/shape.h"
+#include "../kernels/span.h"
+#include "../kernels/stream.h"
+#include "../kernels/update.h"
 
 int poet_streamed_embedding_update_sizes(const int32_t *params, poet_sizes *sizes)
 {

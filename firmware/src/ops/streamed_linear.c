@@ -2,9 +2,9 @@
 /* A linear layer, y[m,n] = sum over k of x[m,k] * w[n,k], plus b[n], and its gradient by the input,
  * gx[m,k] = sum over n of gy[m,n] * w[n,k]; the weights are read from the card, some rows at a time. And both added to
  * a sum so far. */
-#include "product.h"
-#include "shape.h"
-#include "stream.h"
+#include "../kernels/product.h"
+#include "../kernels/shape.h"
+#include "../kernels/stream.h"
 #include "sum_so_far.h"
 
 /* From an input of m x `from` to an output of m x `to`. */

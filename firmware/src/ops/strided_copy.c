@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers a view into a tensor of its own: a permutation, slice, selection or expansion, by its strides. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 /* Elements of the view, or 0 if the parameters make no sense or the view leaves the tensor. */
 static uint32_t count_of(const int32_t *params)

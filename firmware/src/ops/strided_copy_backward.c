@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scatters a view's gradient into zeros; where the view overlaps itself, gradients add up in the view's order. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_strided_copy_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {

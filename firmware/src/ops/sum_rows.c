@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[n] = sum over m of x[m,n]: the gradient of a bias that was added to every row. */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 int poet_sum_rows_sizes(const int32_t *params, poet_sizes *sizes)
 {

@@ -3,8 +3,8 @@
 #ifndef POET_OPS_SUM_SO_FAR_H
 #define POET_OPS_SUM_SO_FAR_H
 
+#include "../kernels/span.h"
 #include "poet/operator.h"
-#include "span.h"
 
 #define POET_SUM_INPUT 2u
 

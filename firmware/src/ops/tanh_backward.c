@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gx = gy * (1 - y^2). */
-#include "shape.h"
+#include "../kernels/shape.h"
 
 POET_ELEMENTWISE_SIZES(tanh_backward, 2)
 

@@ -112,7 +112,7 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
         """
     )
     sources = [main, library / "src/watch.c", library / "src/watch_data.S", ROOT / "firmware/src/ops/relu.c"]
-    sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("add", "shape")]
+    sources += [ROOT / f"firmware/src/{name}.c" for name in ("ops/add", "kernels/shape")]
     for mode in ("-std=c99", "-std=gnu11"):
         folders = (INCLUDE, f"-I{library / 'src'}")
         program = library.parent / "program"
@@ -180,7 +180,7 @@ def test_its_classes_have_names(tmp_path: Path, mode: str) -> None:
         """
     )
     sources = [main, tmp_path / "src/watch.c", tmp_path / "src/watch_data.S"]
-    sources += [ROOT / f"firmware/src/ops/{name}.c" for name in ("relu", "add", "shape")]
+    sources += [ROOT / f"firmware/src/{name}.c" for name in ("ops/relu", "ops/add", "kernels/shape")]
     folders = (INCLUDE, f"-I{tmp_path / 'src'}")
     subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
     assert subprocess.run([str(program)], capture_output=True, check=True).stdout.decode() == "\n".join((*names, ""))

@@ -56,7 +56,15 @@ def compile_c(output: Path, sources: Sequence[Path], *flags: str) -> Path:
 
 def core_sources() -> list[Path]:
     sources = [source for folder in CORE for source in sorted((FIRMWARE / "src" / folder).glob("*.c"))]
-    return [*sources, *(FIRMWARE / "src" / "ops" / f"{name}.c" for name in KEPT_OPERATORS)]
+    return [
+        *sources,
+        *(
+            path
+            for part in ("kernels", "ops")
+            for path in sorted((FIRMWARE / "src" / part).glob("*.c"))
+            if path.stem in KEPT_OPERATORS
+        ),
+    ]
 
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)

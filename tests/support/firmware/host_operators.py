@@ -18,7 +18,10 @@ from tests.support import ROOT
 FIRMWARE = ROOT / "firmware"
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wpedantic"]
 FLAGS = [*WARNINGS, "-O2", "-ffp-contract=off", f"-I{FIRMWARE / 'include'}"]
-SOURCES = [*sorted((FIRMWARE / "src" / "ops").glob("*.c")), FIRMWARE / "src" / "runtime" / "operator_set.c"]
+SOURCES = [
+    *(path for part in ("kernels", "ops") for path in sorted((FIRMWARE / "src" / part).glob("*.c"))),
+    FIRMWARE / "src" / "runtime" / "operator_set.c",
+]
 
 Array = npt.NDArray[np.generic]
 
@@ -109,6 +112,6 @@ class Operators:
 
 
 def build(library: Path) -> Operators:
-    """Compiles firmware/src/ops for this machine."""
+    """Compiles the firmware's operators for this machine."""
     subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", *map(str, SOURCES), "-o", str(library)], check=True)
     return Operators(ctypes.CDLL(str(library)))

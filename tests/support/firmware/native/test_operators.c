@@ -2,7 +2,7 @@
 /* A few tiny operators with the real table's codes, so that runner tests depend on no kernel. */
 #include <string.h>
 
-#include "../../../../firmware/src/ops/stream.h"
+#include "../../../../firmware/src/kernels/stream.h"
 #include "poet/operator.h"
 
 static int relu_sizes(const int32_t *params, poet_sizes *sizes)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checked sizes. Every operator's `sizes` goes through poet_count, so that no product of its parameters overflows. */
+#ifndef POET_KERNELS_SHAPE_H
+#define POET_KERNELS_SHAPE_H
+
+#include "poet/operator.h"
+
+#include "rounding.h"
+
+/* Elements of a tensor a x b x c x d; 0 if an extent is not positive or the f32 tensor would exceed 1 GiB. */
+uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
+
+/* For operators whose tensors all have `size` f32 elements. */
+int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes);
+#define POET_ELEMENTWISE_SIZES(name, inputs)                          \
+    int poet_##name##_sizes(const int32_t *params, poet_sizes *sizes) \
+    {                                                                 \
+        return poet_elementwise_sizes(params[0], inputs, sizes);      \
+    }
+
+/* For operators on m rows of n: `inputs` tensors m x n to one of the same shape. */
+int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes);
+
+/* For a gradient with its operator's parameters and tensors: exchanges the first input and the output. */
+void poet_sizes_reverse(poet_sizes *sizes);
+
+/* For an operator that adds to a sum so far, which is one more input, the third, as large as the output. Gives the
+ * status that `sizes` has been filled with; after an error nothing else happens. */
+int poet_sizes_accumulate(int status, poet_sizes *sizes);
+
+/* Windows of r x s that slide over h x w: what convolution and pooling have in common. */
+typedef struct poet_windows {
+    int32_t h, w, r, s, sh, sw, ph, pw;
+    int32_t oh, ow; /* positions */
+} poet_windows;
+
+/* Fills oh and ow from the rest. */
+int poet_windows_place(poet_windows *windows);
+
+/* Part of an axis' kernel that lies inside the input, for the window that starts at `start`. */
+typedef struct poet_span {
+    int32_t first, end;
+} poet_span;
+
+static inline poet_span poet_span_inside(int32_t start, int32_t kernel, int32_t extent)
+{
+    poet_span span;
+    span.first = start < 0 ? -start : 0;
+    span.end = start + kernel > extent ? extent - start : kernel;
+    return span;
+}
+
+#endif
