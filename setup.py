@@ -16,7 +16,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 sys.path.insert(0, "profiles")
-from poet_profiles import firmware_operators
+from poet_profiles.firmware import firmware_operators
 from poet_profiles.native import NativeError, build, file_name
 
 # Folder in the wheel, folder here, and what goes from one into the other.

@@ -25,11 +25,11 @@ import pytest
 from poet_harness.data.batches import read_training_data
 from poet_harness.plan_folder.plan import read_plan
 from poet_harness.verbs.console import wide_console
-from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.boards import Board as Board_
 from poet_profiles.boards import load_board
 from poet_profiles.cells import load_cell
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import npz, read_arrays
 from poet_profiles.graph.file import read_graph
 from poet_profiles.plan_folder.summary import read_summary
 from poet_profiles.profile import read_profile

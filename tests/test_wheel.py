@@ -95,7 +95,7 @@ def test_its_engine_is_for_the_platform_and_any_python(wheel: Path, site: Path, 
 
 
 def test_the_firmware_is_asked_without_a_compiler(site: Path, tmp_path: Path) -> None:
-    code = "import os; os.environ['CC'] = 'nothing'; from poet_profiles.operators import *; "
+    code = "import os; os.environ['CC'] = 'nothing'; from poet_profiles.firmware.operators import *; "
     assert call(site, tmp_path, code + "print(OPERATORS['relu'].sizes({'size': 3}).outputs)") == "(12,)\n"
     assert not list((tmp_path / "cache").rglob("*.so"))
 

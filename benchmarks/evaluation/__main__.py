@@ -13,7 +13,7 @@ from poet_planner.comparison.compare import chosen, place_of
 from poet_planner.comparison.sweep_table import write_points
 from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import Stopped, listening
+from poet_profiles.program.stopping import Stopped, listening
 
 from benchmarks.evaluation import accuracy, beliefs, exact, micro_batches
 from benchmarks.evaluation.page import write_page

@@ -24,7 +24,7 @@ import pandas as pd
 from poet_planner.comparison.code_version import code_version
 from poet_planner.solve import NoScheduleError
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 
 from benchmarks.evaluation.exact import WORDS
 from benchmarks.evaluation.markdown import table

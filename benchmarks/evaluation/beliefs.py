@@ -20,9 +20,9 @@ from poet_planner.comparison.code_version import code_version
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.starts import cheapest_start
 from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Schedule
-from poet_profiles.whole_file import write_whole
 
 from benchmarks.evaluation.markdown import percent, table
 from benchmarks.evaluation.results import HERE, NOT_RUN

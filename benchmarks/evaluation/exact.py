@@ -27,8 +27,8 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.options import NoScheduleError, Refused
 from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.schedule import Schedule
-from poet_profiles.whole_file import write_whole
 
 from benchmarks.evaluation.markdown import percent, table
 from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN, TIME

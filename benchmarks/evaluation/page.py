@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 from poet_planner.report.figures import save
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 
 from benchmarks.evaluation import (
     accuracy,

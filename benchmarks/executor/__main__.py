@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 from poet_runtime.devices import device_named
 
 from benchmarks.executor.measuring import Row, compared, repeatable_bits, without_page_faults

@@ -22,8 +22,8 @@ from poet_harness.profiling.configurations import Configuration
 from poet_harness.target.connect import connect
 from poet_planner.costs.cost_model import CostModel
 from poet_profiles.boards import Board, load_board
+from poet_profiles.firmware.operators import params_key, parse_params, rows_together
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import params_key, parse_params, rows_together
 from poet_profiles.profile import ProfileWriter, read_profile
 from rich.console import Console
 from rich.table import Table

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from poet_harness.profiling.configurations import Configuration
 from poet_harness.profiling.grid import grid
-from poet_profiles.operators import OPERATORS, params_key, parse_params
+from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from rich.console import Console
 from rich.table import Table
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import poet_runtime.integers
 import torch
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.operators import OPERATORS, is_winograd, output_extent
+from poet_profiles.firmware.operators import OPERATORS, is_winograd, output_extent
 
 from benchmarks.firmware.emulated_core import FIRMWARE, HERE, OPERATOR_SOURCES, EmulatedCore
 

@@ -19,8 +19,8 @@ import numpy as np
 from poet_harness.profiling.configurations import Configuration
 from poet_planner.costs.cost_model import Basis, CostModel
 from poet_profiles.boards import load_board
+from poet_profiles.firmware.operators import OPERATORS, params_key
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import OPERATORS, params_key
 from poet_profiles.profile import read_profile
 from poet_profiles.shipped import shipped_profile
 from rich.console import Console

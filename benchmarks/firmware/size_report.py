@@ -30,7 +30,7 @@ from poet_harness.protocol.device import Device
 from poet_harness.target.connect import connect
 from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
-from poet_profiles.operators import GENERAL_UPDATE, OPERATORS
+from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
 from rich.console import Console
 from rich.table import Table
 

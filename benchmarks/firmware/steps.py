@@ -20,7 +20,7 @@ from pathlib import Path
 
 from poet_harness.profiling.configurations import Configuration
 from poet_profiles.boards import load_board
-from poet_profiles.operators import params_key
+from poet_profiles.firmware.operators import params_key
 from rich.console import Console
 from rich.table import Table
 

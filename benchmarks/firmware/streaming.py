@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from poet_profiles.operators import output_extent, rows_together
+from poet_profiles.firmware.operators import output_extent, rows_together
 from rich.console import Console
 from rich.table import Table
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 
 FILE = Path(__file__).parent / "best_known.csv"
 KEY = ["graph", "ram_bytes", "deadline_s", "paging"]

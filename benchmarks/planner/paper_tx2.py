@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from poet_planner.planning.published_profiles import DEVICES
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 
 from benchmarks.planner.instances import PAPER_GRAPHS
 

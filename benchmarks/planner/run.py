@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 from joblib import Parallel, delayed
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 
 from benchmarks.planner.best_known import add_to_best
 from benchmarks.planner.figures import INSTANCE, report, short

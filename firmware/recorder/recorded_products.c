@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operator computes, and which of the Cortex-M4F's kernels it enters. The planner compiles the operators for
- * the computer that it runs on, and asks (profiles/poet_profiles/firmware_operators.py). Their products and what is
- * beside them come here, to functions that write down what is asked of them, and compute nothing. The first product of
- * a kind goes on to gemm.c or gemm_nt.c, which choose as on the board, among kernels that say that they were entered.
+ * the computer that it runs on, and asks (profiles/poet_profiles/firmware/firmware_operators.py). Their products and
+ * what is beside them come here, to functions that write down what is asked of them, and compute nothing. The first
+ * product of a kind goes on to gemm.c or gemm_nt.c, which choose as on the board, among kernels that say that they were
+ * entered.
  */
 #include "../src/kernels/cursor_inl.h"
 #include "../src/kernels/registers_m4f.h"

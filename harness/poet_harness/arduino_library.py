@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.arduino import library_properties
 
 from .firmware import find_project
 

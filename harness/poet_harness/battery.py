@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from poet_profiles.errors import UserError
-from poet_profiles.json_file import read_json
+from poet_profiles.files.json_file import read_json
+from poet_profiles.files.text_file import read_table
 from poet_profiles.plan_folder import SUMMARY_FILE
 from poet_profiles.plan_folder.files import PlanFiles
-from poet_profiles.text_file import read_table
 
 from .training.comparison import read_run
 from .training.run_folder import EPOCHS_FILE, FORMAT, SETTINGS_FILE

@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
-from poet_profiles.command_line import Command, Program
 from poet_profiles.errors import BAD_INPUT, UserError
-from poet_profiles.missing_package import missing_packages_named
-from poet_profiles.option_groups import flattened
-from poet_profiles.stopping import Stopped, listening
-from poet_profiles.version import show_version
+from poet_profiles.program.command_line import Command, Program
+from poet_profiles.program.missing_package import missing_packages_named
+from poet_profiles.program.option_groups import flattened
+from poet_profiles.program.stopping import Stopped, listening
+from poet_profiles.program.version import show_version
 
 from .verbs import (
     arduino,

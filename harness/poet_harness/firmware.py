@@ -12,7 +12,7 @@ from pathlib import Path
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
-from poet_profiles.locks import held
+from poet_profiles.files.locks import held
 
 from .shipped_project import unpacked_project
 from .upload_tools import choose, upload_image

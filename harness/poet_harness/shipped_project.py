@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from poet_profiles.cache import cache_folder
+from poet_profiles.files.cache import cache_folder
 from poet_profiles.shipped import PACKAGED_PROJECT as PACKAGED
 
 

@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 
 import torch
-from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
+from poet_profiles.program.closing import Closing
 from torch import Tensor
 
 ALIGNMENT = 4096

@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 
 import torch
-from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
+from poet_profiles.program.closing import Closing
 from torch import Tensor
 
 from poet_runtime.direct_file import ALIGNMENT, DirectFile

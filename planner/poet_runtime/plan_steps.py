@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import S8
 from poet_profiles.graph import Graph
-from poet_profiles.operators import S8
 from poet_profiles.schedule import Action, Step
 
 from poet_runtime.traced_graph import TracedGraph, TracedOperator

@@ -20,11 +20,11 @@ from typing import Any, TypeGuard
 
 import torch
 from poet_profiles.errors import FaultError
+from poet_profiles.files.json_file import hash_in, of_format, read_document
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.json_file import hash_in, of_format, read_document
 from poet_profiles.schedule import Action, Step
-from poet_profiles.whole_file import write_whole
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 

@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from .errors import FaultError, UserError
-from .json_file import check_document
+from .files.json_file import check_document
+from .files.text_file import read_text
 from .shipped import SHIPPED
-from .text_file import read_text
 
 # Vendor and product; of the product's four digits any may be `?`, or a choice such as `[4-7c-f]`.
 UsbId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}:([0-9a-f?]|\[([0-9a-f](-[0-9a-f])?)+\]){4}$")]

@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from .errors import FaultError, UserError
-from .json_file import check_document
+from .files.json_file import check_document
+from .files.text_file import read_text
 from .shipped import SHIPPED
-from .text_file import read_text
 
 
 class Cell(BaseModel):

@@ -77,7 +77,7 @@ def shared_library(
     NativeError
         If there is no C compiler and no library, or it fails.
     """
-    from poet_profiles.cache import cache_folder  # where a wheel is built, what it needs may not be installed
+    from poet_profiles.files.cache import cache_folder  # where a wheel is built, what it needs may not be installed
 
     state = [*sources, *included]
     try:

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .closing import Closing
 from .errors import UserError, visible
-from .locks import is_at, lock
-from .operators import dtype_of
-from .text_file import read_table
-from .whole_file import check_writable, folder_made
+from .files.locks import is_at, lock
+from .files.text_file import read_table
+from .files.whole_file import check_writable, folder_made
+from .firmware.operators import dtype_of
+from .program.closing import Closing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, way_of
+from poet_profiles.firmware.operators import OPERATORS, way_of
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from poet_harness.profiling.grid import TRANSFERS

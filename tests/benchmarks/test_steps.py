@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from poet_harness.profiling.configurations import Configuration
-from poet_profiles.operators import params_key
+from poet_profiles.firmware.operators import params_key
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from benchmarks.firmware.kernels import Layer

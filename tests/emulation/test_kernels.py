@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from poet_harness.emulation import open_emulated_board
 from poet_harness.profiling.grid import TRANSFERS
 from poet_profiles.boards import load_board
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support import ROOT
 from tests.support.emulation.emulated_board import BOARDS, Line

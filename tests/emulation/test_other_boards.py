@@ -15,7 +15,7 @@ import pytest
 from poet_harness.emulation import EmulatedBoard, EmulationError, open_emulated_board
 from poet_harness.emulation.peripherals.debug_port import FactoryTrims
 from poet_profiles.boards import Board, load_board
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.emulation.test_registers import check_registers
 from tests.support import ROOT

@@ -19,9 +19,9 @@ from elftools.elf.elffile import ELFFile
 from poet_harness.arduino_library import write_arduino_library
 from poet_harness.cli import main as harness
 from poet_planner.cli import main as planner
-from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.arduino import library_properties
+from poet_profiles.firmware.operators import OPERATORS
 
 from benchmarks.firmware.watch import EXAMPLE, Project
 from tests.support import ROOT

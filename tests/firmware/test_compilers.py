@@ -20,7 +20,7 @@ from poet_planner.schedule.c_library import write_library
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state, training_data
 from poet_profiles.boards import load_board
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.protocol.status import Status
 
 from tests.support.firmware.core import FIRMWARE, NATIVE, compile_c

@@ -150,7 +150,7 @@ def test_without_a_card(host_program: Path) -> None:
 
 def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_path: Path) -> None:
     from poet_harness.profiling.grid import TRANSFERS
-    from poet_profiles.operators import GENERAL_UPDATE, OPERATORS
+    from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
 
     small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 2, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
     small |= {

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from poet_profiles.operators import kernels_of, parse_params
+from poet_profiles.firmware.operators import kernels_of, parse_params
 
 from tests.firmware.test_ops_on_boards import run_on
 from tests.support.firmware.host_operators import SOURCES

@@ -23,8 +23,8 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import micro_batch
 from poet_profiles.boards import load_board
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph, Operation
-from poet_profiles.operators import parse_params
 from poet_profiles.schedule import Action, Schedule
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.operator_references import REFERENCES, Draw, assert_close

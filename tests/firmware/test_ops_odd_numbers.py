@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
 

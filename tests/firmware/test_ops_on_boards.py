@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.operators import OPERATORS, S8
+from poet_profiles.firmware.operators import OPERATORS, S8
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators

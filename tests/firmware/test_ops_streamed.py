@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from poet_profiles.operators import parse_params
+from poet_profiles.firmware.operators import parse_params
 
 from tests.support.firmware.host_operators import Array, Operators, StatusError
 from tests.support.firmware.operator_references import REFERENCES, Draw

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_harness.plan_folder.plan import CHOICES
-from poet_profiles.operators import GENERAL_UPDATE, OPERATORS
+from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
 
 from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError
 from tests.support.firmware.operators_on_card import KEPT_OUTPUTS

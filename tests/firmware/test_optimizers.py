@@ -19,8 +19,8 @@ from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.torch_reference.updates import Updates
 from poet_planner.tracing import trace
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Operation
-from poet_profiles.operators import OPERATORS, parse_params
 from torch import nn
 
 from tests.support.firmware.host_operators import SOURCES, Operators

@@ -25,8 +25,8 @@ from poet_planner.schedule.c_library import write_library
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state, training_data
 from poet_profiles.boards import load_board
+from poet_profiles.firmware.operators import parse_params, way_of
 from poet_profiles.graph import Graph, Resident
-from poet_profiles.operators import parse_params, way_of
 from poet_profiles.plan_folder.beside import Inference
 
 from tests.support import ROOT

@@ -26,7 +26,7 @@ from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import Record, decode_record, encode_record
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import Stopped
+from poet_profiles.program.stopping import Stopped
 
 from tests.support.graphs.kept_graphs import table_step
 from tests.support.harness.kept_plan import B, W, X, write_data, write_kept_plan

@@ -30,7 +30,7 @@ from poet_harness.training.feeding import Order, OverTheLine
 from poet_harness.training.rates import Rates
 from poet_harness.verbs import train
 from poet_profiles.errors import UserError
-from poet_profiles.locks import held
+from poet_profiles.files.locks import held
 from poet_profiles.quantised import read_normalising
 from safetensors import safe_open
 from typer.testing import CliRunner

@@ -22,8 +22,8 @@ from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.card.layout import FIRST_BLOCK
-from poet_profiles.constants import write_constants
 from poet_profiles.errors import UserError
+from poet_profiles.graph.constants import write_constants
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.schedule.file import read_schedule, schedule_hash

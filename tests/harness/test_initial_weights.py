@@ -14,7 +14,7 @@ from poet_harness.data.batches import read_training_data
 from poet_harness.data.weights import AFTER_STEPS, TABLE
 from poet_harness.plan_folder.plan import read_plan
 from poet_profiles.errors import UserError
-from poet_profiles.state_names import write_names
+from poet_profiles.graph.state_names import write_names
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 

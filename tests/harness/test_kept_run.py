@@ -29,9 +29,9 @@ from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import decode_record, encode_record
-from poet_profiles.constants import write_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Kept
+from poet_profiles.graph.constants import write_constants
 from poet_profiles.graph.file import graph_hash
 from safetensors.numpy import load_file
 from typer.testing import CliRunner

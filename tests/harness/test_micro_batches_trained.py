@@ -27,7 +27,7 @@ from poet_planner.torch_reference.training_data import training_data, write_arra
 from poet_profiles.boards import load_board
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.plan_folder.files import PlanFiles, write_plan
-from poet_profiles.stopping import Stopped
+from poet_profiles.program.stopping import Stopped
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 

@@ -27,9 +27,16 @@ from poet_harness.verbs.console import wide_console
 from poet_harness.verbs.profile import _report
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.firmware.operators import (
+    ACCUMULATE,
+    GENERAL_UPDATE,
+    OPERATORS,
+    is_winograd,
+    params_key,
+    parse_params,
+)
 from poet_profiles.graph import Kept
 from poet_profiles.graph.file import write_graph
-from poet_profiles.operators import ACCUMULATE, GENERAL_UPDATE, OPERATORS, is_winograd, params_key, parse_params
 from poet_profiles.profile import ProfileWriter, read_profile
 from typer.testing import CliRunner
 

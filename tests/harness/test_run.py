@@ -28,7 +28,7 @@ from poet_harness.training.observed import ObservedStep
 from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import Stopped
+from poet_profiles.program.stopping import Stopped
 from typer.testing import CliRunner
 
 from tests.support.harness.made_plans import write_summary

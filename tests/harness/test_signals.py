@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from poet_harness.training.results import Results
 from poet_profiles.profile import read_profile
-from poet_profiles.stopping import Stopped, acted_upon, finishing, heed, listening, undisturbed
+from poet_profiles.program.stopping import Stopped, acted_upon, finishing, heed, listening, undisturbed
 from safetensors import safe_open
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve

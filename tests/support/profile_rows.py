@@ -7,7 +7,7 @@ from pathlib import Path
 
 from poet_planner.planning.training_graph import TrainingStep
 from poet_profiles.boards import load_board
-from poet_profiles.operators import dtype_of
+from poet_profiles.firmware.operators import dtype_of
 
 SHIPPED = Path(__file__).resolve().parents[2] / "profiles/mkr1000.csv"
 

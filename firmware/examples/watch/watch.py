@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from poet_planner.models import Model
 from poet_profiles.errors import UserError
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.whole_file import write_whole
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy

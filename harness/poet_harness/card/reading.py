@@ -24,8 +24,8 @@ from poet_profiles.card.layout import (
     checked_batch,
 )
 from poet_profiles.card.record import OLDER_MAGIC, Record, SlotHeader, decode_record, decode_slot, newest
-from poet_profiles.closing import Closing
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.program.closing import Closing
 
 from ..data.batches import Array
 from ..plan_folder.plan import Plan

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from poet_profiles.card.layout import BLOCK_BYTES, CARD_UNIT_BYTES, LABEL, LABEL_BLOCK, RECORD_BLOCKS
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.stopping import heed
-from poet_profiles.whole_file import replacing
+from poet_profiles.files.whole_file import replacing
+from poet_profiles.program.stopping import heed
 
 from ..target.held_image import held_image
 from .contents import CardContents, Piece

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.graph import Kept, Resident
 from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
 

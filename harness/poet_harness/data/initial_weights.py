@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
+from poet_profiles.files.weights_file import (
+    Wanted,
+    WeightsFile,
+    by_source,
+    is_counter,
+    read_weights,
+    refuse_differences,
+)
 from poet_profiles.graph.parts import name_of, whole_shapes
-from poet_profiles.weights_file import Wanted, WeightsFile, by_source, is_counter, read_weights, refuse_differences
 
 from ..plan_folder.plan import Plan
 from .weights import AFTER_STEPS, StateTable

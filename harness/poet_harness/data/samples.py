@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.program.users_module import module_of
 from poet_profiles.quantised import TYPES, Normalising
-from poet_profiles.users_module import module_of
 
 from ..plan_folder.plan import Plan
 from .batches import refuse_numbers

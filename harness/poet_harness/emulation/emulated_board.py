@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from poet_profiles.boards import Board
-from poet_profiles.closing import Closing
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.stopping import undisturbed
+from poet_profiles.program.closing import Closing
+from poet_profiles.program.stopping import undisturbed
 
 from . import nrf5340, nrf52840, samd21, stm32f411
 from .bus import EmulationError

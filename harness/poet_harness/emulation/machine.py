@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.cache import cache_folder
 from poet_profiles.errors import UserError
+from poet_profiles.files.cache import cache_folder
 from unicorn import arm_const, unicorn_const
 from unicorn.unicorn_py3.unicorn import Uc, UcContext, UcError
 

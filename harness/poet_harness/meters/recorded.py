@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
-from poet_profiles.text_file import read_table
+from poet_profiles.files.text_file import read_table
 
 from .meter import Mark, Meter, MeterError, Window
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from poet_profiles.firmware.operators import OPTIMIZERS, descends, parse_params
 from poet_profiles.graph import Operation
-from poet_profiles.operators import OPTIMIZERS, descends, parse_params
 
 UNITS_IN_ONE = 1e9  # `momentum_nano` and its like
 SGD_OPERANDS = ("gradient", "parameter")

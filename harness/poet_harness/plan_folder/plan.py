@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from poet_profiles.card.layout import CardLayout, card_layout
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
 from poet_profiles.graph.parts import joined, name_of
-from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
 from poet_profiles.plan_folder.files import PlanFiles, there
 from poet_profiles.plan_folder.files import read_plan as read_files

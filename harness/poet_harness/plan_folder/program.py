@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from poet_profiles.errors import UserError
+from poet_profiles.files.json_file import of_format, read_document
 from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.json_file import of_format, read_document
 from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE
 
 PROGRAM_FORMAT = "poet-program/1"

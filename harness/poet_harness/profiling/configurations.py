@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poet_profiles.errors import UserError
+from poet_profiles.files.text_file import read_table
+from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph.file import read_graph
-from poet_profiles.operators import OPERATORS, params_key, parse_params
-from poet_profiles.text_file import read_table
 
 PAGE_OPS = {"page_in": "in", "page_out": "out"}
 PATTERNS = ("sequential", "scattered")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from poet_profiles.operators import ACCUMULATE, OPERATORS, params_key
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, params_key
 
 from . import small_shapes
 from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page

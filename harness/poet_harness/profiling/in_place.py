@@ -11,9 +11,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from poet_profiles.operators import OPERATORS, parse_params
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.profile import ProfileWriter
-from poet_profiles.stopping import undisturbed
+from poet_profiles.program.stopping import undisturbed
 
 from ..data.batches import TrainingData
 from ..measuring.measure import Measurement, spread

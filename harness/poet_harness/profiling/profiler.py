@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.operators import OPERATORS, dtype_of, parse_params
+from poet_profiles.firmware.operators import OPERATORS, dtype_of, parse_params
 from poet_profiles.profile import LOOP, PLACE, ProfileRow, ProfileWriter
+from poet_profiles.program.stopping import undisturbed
 from poet_profiles.protocol.status import Status
-from poet_profiles.stopping import undisturbed
 
 from ..measuring.idle import measure_idle
 from ..measuring.measure import Effort, Measurement, measure, spread

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import gcd, lcm
 
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, is_winograd, plain_update, rows_together
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import ACCUMULATE, OPERATORS, is_winograd, plain_update, rows_together
 
 from .configurations import PAGE_GRANULE
 

@@ -18,8 +18,8 @@ from typing import NoReturn, Protocol
 
 import serial
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.program.stopping import heed
 from poet_profiles.protocol.frame import MAX_LINE, SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
-from poet_profiles.stopping import heed
 
 RESET_ERROR = -4
 RESET_TEXT = "reset"

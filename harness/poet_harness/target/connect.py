@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poet_profiles.boards import Board
-from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
+from poet_profiles.program.closing import Closing
 
 from ..meters.meter import Meter
 from ..meters.registry import board_meter, open_meter, supply_meter

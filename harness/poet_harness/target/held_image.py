@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from poet_profiles.errors import UserError
-from poet_profiles.locks import held
+from poet_profiles.files.locks import held
 
 REFUSAL = "another poet-harness run has this card; wait for its end, or name another image"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
-from poet_profiles.text_file import read_table
+from poet_profiles.files.text_file import read_table
 
 if TYPE_CHECKING:
     import pandas as pd

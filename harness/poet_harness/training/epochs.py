@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from poet_profiles.errors import UserError
-from poet_profiles.whole_file import folder_held
+from poet_profiles.files.whole_file import folder_held
 
 from .best_epoch import is_best
 from .features import KeptSamples, KeptSet

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.beside import Inference
+from poet_profiles.program.stopping import heed
 from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
-from poet_profiles.stopping import heed
 
 from ..card.in_board import tensors_in
 from ..data.samples import BatchTensor, Samples, batch_tensors

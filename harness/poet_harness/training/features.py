@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import heed
+from poet_profiles.program.stopping import heed
 
 from .observed import Made, total
 

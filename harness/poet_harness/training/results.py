@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from poet_profiles.arrays import npz
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import undisturbed
-from poet_profiles.whole_file import check_writable, write_or_rescue
+from poet_profiles.files.arrays import npz
+from poet_profiles.files.whole_file import check_writable, write_or_rescue
+from poet_profiles.program.stopping import undisturbed
 
 from .comparison import as_csv, compare
 from .finite import NotFiniteError

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import npz, read_arrays
+from poet_profiles.files.json_file import read_json
+from poet_profiles.files.whole_file import check_writable, write_whole
 from poet_profiles.graph.kept import TRAINED_KINDS
-from poet_profiles.json_file import read_json
-from poet_profiles.whole_file import check_writable, write_whole
 
 if TYPE_CHECKING:
     from ..data.batches import TrainingData

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.arrays import safetensors
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import safetensors
 
 from ..data.weights import StateTable
 from ..plan_folder.plan import Plan

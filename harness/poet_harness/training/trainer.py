@@ -11,8 +11,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 from poet_profiles.errors import NO_DEVICE, UserError
+from poet_profiles.program.stopping import finishing, heed
 from poet_profiles.protocol.status import Status
-from poet_profiles.stopping import finishing, heed
 
 from ..card.in_board import tensors_in
 from ..card.reading import Weights

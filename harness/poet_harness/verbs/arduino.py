@@ -25,7 +25,7 @@ def command(
 
     written = write_arduino_library(libraries)
     if as_json:
-        from poet_profiles.json_output import print_json
+        from poet_profiles.program.json_output import print_json
 
         print_json({"library": str(written)})
         return

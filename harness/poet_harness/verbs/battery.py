@@ -83,7 +83,7 @@ def command(
     sheet (quoted, where it was not at hand), assumed, or given with an option.
     """
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from ..battery import Battery, life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan

@@ -17,7 +17,7 @@ NAME = "boards"
 def command(as_json: Json = False) -> None:
     """List the known boards and the port each is connected to."""
     from poet_profiles.boards import board_names, load_board
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
     from rich.table import Table
 
     from ..ports import devices, has_id, ports

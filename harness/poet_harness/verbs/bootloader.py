@@ -21,7 +21,7 @@ def command(board: BoardName, port: Port = None, as_json: Json = False) -> None:
     description = load_board(board)
     place = start_bootloader(description, port)
     if as_json:
-        from poet_profiles.json_output import print_json
+        from poet_profiles.program.json_output import print_json
 
         print_json({"board": description.name, "bootloader": place})
         return

@@ -83,7 +83,7 @@ def _write(
     as_json: bool,
 ) -> None:
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
@@ -135,7 +135,7 @@ def _confirm(place: CardPlace) -> None:
 
 def _read(place: CardPlace, plan: Plan | None, data: Path | None, as_json: bool) -> None:
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from ..card.reading import CardReader, check_batches, look_at, weights_on
     from ..target.held_image import held_image

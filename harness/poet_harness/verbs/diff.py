@@ -39,7 +39,7 @@ def command(
     of different boards, or one was measured and the other emulated. Rows that only one of the files has are
     listed; they do not change the exit code.
     """
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from ..regression import Verdict, compare_files
     from .console import wide_console

@@ -15,7 +15,7 @@ def command(as_json: Json = False) -> None:
     if as_json:
         from dataclasses import asdict
 
-        from poet_profiles.json_output import print_json
+        from poet_profiles.program.json_output import print_json
 
         print_json([asdict(check) for check in checks()])
         return

@@ -26,7 +26,7 @@ def command(
     Power is taken to change in a straight line between samples, so an edge may fall anywhere between two of them. Where
     samples are missing that is a guess: each row says how many, and for how long.
     """
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from ..meters.meter import MOST_LOST
     from ..meters.recorded import read_trace, read_windows

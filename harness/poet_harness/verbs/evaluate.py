@@ -63,14 +63,14 @@ def command(
     """
     from contextlib import ExitStack
 
-    from poet_profiles.arrays import npz
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.files.arrays import npz
+    from poet_profiles.files.whole_file import write_whole
     from poet_profiles.plan_folder.files import PLAN_FILES
+    from poet_profiles.program.json_output import print_json
     from poet_profiles.protocol.status import Status
     from poet_profiles.quantised import read_normalising
-    from poet_profiles.whole_file import write_whole
 
     from ..card.contents import for_inferences
     from ..card.image import prepared_image
@@ -150,7 +150,7 @@ def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
 
 def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     """What the file gives the board, by the tensors' indices."""
-    from poet_profiles.arrays import read_arrays
+    from poet_profiles.files.arrays import read_arrays
     from poet_profiles.graph.parts import name_of
 
     from ..data.batches import read_training_data

@@ -82,7 +82,7 @@ def command(
     if as_json:
         from dataclasses import asdict
 
-        from poet_profiles.json_output import print_json
+        from poet_profiles.program.json_output import print_json
 
         print_json({"device": where, "image": image and str(image), **asdict(hello)})
         return

@@ -10,7 +10,7 @@ NAME = "meters"
 
 def command(as_json: Json = False) -> None:
     """List the known power meters and where each is connected."""
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
     from rich.table import Table
 
     from ..meters.registry import KINDS

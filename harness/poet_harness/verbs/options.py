@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from poet_profiles.json_output import alone
+from poet_profiles.program.json_output import alone
 
 # Under the headings of the help.
 connection_option = partial(typer.Option, rich_help_panel="Connection")

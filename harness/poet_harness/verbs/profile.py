@@ -81,8 +81,8 @@ def command(
 
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
     from poet_profiles.profile import ProfileWriter
+    from poet_profiles.program.json_output import print_json
 
     from ..card.image import prepared_image
     from ..firmware import build
@@ -166,7 +166,7 @@ def _train(
     trainer: Trainer, profiler: Profiler, profile: ProfileWriter, plan: Plan, data: TrainingData, learning_rate: float
 ) -> int:
     from poet_profiles.errors import UserError
-    from poet_profiles.stopping import Stopped
+    from poet_profiles.program.stopping import Stopped
     from rich.console import Console
     from rich.progress import Progress
 
@@ -247,7 +247,7 @@ def _with_progress(
     profiler: Profiler, wanted: list[Configuration], networks: list[Network], profile: ProfileWriter
 ) -> Outcome:
     from poet_profiles.errors import UserError
-    from poet_profiles.stopping import Stopped
+    from poet_profiles.program.stopping import Stopped
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -41,7 +41,7 @@ def command(
     For experiments there are --card-pauses SEED (docs/emulation.md) and --threads N (docs/linux_boards.md), too.
     """
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from .steps_report import document, print_steps
 
@@ -74,7 +74,7 @@ def _with_progress(
     card_stays: bool,
 ) -> None:
     from poet_profiles.errors import UserError
-    from poet_profiles.stopping import Stopped, acted_upon
+    from poet_profiles.program.stopping import Stopped, acted_upon
     from rich.console import Console
     from rich.progress import Progress
 

@@ -77,7 +77,7 @@ class Session:
         from functools import partial
 
         from poet_profiles.errors import NO_DEVICE, UserError
-        from poet_profiles.stopping import finishing, undisturbed
+        from poet_profiles.program.stopping import finishing, undisturbed
 
         from ..card.image import prepared_image
         from ..card.reading import weights_in

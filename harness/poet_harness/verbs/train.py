@@ -97,7 +97,7 @@ def command(
     Otherwise as poet-harness run: the first step is traced, and what was observed is written however the training ends.
     """
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from .console import wide_console
     from .steps_report import document, print_steps
@@ -264,7 +264,7 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
         As :meth:`Trainer.train`; or on a signal, with its exit code, once what was trained is kept.
     """
     from poet_profiles.errors import UserError
-    from poet_profiles.stopping import Stopped, acted_upon, finishing
+    from poet_profiles.program.stopping import Stopped, acted_upon, finishing
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -51,10 +51,10 @@ def command(
     or of poet_commit in a program of your own. The optimiser's state, if it has any, goes into a second file, named
     NET.optimizer.safetensors beside NET.safetensors.
     """
-    from poet_profiles.arrays import read_arrays
     from poet_profiles.errors import UserError
-    from poet_profiles.json_output import print_json
-    from poet_profiles.whole_file import check_writable, write_whole
+    from poet_profiles.files.arrays import read_arrays
+    from poet_profiles.files.whole_file import check_writable, write_whole
+    from poet_profiles.program.json_output import print_json
 
     from ..data.weights import state_table
     from ..plan_folder.plan import read_plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import Stopped
+from poet_profiles.program.stopping import Stopped
 
 from poet_planner.cli.option_groups import (
     BoardOptions,
@@ -50,8 +50,8 @@ def compare(
 
     The optimiser starts from the others' plans. A method without a schedule within the limits is a row all the same.
     """
-    from poet_profiles.command_line import alone_in
-    from poet_profiles.whole_file import check_writable
+    from poet_profiles.files.whole_file import check_writable
+    from poet_profiles.program.command_line import alone_in
 
     from poet_planner.comparison.compare import Setting, by_energy, chosen, subject_of, with_parts, write_picture
     from poet_planner.comparison.sweep_table import write_points
@@ -96,7 +96,7 @@ def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions)
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
     from rich.console import Console
     from rich.table import Table
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from poet_profiles.arrays import doubt
-from poet_profiles.json_output import print_json
+from poet_profiles.files.arrays import doubt
+from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import Batch, Json, ModelName, Weights, output_option
 

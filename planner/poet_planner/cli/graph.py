@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from poet_profiles.errors import UserError
-from poet_profiles.json_output import print_json
+from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import (
     Batch,
@@ -69,9 +69,9 @@ def graph(
     tensors (state_dict.npz).
     """
 
-    from poet_profiles.constants import write_constants
+    from poet_profiles.graph.constants import write_constants
     from poet_profiles.graph.file import graph_hash, write_graph
-    from poet_profiles.state_names import write_names
+    from poet_profiles.graph.state_names import write_names
 
     from poet_planner.graph.layout import Parameters
     from poet_planner.planning.bench import Bench

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from poet_profiles.json_output import print_json
+from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import Json
 

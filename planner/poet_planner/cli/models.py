@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
-from poet_profiles.json_output import print_json
+from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import Json
 

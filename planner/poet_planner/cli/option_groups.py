@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 from poet_profiles.errors import UserError
-from poet_profiles.json_output import alone
+from poet_profiles.program.json_output import alone
 from poet_profiles.schedule import Objective
 
 from poet_planner.graph.layout import Gradients, Parameters

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import INTERRUPTED, UserError
-from poet_profiles.json_output import print_json
-from poet_profiles.stopping import interrupting, undisturbed
-from poet_profiles.version import show_version
+from poet_profiles.program.json_output import print_json
+from poet_profiles.program.stopping import interrupting, undisturbed
+from poet_profiles.program.version import show_version
 
 from poet_planner.cli.option_groups import (
     DEFAULT_MODEL,
@@ -70,9 +70,9 @@ def plan(
     """Plan a training step (the default action)."""
     if context.invoked_subcommand is not None:
         return
-    from poet_profiles.arrays import read_arrays
-    from poet_profiles.command_line import alone_in, given
-    from poet_profiles.whole_file import check_writable
+    from poet_profiles.files.arrays import read_arrays
+    from poet_profiles.files.whole_file import check_writable
+    from poet_profiles.program.command_line import alone_in, given
 
     from poet_planner.comparison.registry import method_named
     from poet_planner.planning import pipeline
@@ -117,7 +117,7 @@ def plan(
 @contextmanager
 def _refusal_as_json(as_json: bool) -> Iterator[None]:
     """A refusal of limits as a document on standard output, beside its line on standard error."""
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
 
     from poet_planner.solve import NoScheduleError
 

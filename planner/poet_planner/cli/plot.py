@@ -49,7 +49,7 @@ def plot(
     overhead for each RAM and deadline; training: the learning curve of `poet-harness train --folder`, from its
     epochs.csv.
     """
-    from poet_profiles.whole_file import check_writable
+    from poet_profiles.files.whole_file import check_writable
 
     from poet_planner.report.figures import save
 

@@ -18,9 +18,9 @@ def report(
 
     The file needs no network. Point at a picture to read it.
     """
+    from poet_profiles.files.whole_file import check_writable, write_whole
     from poet_profiles.plan_folder import SCHEDULE_FILE, SUMMARY_FILE
     from poet_profiles.plan_folder.files import read_plan, there
-    from poet_profiles.whole_file import check_writable, write_whole
 
     from poet_planner.report.page import page_text
     from poet_planner.schedule.store_all import store_all_schedule

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from poet_profiles.errors import UserError
-from poet_profiles.stopping import Stopped, undisturbed
+from poet_profiles.program.stopping import Stopped, undisturbed
 
 from poet_planner.cli.option_groups import (
     DEFAULT_MODEL,
@@ -63,8 +63,8 @@ def sweep(
     Points are written to points.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
     All budgets have one layout: auto keeps parameters, and on microcontrollers gradients, in RAM.
     """
-    from poet_profiles.command_line import alone_in
-    from poet_profiles.whole_file import check_writable
+    from poet_profiles.files.whole_file import check_writable
+    from poet_profiles.program.command_line import alone_in
 
     from poet_planner.comparison.compare import chosen, with_parts
     from poet_planner.comparison.pictures.energy_vs_ram import energy_vs_ram
@@ -220,7 +220,7 @@ def _subjects(
 def _print(points: list[Point], out: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from poet_profiles.json_output import print_json
+    from poet_profiles.program.json_output import print_json
     from rich.console import Console
     from rich.table import Table
 

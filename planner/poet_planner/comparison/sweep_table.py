@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from poet_profiles.errors import UserError
-from poet_profiles.text_file import read_table
-from poet_profiles.whole_file import write_whole
+from poet_profiles.files.text_file import read_table
+from poet_profiles.files.whole_file import write_whole
 
 # A method's status where there is no schedule of its: it has none within the limits, its time was up, it was not run,
 # or it broke.

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
-from poet_profiles.firmware_operators import blocks
-from poet_profiles.graph import Graph
-from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, STORE
-from poet_profiles.operators import (
+from poet_profiles.firmware.firmware_operators import blocks
+from poet_profiles.firmware.operators import (
     ACCUMULATE,
     DESCENT_PARAMS,
     OPERATORS,
@@ -20,6 +18,8 @@ from poet_profiles.operators import (
     plain_update,
     rows_together,
 )
+from poet_profiles.graph import Graph
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, FETCH, STORE
 
 UPDATES = ("sgd_update", "conv2d_update", "linear_update")
 STREAMED = "streamed_"

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import ACCUMULATE, INFER, OPTIMIZERS, S8
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
-from poet_profiles.operators import ACCUMULATE, INFER, OPTIMIZERS, S8
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, WeightTile, card_work

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import UserError
-from poet_profiles.operators import OPERATORS, Params, parse_params, positions
+from poet_profiles.firmware.operators import OPERATORS, Params, parse_params, positions
 
 from poet_planner.costs.loops import loops
 

@@ -3,8 +3,8 @@
 
 A small product takes much longer than its multiply-accumulates say: a tile of 4 x 4 results is computed whole where
 there are fewer, and each product, each tile and each row of taps begins anew. Of which products a call consists, and
-which kernel computes each, the firmware says (`poet_profiles.firmware_operators`). What is counted of them is what
-their loops repeat; what each costs is fitted on the profile's rows.
+which kernel computes each, the firmware says (`poet_profiles.firmware.firmware_operators`). What is counted of them is
+what their loops repeat; what each costs is fitted on the profile's rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from itertools import accumulate
 from math import prod
 from operator import mul
 
-from poet_profiles.firmware_operators import Recorded, blocks
-from poet_profiles.operators import (
+from poet_profiles.firmware.firmware_operators import Recorded, blocks
+from poet_profiles.firmware.operators import (
     ACCUMULATE,
     OPERATORS,
     S8,

@@ -20,12 +20,7 @@ from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
-from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS
-from poet_profiles.graph.model import I8
-from poet_profiles.graph.parts import name_of
-from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import (
+from poet_profiles.firmware.operators import (
     DESCENT_PARAMS,
     GENERAL_UPDATE,
     OPERATORS,
@@ -35,6 +30,11 @@ from poet_profiles.operators import (
     parse_params,
     rows_together,
 )
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS
+from poet_profiles.graph.model import I8
+from poet_profiles.graph.parts import name_of
+from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import poets_own
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from numpy.typing import NDArray
+from poet_profiles.firmware.operators import INFER
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import INFER
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
 Placed = TypeVar("Placed", Resident, Constant)

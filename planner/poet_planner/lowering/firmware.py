@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import OPERATORS, params_key
 from poet_profiles.graph import Graph, Value
-from poet_profiles.operators import OPERATORS, params_key
 from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer

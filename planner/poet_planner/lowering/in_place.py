@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.graph import Graph, Node
-from poet_profiles.operators import OPERATORS
 
 
 def with_taking_over(graph: Graph) -> Graph:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from poet_profiles.firmware.operators import params_key
 from poet_profiles.graph import Graph, Node, Value
-from poet_profiles.operators import params_key
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, poets_own
 
 from poet_planner.lowering.aten import aten_operation

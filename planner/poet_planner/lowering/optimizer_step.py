@@ -10,8 +10,8 @@ from math import prod
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import OPERATORS, params_key
 from poet_profiles.graph import Node, Operation, Value
-from poet_profiles.operators import OPERATORS, params_key
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident, poets_own
 
 from poet_planner.graph.optimizer import Method, Optimizer

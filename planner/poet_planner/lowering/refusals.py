@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from poet_profiles.firmware.operators import S8
 from poet_profiles.graph import Refusal
-from poet_profiles.operators import S8
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
 from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name

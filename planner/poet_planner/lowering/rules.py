@@ -16,7 +16,7 @@ from math import isfinite, prod
 from typing import Any
 
 import torch
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added

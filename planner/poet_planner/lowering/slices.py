@@ -18,9 +18,7 @@ from itertools import product, zip_longest
 from math import gcd, prod
 from typing import Generic, TypeVar
 
-from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
-from poet_profiles.graph.kept import TRAINED_KINDS
-from poet_profiles.operators import (
+from poet_profiles.firmware.operators import (
     ACCUMULATE,
     OPERATORS,
     SUM_SO_FAR,
@@ -28,6 +26,8 @@ from poet_profiles.operators import (
     parse_params,
     rows_together,
 )
+from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
+from poet_profiles.graph.kept import TRAINED_KINDS
 
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes

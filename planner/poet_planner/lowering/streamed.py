@@ -8,8 +8,8 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES
+from poet_profiles.firmware.operators import ACCUMULATE, parse_params, rows_together
 from poet_profiles.graph import Kept, Operation
-from poet_profiles.operators import ACCUMULATE, parse_params, rows_together
 
 from poet_planner.graph.streaming import Streaming
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from poet_profiles.firmware.operators import params_key
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import params_key
 from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.lowering.draft import added

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import OPERATORS, params_key, parse_params
 
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.optimizer_step import is_descent

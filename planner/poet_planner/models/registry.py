@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from poet_profiles.errors import UserError
-from poet_profiles.users_module import module_of
+from poet_profiles.program.users_module import module_of
 from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss

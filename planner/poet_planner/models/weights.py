@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from poet_profiles.weights_file import Wanted, is_counter, read_weights, refuse_differences
+from poet_profiles.files.weights_file import Wanted, is_counter, read_weights, refuse_differences
 from torch import Tensor, nn
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.boards import Board, load_board
-from poet_profiles.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.constants import CONSTANTS_FILE, read_constants
 from poet_profiles.graph.file import graph_hash, read_graph
 from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.state_names import read_names
 from poet_profiles.shipped import profile_names, shipped_profile
-from poet_profiles.state_names import read_names
 
 from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.costed_step import CostedStep, without_paging, without_parameters

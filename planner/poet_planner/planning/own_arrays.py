@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.quantised import TYPES, Normalising
 from poet_runtime.traced_graph import TracedResident
 

@@ -17,9 +17,9 @@ from io import StringIO
 from pathlib import Path
 
 from poet_profiles.boards import Board, load_board
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node
 from poet_profiles.profile import COLUMNS, ProfileRow
-from poet_profiles.whole_file import write_whole
 
 from poet_planner import models
 from poet_planner.costs.features import features

@@ -6,9 +6,9 @@ from __future__ import annotations
 from poet_profiles.boards import Board
 from poet_profiles.card.layout import BLOCK_BYTES, blocks_of, card_layout
 from poet_profiles.card.record import record_bytes
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import commits_each_step
-from poet_profiles.operators import parse_params
 from poet_profiles.plan_folder.summary import Wear
 from poet_profiles.schedule import Action, Schedule
 

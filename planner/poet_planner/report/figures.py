@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import platformdirs
-from poet_profiles.cache import cache_folder, is_writable
+from poet_profiles.files.cache import cache_folder, is_writable
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
-from poet_profiles.whole_file import write_whole
 
 from poet_planner.report.quantities import bytes_text, energy_text, time_text
 from poet_planner.schedule.timeline import CostTerm, Moment

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
-from poet_profiles.text_file import read_table
+from poet_profiles.files.text_file import read_table
 
 from poet_planner.report.figures import BUDGET, COLOURS, INK, new_figure
 from poet_planner.schedule.timeline import CostTerm

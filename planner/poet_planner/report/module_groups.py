@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from itertools import groupby
 
+from poet_profiles.firmware.operators import OPTIMIZERS
 from poet_profiles.graph import Node
-from poet_profiles.operators import OPTIMIZERS
 
 # The least share of all operators that a group has: so much room its label takes.
 LEAST_SHARE = 0.016

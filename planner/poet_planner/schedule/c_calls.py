@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from struct import pack
 
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.graph import Graph
-from poet_profiles.operators import OPERATORS
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.calls import PAGE_IN, PAGE_OUT, Call, calls_of
 

@@ -10,17 +10,17 @@ from struct import iter_unpack
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_layout, lay_out
-from poet_profiles.constants import CONSTANTS_FILE
 from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import write_whole
+from poet_profiles.firmware.operators import OPERATORS, S8
 from poet_profiles.graph import Graph, Refusal, Resident
+from poet_profiles.graph.constants import CONSTANTS_FILE
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned, constant_bytes
-from poet_profiles.operators import OPERATORS, S8
 from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.calls import pages_of
 from poet_profiles.schedule.file import schedule_hash
-from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_calls import CallTables, Program, call_tables
 from poet_planner.schedule.firmware_tables import tables_for_all

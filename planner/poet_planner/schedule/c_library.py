@@ -11,15 +11,15 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
 
-from poet_profiles.arduino import library_properties
 from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import write_whole
+from poet_profiles.firmware.arduino import library_properties
+from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.graph.kept import commits_each_step
-from poet_profiles.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
-from poet_profiles.whole_file import write_whole
 
 from poet_planner.schedule.c_headers import (
     PLAN_FORMAT,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.plan_folder import PROGRAM_FILE
 from poet_profiles.schedule.file import read_schedule
 from poet_runtime.compiled_step import CompiledStep, compile_steps

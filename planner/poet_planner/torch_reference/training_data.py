@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from poet_profiles.arrays import npz, read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import npz, read_arrays
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.quantised import Normalising
-from poet_profiles.whole_file import write_whole
 from poet_runtime.executor import train_step
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from poet_profiles.cache import cache_folder
+from poet_profiles.files.cache import cache_folder
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.whole_file import write_whole
 from poet_runtime.compiled_step import CompiledStep, compile_steps
 from poet_runtime.devices import Cpu, device_named
 from poet_runtime.executor import store_all_steps

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, NoReturn
 
 import torch
-from poet_profiles.closing import Closing
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.program.closing import Closing
 from poet_profiles.schedule import Schedule
 from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.devices import device_named

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import FaultError
-from poet_profiles.json_file import parsed
+from poet_profiles.files.json_file import parsed
 from torch import Tensor
 from torch._ops import OpOverload
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from poet_profiles.errors import BAD_INPUT, UserError
-from poet_profiles.missing_package import missing_packages_named
+from poet_profiles.program.missing_package import missing_packages_named
 
 from poet_runtime.allocator import release_freed
 

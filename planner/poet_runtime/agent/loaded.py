@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.json_file import parsed
+from poet_profiles.files.json_file import parsed
 from poet_profiles.protocol.status import Status
 from poet_profiles.schedule.file import schedule_from_document, schedule_hash
 from torch import Tensor

@@ -15,8 +15,8 @@ from pathlib import Path
 from zlib import crc32
 
 import torch
-from poet_profiles.closing import Closing
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.program.closing import Closing
 from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status

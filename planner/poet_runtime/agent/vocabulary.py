@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.protocol.status import Status
 from torch import Tensor
 from torch._ops import OpOverload

@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.files.document_hash import document_hash
+from poet_profiles.files.json_file import check_document, of_format, read_document
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
-from poet_profiles.json_file import check_document, of_format, read_document
-from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output", "feature")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.errors import FaultError
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph.kept import BATCH_KINDS
 from poet_profiles.graph.model import Graph, Kept, Node
-from poet_profiles.operators import OPERATORS, parse_params
 
 
 def check_rows(graph: Graph) -> None:

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
-from poet_profiles.operators import OPERATORS, parse_params
 
 MOST_BYTES = 2**40
 # f32, i32 and u32: what a board has beside PyTorch.

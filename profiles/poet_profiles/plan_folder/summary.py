@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from poet_profiles.errors import UserError
-from poet_profiles.json_file import read_json
+from poet_profiles.files.json_file import read_json
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.losses import Loss
-from poet_profiles.whole_file import write_whole
 
 NotNegative = Annotated[float, Field(ge=0)]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from poet_profiles.card.layout import blocks_of
+from poet_profiles.firmware.operators import OPERATORS, OPTIMIZERS, parse_params
 from poet_profiles.graph import Graph, Node, Operation, Uses
 from poet_profiles.graph.kept import FETCH, STORE, TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.operators import OPERATORS, OPTIMIZERS, parse_params
 from poet_profiles.schedule.model import Action, Schedule, Step
 
 PAGE_IN = "in"

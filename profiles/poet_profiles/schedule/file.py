@@ -8,11 +8,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from poet_profiles.document_hash import document_hash
 from poet_profiles.errors import FaultError
-from poet_profiles.json_file import hash_in, of_format, read_document
+from poet_profiles.files.document_hash import document_hash
+from poet_profiles.files.json_file import hash_in, of_format, read_document
+from poet_profiles.files.whole_file import write_whole
 from poet_profiles.schedule import Action, Objective, Schedule, Status, Step
-from poet_profiles.whole_file import write_whole
 
 FORMAT = "poet-schedule/1"
 

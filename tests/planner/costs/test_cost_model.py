@@ -15,8 +15,8 @@ from poet_planner.costs.card import WeightTile, card_work
 from poet_planner.costs.cost_model import ALL_OPERATORS, Basis, CostModel
 from poet_planner.costs.fitting import fit_relative
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation, Value
-from poet_profiles.operators import ACCUMULATE, OPERATORS, Params, params_key, parse_params
 from poet_profiles.profile import ProfileRow, ProfileWriter, read_profile
 from scipy.optimize import nnls
 

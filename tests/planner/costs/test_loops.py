@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.costs.loops import loops
-from poet_profiles.operators import output_extent, parse_params
+from poet_profiles.firmware.operators import output_extent, parse_params
 
 from tests.support.levels import examples
 

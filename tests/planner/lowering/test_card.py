@@ -23,11 +23,11 @@ from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 from poet_profiles.card.layout import card_layout
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph, Uses
 from poet_profiles.graph.file import document_of_graph, graph_from_document
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
-from poet_profiles.operators import parse_params
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy

@@ -7,10 +7,10 @@ import pytest
 from poet_planner.lowering import with_taking_over, without_taking_over
 from poet_planner.planning.training_graph import training_graph
 from poet_profiles.boards import load_board
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.graph import Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
-from poet_profiles.operators import OPERATORS
 
 
 def node(id: str, op: str, inputs: tuple[str, ...], size: int = 4) -> Node:

@@ -15,10 +15,10 @@ from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.operators import parse_params
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 

@@ -21,9 +21,9 @@ from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import Board, load_board
-from poet_profiles.constants import read_constants, write_constants
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Value
+from poet_profiles.graph.constants import read_constants, write_constants
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.shipped import SHIPPED

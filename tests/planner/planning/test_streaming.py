@@ -16,9 +16,9 @@ from poet_planner.models.transformer import BERT_BASE_16, Bert
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.solve import OptimiseOptions
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.operators import parse_params
 
 
 def streamed_bytes(graph: Graph) -> list[int]:

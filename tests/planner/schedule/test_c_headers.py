@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from poet_planner.schedule.c_headers import constant_words, write_headers
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash
-from poet_profiles.operators import OPERATORS
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import Call

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 from poet_planner.lowering.draft import behind_one_another, region_bytes
 from poet_planner.lowering.slices import with_slices
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
-from poet_profiles.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key
 
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.least_plans import assert_planned_as_by_brute_force

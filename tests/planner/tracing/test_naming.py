@@ -24,8 +24,8 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.torch_reference.training_data import write_arrays
 from poet_planner.tracing import trace
-from poet_profiles.arrays import read_arrays
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.validation import check_graph

@@ -16,8 +16,8 @@ from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
+from poet_profiles.firmware.operators import OPERATORS, OPTIMIZERS
 from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.operators import OPERATORS, OPTIMIZERS
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import Call, calls_of
 

@@ -21,8 +21,8 @@ import torch
 from poet_harness.profiling.grid import grid
 from poet_planner import models
 from poet_planner.schedule.store_all import store_all_schedule
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph
-from poet_profiles.operators import OPERATORS, parse_params
 from poet_profiles.protocol.f32 import f32_bits
 from poet_profiles.protocol.frame import LONG_LINE, decode, encode
 from poet_profiles.schedule import Action, Schedule, Step

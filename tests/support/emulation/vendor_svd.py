@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from poet_profiles.cache import cache_folder
+from poet_profiles.files.cache import cache_folder
 
 PYOCD = ("pyocd==0.46.0", ["--only-binary", ":all:"])
 PACKAGES = {

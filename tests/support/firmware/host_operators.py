@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.firmware_operators import CSizes, StatusError
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.firmware_operators import CSizes, StatusError
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support import ROOT
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph
-from poet_profiles.operators import parse_params
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.operator_shapes import descent_of

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
 from poet_planner.torch_reference.board_random import kept
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from torch import Tensor
 
 from tests.support.firmware.integer_references import INTEGER_REFERENCES, Operands

@@ -8,7 +8,7 @@ from math import exp, gcd, lcm
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from poet_profiles.operators import rows_together
+from poet_profiles.firmware.operators import rows_together
 
 Params = dict[str, int]
 _SCALES = st.sampled_from([2.0**-e for e in range(1, 20)] + [0.75 / 255, 1.0, 3.0, 200.0, 2.0**-40])

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 from hypothesis import given, settings
-from poet_profiles.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support.firmware.host_operators import CArguments, Operators, params_array
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.graph import Graph, Node
-from poet_profiles.operators import OPERATORS
 from poet_profiles.schedule import Schedule, Step
 
 Placed = list[tuple[str, tuple[int, int]]]  # tensors, and from where to where each lies

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import UserError
+from poet_profiles.errors import UserError
 
 try:
     import fcntl

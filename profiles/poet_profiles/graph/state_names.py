@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arrays import npz, read_arrays
-from .whole_file import write_whole
+from poet_profiles.files.arrays import npz, read_arrays
+from poet_profiles.files.whole_file import write_whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

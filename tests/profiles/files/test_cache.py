@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from poet_profiles.cache import cache_folder, is_writable
+from poet_profiles.files.cache import cache_folder, is_writable
 
 
 def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

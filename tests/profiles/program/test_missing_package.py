@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.errors import BAD_INPUT, UserError
-from poet_profiles.missing_package import missing_packages_named
+from poet_profiles.program.missing_package import missing_packages_named
 
 from tests.support.hidden_package import hiding
 

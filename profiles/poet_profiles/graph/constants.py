@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arrays import safetensors
-from .errors import UserError
-from .graph import Graph
-from .graph.kept import kept_constants
-from .whole_file import write_whole
+from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import safetensors
+from poet_profiles.files.whole_file import write_whole
+
+from . import Graph
+from .kept import kept_constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

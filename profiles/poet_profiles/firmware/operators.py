@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from poet_profiles import firmware_operators
-from poet_profiles.firmware_operators import KEPT_INPUT, KEPT_OUTPUTS, Recorded, StatusError, blocks
+from poet_profiles.firmware import firmware_operators
+from poet_profiles.firmware.firmware_operators import KEPT_INPUT, KEPT_OUTPUTS, Recorded, StatusError, blocks
 from poet_profiles.shipped import FIRMWARE
 
 Params = Mapping[str, int]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 from poet_planner.models.weights import load_weights
-from poet_profiles.constants import read_constants
 from poet_profiles.errors import UserError
+from poet_profiles.files.weights_file import read_weights
 from poet_profiles.graph import Graph
-from poet_profiles.weights_file import read_weights
+from poet_profiles.graph.constants import read_constants
 from safetensors.torch import save_file, save_model
 from torch import nn
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .errors import UserError
+from poet_profiles.errors import UserError
+
 from .locks import held, lock
 
 PROBE_BYTES = 4096

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
-from .errors import UserError
+from poet_profiles.errors import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

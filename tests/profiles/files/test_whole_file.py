@@ -13,10 +13,10 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from poet_profiles import whole_file
 from poet_profiles.errors import UserError
-from poet_profiles.locks import held, lock
-from poet_profiles.whole_file import check_writable, folder_made, remove_leftovers, write_or_rescue, write_whole
+from poet_profiles.files import whole_file
+from poet_profiles.files.locks import held, lock
+from poet_profiles.files.whole_file import check_writable, folder_made, remove_leftovers, write_or_rescue, write_whole
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def test_where_a_file_can_be_written_nothing_is_left(tmp_path: Path) -> None:
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from poet_profiles import whole_file
+from poet_profiles.files import whole_file
 with whole_file.replacing(Path(sys.argv[1])) as (handle, _):
     os.write(handle, b"half of it")
     print("writing", flush=True)

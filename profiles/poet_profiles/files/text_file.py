@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import UserError
+from poet_profiles.errors import UserError
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from poet_profiles.errors import UserError
+
 from .arrays import read_arrays
-from .errors import UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ from typing import Any
 from typer import Context
 from typer.core import TyperCommand, TyperGroup
 
-from .errors import UserError
-from .whole_file import folder_held
+from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import folder_held
 
 MOST = 2**53  # whole numbers up to there are exact in every format
 

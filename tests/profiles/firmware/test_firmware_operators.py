@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poet_profiles import firmware_operators
 from poet_profiles.errors import UserError
-from poet_profiles.firmware_operators import RECORDER, StatusError, blocks, recorded
-from poet_profiles.operators import OPERATORS, products_of, rows_together, way_of
+from poet_profiles.firmware import firmware_operators
+from poet_profiles.firmware.firmware_operators import RECORDER, StatusError, blocks, recorded
+from poet_profiles.firmware.operators import OPERATORS, products_of, rows_together, way_of
 
 from tests.support.firmware.host_operators import FLAGS
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import UserError
+from poet_profiles.errors import UserError
 
 _POET = {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
 _EMULATOR = "pip install unicorn capstone pyelftools"

@@ -13,7 +13,7 @@ import pytest
 import typer
 from poet_harness.cli import app as harness
 from poet_planner.cli import app as planner
-from poet_profiles.json_output import alone, print_json
+from poet_profiles.program.json_output import alone, print_json
 from typer.main import get_command
 from typer.testing import CliRunner
 

@@ -14,14 +14,14 @@ import poet_planner.cli
 import pytest
 import typer
 from poet_profiles.errors import BAD_INPUT, NO_DEVICE, NO_SCHEDULE
+from poet_profiles.files.locks import held
 from poet_profiles.graph.file import write_graph
-from poet_profiles.locks import held
 
 from tests.support.graphs.chains import chain
 from tests.support.harness.tiny_plan import write_plan
 from tests.support.programs import Said, exit_code
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"poet-harness": poet_harness.cli, "poet-plan": poet_planner.cli}
 # -1 is one job a core; an optimiser's numbers are looked at together, and a voltage beside what it is of.
 MAY_BE_NEGATIVE = ("--jobs", "--momentum", "--weight-decay", "--eps", "--clip-value", "--voltage")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.text_file import read_text
+from poet_profiles.files.text_file import read_text
 
 Read = TypeVar("Read")
 
@@ -57,7 +57,7 @@ def of_format(document: Any, name: str) -> dict[str, Any]:
 
 
 def hash_in(document: dict[str, Any], key: str) -> str:
-    """A hash as :func:`poet_profiles.document_hash.document_hash` makes it: it goes into answers and comments.
+    """A hash as :func:`poet_profiles.files.document_hash.document_hash` makes it: it goes into answers and comments.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from poet_profiles.arrays import doubt, npz, safetensors
+from poet_profiles.files.arrays import doubt, npz, safetensors
 from safetensors import safe_open
 from safetensors.torch import load
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .shipped import FIRMWARE, SHIPPED
+from poet_profiles.shipped import FIRMWARE, SHIPPED
 
 NAME = "operators"
 RECORDER = FIRMWARE / "recorder" / "recorded_products.c"
@@ -160,7 +160,7 @@ def library() -> ctypes.CDLL:
     UserError
         If it cannot be compiled.
     """
-    from .native import loaded  # an agent, which asks nothing, starts without it
+    from poet_profiles.native import loaded  # an agent, which asks nothing, starts without it
 
     what = "what the planner asks of the firmware"
     made = loaded(what, NAME, SHIPPED, *sources(), COMPILE_FLAGS)
