@@ -16,7 +16,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 sys.path.insert(0, "profiles")
-from poet_profiles.firmware import firmware_operators
+from poet_profiles.firmware import compiled_operators
 from poet_profiles.native import NativeError, build, file_name
 
 # Folder in the wheel, folder here, and what goes from one into the other.
@@ -40,7 +40,7 @@ class BuildWithShipped(build_py):
                     self.mkpath(str(target.parent))
                     self.copy_file(str(source), str(target))
         self._build_library(ENGINE, "engine", sorted(Path("planner", ENGINE).glob("*.[ch]")))
-        asked = firmware_operators
+        asked = compiled_operators
         self._build_library(Path("poet_profiles/shipped"), asked.NAME, *asked.sources(), asked.COMPILE_FLAGS)
 
     def _build_library(

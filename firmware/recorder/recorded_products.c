@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operator computes, and which of the Cortex-M4F's kernels it enters. The planner compiles the operators for
- * the computer that it runs on, and asks (profiles/poet_profiles/firmware/firmware_operators.py). Their products and
+ * the computer that it runs on, and asks (profiles/poet_profiles/firmware/compiled_operators.py). Their products and
  * what is beside them come here, to functions that write down what is asked of them, and compute nothing. The first
  * product of a kind goes on to gemm.c or gemm_nt.c, which choose as on the board, among kernels that say that they were
  * entered.
@@ -52,7 +52,7 @@
 enum { KERNELS(KERNEL) };
 enum { DOORS(DOOR) };
 enum { WAYS(WAY) };
-/* As Blocks of firmware_operators.py. */
+/* As Blocks of compiled_operators.py. */
 const int32_t poet_blocks[] = {
     POET_TILE, FEW_ROWS, VECTOR_COLUMNS, POET_WINOGRAD_PART, POET_WINOGRAD_TILES, POET_WINOGRAD_TOGETHER,
     POET_DEPTHWISE_COLUMNS};
@@ -61,7 +61,7 @@ const int32_t poet_blocks[] = {
 const char poet_kernel_names[] = KERNELS(TEXT), poet_door_names[] = DOORS(TEXT), poet_way_names[] = WAYS(TEXT);
 const uint8_t poet_depthwise_padded_kernels = 1, poet_depthwise_kernels = 1, poet_winograd_kernels = 1;
 
-/* As Recorded of firmware_operators.py. Products of a kind have all in common up to `times`, with which begins what is
+/* As Recorded of compiled_operators.py. Products of a kind have all in common up to `times`, with which begins what is
  * found out about them. Of a convolution that is no product `rows` are filters, and there are `n` images. */
 typedef struct entry {
     int32_t door, n, height, width, started, windows;

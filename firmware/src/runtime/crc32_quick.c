@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "poet/crc_table.h"
+#include "poet/crc_table.def"
 
 /* Row k: remainders by the reflected polynomial 0xEDB88320 of each byte value with k zero bytes after it. */
 static const uint32_t remainders[4][256] = {

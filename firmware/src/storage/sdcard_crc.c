@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sdcard_crc.h"
 
-#include "poet/crc_table.h"
+#include "poet/crc_table.def"
 
 /* remainder_of[k][byte]: what a byte leaves behind when k more bytes of zero follow it. */
 static const uint16_t remainder_of[4][256] = {

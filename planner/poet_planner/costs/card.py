@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from poet_profiles.card.layout import BLOCK_BYTES, card_layout
 from poet_profiles.card.record import record_bytes
-from poet_profiles.firmware.firmware_operators import blocks
+from poet_profiles.firmware.compiled_operators import blocks
 from poet_profiles.firmware.operators import (
     ACCUMULATE,
     DESCENT_PARAMS,

@@ -3,7 +3,7 @@
 
 A small product takes much longer than its multiply-accumulates say: a tile of 4 x 4 results is computed whole where
 there are fewer, and each product, each tile and each row of taps begins anew. Of which products a call consists, and
-which kernel computes each, the firmware says (`poet_profiles.firmware.firmware_operators`). What is counted of them is
+which kernel computes each, the firmware says (`poet_profiles.firmware.compiled_operators`). What is counted of them is
 what their loops repeat; what each costs is fitted on the profile's rows.
 """
 
@@ -17,7 +17,7 @@ from itertools import accumulate
 from math import prod
 from operator import mul
 
-from poet_profiles.firmware.firmware_operators import Recorded, blocks
+from poet_profiles.firmware.compiled_operators import Recorded, blocks
 from poet_profiles.firmware.operators import (
     ACCUMULATE,
     OPERATORS,

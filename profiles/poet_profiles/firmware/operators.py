@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator vocabulary: names, codes, parameters, sizes and arithmetic (docs/SPEC.md, section 1).
+"""The operators: names, codes, parameters, sizes and arithmetic (docs/SPEC.md, section 1).
 
 Names, codes and parameters stand in the firmware's ``operators.def`` and ``takes_over.def``. Sizes, and what a shape is
-computed by, the firmware's own operators say (`firmware_operators`).
+computed by, the firmware's own operators say (`compiled_operators`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from poet_profiles.firmware import firmware_operators
-from poet_profiles.firmware.firmware_operators import KEPT_INPUT, KEPT_OUTPUTS, Recorded, StatusError, blocks
+from poet_profiles.firmware import compiled_operators
+from poet_profiles.firmware.compiled_operators import KEPT_INPUT, KEPT_OUTPUTS, Recorded, StatusError, blocks
 from poet_profiles.shipped import FIRMWARE
 
 Params = Mapping[str, int]
@@ -85,7 +85,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Operator:
-    """One entry of the vocabulary. The first output may take over the place of one of the inputs ``takes_over``."""
+    """One entry of the vocabulary.
+
+    The first output may take over the place of one of the inputs ``takes_over``.
+    """
 
     code: int
     name: str
@@ -128,7 +131,7 @@ OPERATORS = _vocabulary()
 
 @cache
 def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
-    found = firmware_operators.sizes(OPERATORS[op].code, values)
+    found = compiled_operators.sizes(OPERATORS[op].code, values)
     outputs = tuple(found.output_bytes[: found.outputs])
     return Sizes(
         inputs=tuple(found.input_bytes[: found.inputs]),
@@ -189,24 +192,25 @@ def is_convolution(p: Params) -> bool:
 
 
 def way_of(p: Params) -> str:
-    """By which algorithm the firmware computes a convolution, as `firmware_operators.way_of`.
+    """Name the algorithm of a convolution, as `compiled_operators.way_of`.
 
     ``p`` are parameters of any operator; those of others, and of what makes no sense, are ``direct``.
     """
     if not is_convolution(p):
         return "direct"
-    return firmware_operators.way_of(OPERATORS["conv2d"].values({"bias": 0, **p}))
+    return compiled_operators.way_of(OPERATORS["conv2d"].values({"bias": 0, **p}))
 
 
 def is_winograd(p: Params) -> bool:
-    """Whether the firmware computes a convolution and its gradients by Winograd's algorithm, and not directly."""
+    """Whether the firmware computes a convolution and its gradients by Winograd's algorithm."""
     return way_of(p) == "winograd"
 
 
 def rows_together(op: str, p: Params) -> int:
-    """Rows of weights that an operator computes together: tiles of it, and their halves, have a multiple of so many.
+    """Rows of weights that an operator computes together.
 
-    An input gradient sums over them, so that its tiles must; other tiles had better.
+    Tiles of it, and their halves, have a multiple of so many. An input gradient sums over them, so that its tiles must;
+    other tiles had better.
     """
     if not is_winograd(p):
         return 1
@@ -214,21 +218,22 @@ def rows_together(op: str, p: Params) -> int:
 
 
 def products_of(op: str, p: Params, fpu: bool) -> tuple[Recorded, ...]:
-    """What a product or a convolution computes, as `firmware_operators.recorded`; none of other operators.
+    """Products of a convolution or a product, as `compiled_operators.recorded`.
 
-    A bias matters where a convolution's sums begin with it.
+    Other operators have none. A bias matters where a convolution's sums begin with it.
     """
     if op.endswith(S8) or not op.removeprefix(STREAMED).startswith(("conv2d", "linear", "matmul")):
         return ()
     begins = "conv2d" in op and "backward" not in op and not op.endswith(UPDATE)
     unbiased = p if begins or "bias" not in p else {**p, "bias": 0}
-    return firmware_operators.recorded(OPERATORS[op].code, OPERATORS[op].values(unbiased), fpu)
+    return compiled_operators.recorded(OPERATORS[op].code, OPERATORS[op].values(unbiased), fpu)
 
 
 def kernels_of(op: str, p: Params) -> frozenset[str]:
-    """Names, as POET_KERNELS takes them, of all kernels that an operator enters on a core with a floating-point unit.
+    """Kernels that an operator enters on a core with a floating-point unit.
 
-    Of operators that read tiles of weights from the card, which may come in halves: those for both.
+    Names are as POET_KERNELS takes them. Of operators that read tiles of weights from the card, which may come in
+    halves: those for both.
     """
     own = set() if op.endswith(S8) else {way_of(p)} - {"direct"}
     kinds = products_of(op, p, fpu=True)
@@ -239,7 +244,7 @@ def kernels_of(op: str, p: Params) -> frozenset[str]:
 
 
 def descends(op: str) -> bool:
-    """Whether an operator's parameters say how it descends: those of an update without them are plain."""
+    """Whether parameters say how an operator descends: an update without them is plain."""
     return op in OPTIMIZERS or op.endswith(GENERAL_UPDATE)
 
 
@@ -249,7 +254,7 @@ def plain_update(op: str) -> str:
 
 
 def dtype_of(op: str) -> str:
-    """Of the numbers that an operator computes with, as a profile has it; page operations and others count as f32."""
+    """Type of the numbers of an operator, as a profile has it; page operations count as f32."""
     return "s8" if op in OPERATORS and op.endswith(S8) else "f32"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from poet_profiles.firmware.firmware_operators import CSizes, StatusError
+from poet_profiles.firmware.compiled_operators import CSizes, StatusError
 from poet_profiles.firmware.operators import OPERATORS
 
 from tests.support import ROOT

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.errors import UserError
-from poet_profiles.firmware import firmware_operators
-from poet_profiles.firmware.firmware_operators import RECORDER, StatusError, blocks, recorded
+from poet_profiles.firmware import compiled_operators
+from poet_profiles.firmware.compiled_operators import RECORDER, StatusError, blocks, recorded
 from poet_profiles.firmware.operators import OPERATORS, products_of, rows_together, way_of
 
 from tests.support.firmware.host_operators import FLAGS
@@ -37,7 +37,7 @@ def test_a_number_beyond_32_bits_is_refused_and_not_cut_off() -> None:
 
 
 def test_too_many_kinds_of_products_are_no_silent_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(firmware_operators, "_entries", lambda: (firmware_operators.Recorded * 1)())
+    monkeypatch.setattr(compiled_operators, "_entries", lambda: (compiled_operators.Recorded * 1)())
     operator = OPERATORS["conv2d_backward_input"]
     with pytest.raises(RuntimeError, match="more than 1 kinds"):
         recorded.__wrapped__(operator.code, operator.values(CONVOLUTION | {"c": 3, "sh": 2}), True)
@@ -60,9 +60,9 @@ def test_what_is_computed_is_that_of_the_shape() -> None:
 def nothing_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "nothing")
-    firmware_operators.library.cache_clear()
+    compiled_operators.library.cache_clear()
     yield
-    firmware_operators.library.cache_clear()
+    compiled_operators.library.cache_clear()
 
 
 def test_without_a_compiler_names_are_known_and_sizes_are_one_line(nothing_built: None) -> None:
