@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written from this file's first commit on says in one short line what it is."""
+"""What is written from the rule's commit on says in one short line what it is."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pathlib import Path
 
 from tests.support.history import History, repository
 
-RULE = "tests/test_words.py"
-MOST_OF_A_DOCSTRING = 90
-MOST_OF_A_SUBJECT = 72
+# The rule holds from the commit on that brought its name into this file.
+RULE = ("-S", "LONGEST_SUBJECT", "--", "tests/test_words.py")
+LONGEST_FIRST_LINE = 90
+LONGEST_SUBJECT = 72
 
 
 def _is_short(docstring: str) -> bool:
     first, *rest = docstring.splitlines()
-    return len(first) <= MOST_OF_A_DOCSTRING and first.endswith(".") and (not rest or not rest[0].strip())
+    return len(first) <= LONGEST_FIRST_LINE and first.endswith(".") and (not rest or not rest[0].strip())
 
 
 def _long_docstrings(history: History) -> list[str]:
     """Of modules, public classes and functions in files that are new since the rule."""
     found = []
-    for rule in history.first("--diff-filter=A", "--", RULE):
+    for rule in history.first(*RULE):
         for file in history.lines("diff", "--name-only", "--diff-filter=A", rule, "--", "*.py"):
             for node in ast.walk(ast.parse((history.folder / file).read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -33,8 +34,8 @@ def _long_docstrings(history: History) -> list[str]:
 
 
 def _long_subjects(history: History) -> list[str]:
-    rule = history.first("--diff-filter=A", "--", RULE)
-    return [line for line in history.after(rule, "%s") if len(line) > MOST_OF_A_SUBJECT]
+    rule = history.first(*RULE)
+    return [line for line in history.after(rule, "%s") if len(line) > LONGEST_SUBJECT]
 
 
 def test_docstrings_of_new_files_begin_with_one_short_line() -> None:
@@ -55,7 +56,7 @@ def test_what_is_too_long_is_noticed(tmp_path: Path) -> None:
         history.lines("commit", "--quiet", "--message", subject)
 
     commit("Before " * 20, "old.py", f'"""Old {"and " * 40}long."""\n')
-    commit("The rule", RULE, "")
+    commit("The rule", RULE[-1], f"{RULE[1]} = 72\n")
     commit("Short " + 66 * "x", "new.py", f'"""New {85 * "x"}."""\n\ndef f():\n    """Short.\n\n    More.\n    """\n')
     commit("Changed", "old.py", f'"""Still {"and " * 40}long."""\n')
     assert not _long_docstrings(history) + _long_subjects(history)
