@@ -18,6 +18,7 @@ from poet_planner.features.independent import independent_values
 from poet_planner.features.parts import features_of, head_of
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
+from poet_planner.planning.bench import Bench
 from poet_planner.planning.request import Request, calibration
 from poet_planner.planning.training_graph import TrainingStep, training_step
 from poet_planner.schedule.store_all import store_all_schedule
@@ -161,7 +162,7 @@ def test_an_inference_that_makes_other_features_is_none() -> None:
 
 
 def cut_of(step: TrainingStep, graph: Graph) -> Cut:
-    costs = Request("finetune_cnn", "nrf52840").cost_model
+    costs = Bench(Request("finetune_cnn", "nrf52840")).costs
     assert costs is not None
     alone = independent_values(step.model, step.traced)
     return least_cut(costs.apply(graph).graph, fixed_nodes(graph), lambda id, _: 0.0 if id in alone else float("inf"))
