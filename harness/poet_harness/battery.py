@@ -161,13 +161,7 @@ def life(step: StepCost, battery: Battery, duty: float, sleep_power_w: float | N
 
 
 def planned_step(plan: PlanFiles, folder: Path) -> StepCost:
-    """A step as planned, with what the plan's summary says besides.
-
-    Raises
-    ------
-    UserError
-        If there is no summary.
-    """
+    """A step as planned, with what the plan's summary says besides."""
     summary = plan.summary
     if summary is None:
         raise UserError(f"{folder / SUMMARY_FILE}: no such file; make the plan with poet-plan --out {folder}")

@@ -24,13 +24,7 @@ HEADERS = ("poet_model.h", "poet_schedule.h")
 
 
 def find_project(start: Path | None = None) -> Path:
-    """The folder that holds the firmware: at or above ``start`` (the current folder), else what came with poet.
-
-    Raises
-    ------
-    UserError
-        If there is none.
-    """
+    """The folder that holds the firmware: at or above ``start`` (the current folder), else what came with poet."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents, *Path(__file__).resolve().parents):
         if (folder / "platformio.ini").is_file() and (folder / "firmware" / "include" / "poet").is_dir():
@@ -72,11 +66,6 @@ def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
     ----------
     port : str or None
         Of the board's bootloader, where it has one.
-
-    Raises
-    ------
-    UserError
-        If there is no tool, or the build or the upload fails.
     """
     choose(board)  # before minutes are spent on the build
     with built(board, model_dir) as image:

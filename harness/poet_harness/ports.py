@@ -160,13 +160,7 @@ def open_port(url: str, baud: int) -> Stream:
 
 
 def check_port(url: str) -> None:
-    """Refuse what can name no port: nothing at all, or a URL of an unknown scheme.
-
-    Raises
-    ------
-    UserError
-        With exit code 2.
-    """
+    """Refuse what can name no port: nothing at all, or a URL of an unknown scheme."""
     if not url.strip():
         raise UserError(f"--port: it is empty; write {WAYS}, or leave it out", BAD_INPUT)
     scheme, found, rest = url.partition("://")

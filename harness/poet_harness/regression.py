@@ -103,11 +103,6 @@ def compare_files(first: Path, second: Path, limit: float) -> Compared:
     ----------
     limit : float
         By what share of the first a cost may differ, beyond the spread of both.
-
-    Raises
-    ------
-    UserError
-        If one of them cannot be read, or the two cannot be compared.
     """
     tables = one, other = read_profile(first), read_profile(second)
     for column in ("board", "source"):

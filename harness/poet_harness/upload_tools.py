@@ -87,13 +87,7 @@ def what_is_missing(board: Board) -> str:
 
 
 def choose(board: Board) -> Tool:
-    """The tool to upload with.
-
-    Raises
-    ------
-    UserError
-        With exit code 4, if there is none that has all that it needs; all ways are named.
-    """
+    """The tool to upload with."""
     for tool, _ in usable(board):
         return tool
     ways = what_is_missing(board) or "its board file names none in upload.tools"
@@ -107,11 +101,6 @@ def upload_image(board: Board, image: Path, port: str | None) -> None:
     ----------
     image : Path
         The ELF file; the tool takes the ``.hex``, ``.bin`` or ``.uf2`` beside it.
-
-    Raises
-    ------
-    UserError
-        With exit code 4, if the tool fails; its words are on standard error.
     """
     tool = choose(board)
     if tool.name == UF2:
@@ -124,13 +113,7 @@ def upload_image(board: Board, image: Path, port: str | None) -> None:
 
 
 def refuse_several_probes(board: Board) -> None:
-    """A tool takes any probe of its kind, and nRF Util all of them, whatever port the console is at.
-
-    Raises
-    ------
-    UserError
-        With exit code 4, if several are connected that may be the board's.
-    """
+    """A tool takes any probe of its kind, and nRF Util all of them, whatever port the console is at."""
     probes = [described(of_one[0]) for of_one in devices(port for port in ports() if has_id(port, board.usb_ids))]
     if len(probes) > 1:
         raise UserError(

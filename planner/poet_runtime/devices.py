@@ -148,13 +148,7 @@ class Gpu(Cpu):
 
 
 def device_named(name: str) -> Cpu:
-    """The device that PyTorch calls so.
-
-    Raises
-    ------
-    UserError
-        If it is neither the CPU nor a GPU that is there.
-    """
+    """The device that PyTorch calls so."""
     kind = torch.device(name).type
     if kind == "cpu":
         return Cpu()

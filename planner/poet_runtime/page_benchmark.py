@@ -31,13 +31,7 @@ class PageBenchmark:
         return self._pager is None or not self._pager.note
 
     def prepare(self, size: int) -> None:
-        """Make the file, and a page of a size in each of its places, before anything is timed.
-
-        Raises
-        ------
-        UserError
-            If there is no room, or no file can be made in the folder.
-        """
+        """Make the file, and a page of a size in each of its places, before anything is timed."""
         pager = self._with_places_of(size)
         self._data = _random_bytes(size)
         for slot in range(PLACES):
@@ -45,13 +39,7 @@ class PageBenchmark:
         pager.drain()
 
     def run(self, direction: str, repeats: int, pattern: str = "sequential") -> list[int]:
-        """Nanoseconds of each of so many transfers, ``in`` or ``out``, of the page that was prepared.
-
-        Raises
-        ------
-        UserError
-            If one goes wrong.
-        """
+        """Nanoseconds of each of so many transfers, ``in`` or ``out``, of the page that was prepared."""
         assert self._pager is not None
         shuffled = random.Random(0)
         times_ns = []

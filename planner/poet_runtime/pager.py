@@ -151,13 +151,7 @@ class Pager(Closing):
         return torch.empty(0, dtype=place.dtype).set_(data.untyped_storage(), 0, place.shape, place.stride)
 
     def wait(self, slot: int) -> None:
-        """Wait until a value's transfers are done.
-
-        Raises
-        ------
-        UserError
-            If this transfer, or one before it, went wrong.
-        """
+        """Wait until a value's transfers are done."""
         done = self._pending.pop(slot, None)
         if done is not None:
             started = time.perf_counter()

@@ -160,13 +160,7 @@ def program_from_document(document: Any) -> Program:
 
 
 def encoded(argument: Any) -> Any:
-    """An operator's argument as JSON.
-
-    Raises
-    ------
-    FaultError
-        If it has no place in a file.
-    """
+    """An operator's argument as JSON."""
     if isinstance(argument, Ref):
         layout = layout_document(argument.shape, argument.dtype, argument.stride)
         views = [_view_document(view) for view in argument.views]
@@ -188,13 +182,7 @@ def encoded(argument: Any) -> Any:
 
 
 def decoded(entry: Any, where: str) -> Any:
-    """An argument without operands, from JSON.
-
-    Raises
-    ------
-    FaultError
-        If it is none.
-    """
+    """An argument without operands, from JSON."""
     if isinstance(entry, list):
         return [decoded(item, where) for item in entry]
     if not isinstance(entry, dict):
@@ -212,13 +200,7 @@ def decoded(entry: Any, where: str) -> Any:
 
 
 def operator_named(name: str, where: str) -> OpOverload:
-    """The operator of ATen that a name such as ``aten::relu.default`` stands for.
-
-    Raises
-    ------
-    FaultError
-        If there is none, or it reaches outside of the program.
-    """
+    """The operator of ATen that a name such as ``aten::relu.default`` stands for."""
     found = _NAME.fullmatch(name)
     packet = getattr(torch.ops.aten, found["operator"], None) if found else None
     target = getattr(packet, found["overload"], None) if found and isinstance(packet, OpOverloadPacket) else None

@@ -44,13 +44,7 @@ def cell_names() -> list[str]:
 
 
 def load_cell(name: str) -> Cell:
-    """Read a cell by its name, or from the path of a ``.toml`` file.
-
-    Raises
-    ------
-    UserError
-        If there is no such cell, or its file does not describe one.
-    """
+    """Read a cell by its name, or from the path of a ``.toml`` file."""
     path = Path(name) if name.endswith(".toml") else SHIPPED / "cells" / f"{name}.toml"
     if not path.is_file():
         raise UserError(

@@ -97,13 +97,7 @@ def shared_library(
 
 
 def build(library: Path, sources: Sequence[Path], flags: Sequence[str] = ()) -> None:
-    """Build a library. Whoever uses an earlier one of that name goes on with it.
-
-    Raises
-    ------
-    NativeError
-        As in `shared_library`.
-    """
+    """Build a library. Whoever uses an earlier one of that name goes on with it."""
     command = compiler()
     # Another process may build it at this moment: each does so in a folder of its own.
     with tempfile.TemporaryDirectory(dir=library.parent) as scratch:
@@ -122,13 +116,7 @@ def build(library: Path, sources: Sequence[Path], flags: Sequence[str] = ()) -> 
 
 
 def compiler() -> list[str]:
-    """The compiler and its arguments.
-
-    Raises
-    ------
-    NativeError
-        If there is none.
-    """
+    """The compiler and its arguments."""
     wanted = shlex.split(os.environ.get("CC", "")) or ["cc"]
     found = shutil.which(wanted[0])
     if found is None:

@@ -25,13 +25,7 @@ def profile_names() -> list[str]:
 
 
 def shipped_profile(name: str) -> Path:
-    """Path of a shipped profile.
-
-    Raises
-    ------
-    UserError
-        If no profile of that name is shipped; the message lists those that are.
-    """
+    """Path of a shipped profile."""
     path = SHIPPED / f"{name}.csv"
     if name not in profile_names():
         raise UserError(f"no profile named {name!r}; shipped are {', '.join(profile_names()) or 'none'}")

@@ -68,13 +68,7 @@ def _check(place: CardPlace, plan: Plan, layout: CardLayout, contents: CardConte
 
 
 def compare_batches(reader: CardReader, path: Path, layout: CardLayout, contents: CardContents, count: int) -> None:
-    """Make sure that the first batches on a card are those of the data.
-
-    Raises
-    ------
-    UserError
-        With the first that is not.
-    """
+    """Make sure that the first batches on a card are those of the data."""
     for piece in contents.pieces:
         if not layout.batches_block <= piece.block < layout.page_block(count):
             continue

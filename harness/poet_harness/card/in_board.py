@@ -41,13 +41,7 @@ class CardInBoard:
         self._weight_bytes = sum(tensor.bytes for tensor in plan.tensors if tensor.kind not in BATCH_KINDS)
 
     def restore(self) -> Restored:
-        """Let the newest committed weights count.
-
-        Raises
-        ------
-        DeviceError
-            If the card has none of this plan.
-        """
+        """Let the newest committed weights count."""
         return self._device.restore(self._weight_bytes)
 
     def restore_or_prepare(self, data: TrainingData) -> Restored:
@@ -89,13 +83,7 @@ class CardInBoard:
         self._device.commit(0)
 
     def check(self, restored: Restored, data: TrainingData, steps: int) -> None:
-        """Make sure that the card has the batches of the data: how many, and how the one begins that is read next.
-
-        Raises
-        ------
-        UserError
-            If it has others.
-        """
+        """Make sure that the card has the batches of the data: how many, and how the one begins that is read next."""
         if not self._plan.keeps_batches:
             return
         count = restored.batches or 0
@@ -112,13 +100,7 @@ class CardInBoard:
                 )
 
     def weights(self) -> Weights:
-        """Read the committed weights.
-
-        Raises
-        ------
-        UserError
-            If the board does not answer, or they are too many for the line.
-        """
+        """Read the committed weights."""
         size = sum(tensor.bytes for tensor in self._plan.tensors if tensor.kind in TRAINED_KINDS)
         if size > MOST_LINE_BYTES:
             raise UserError(

@@ -83,13 +83,7 @@ def card_place(path: Path) -> CardPlace:
 
 
 def refuse_in_use(place: CardPlace) -> None:
-    """Make sure that the system does not use a device, or a partition of it.
-
-    Raises
-    ------
-    UserError
-        With what it is used for.
-    """
+    """Make sure that the system does not use a device, or a partition of it."""
     if not place.is_device:
         return
     if not MOUNTS.exists():
@@ -115,11 +109,6 @@ def refuse_own_input(card: Path, inputs: Mapping[str, Path | None], plan: Path) 
     ----------
     inputs : mapping of str to Path or None
         Files by the option that names them.
-
-    Raises
-    ------
-    UserError
-        If it would.
     """
     for option, file in inputs.items():
         if file is not None and file.exists() and card.exists() and card.samefile(file):
@@ -129,13 +118,7 @@ def refuse_own_input(card: Path, inputs: Mapping[str, Path | None], plan: Path) 
 
 
 def open_exclusively(place: CardPlace) -> int:
-    """A file descriptor for writing a device; the kernel gives none while it uses the device itself.
-
-    Raises
-    ------
-    UserError
-        If it cannot be opened.
-    """
+    """A file descriptor for writing a device; the kernel gives none while it uses the device itself."""
     try:
         return os.open(place.path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:

@@ -80,13 +80,7 @@ class CardReader(Closing):
             raise UserError(f"{self._path}: cannot be read ({error.strerror})", NO_DEVICE) from None
 
     def read(self, block: int, count: int) -> bytes:
-        """So many bytes, whole blocks, from a block on.
-
-        Raises
-        ------
-        UserError
-            If the card ends before, or fails.
-        """
+        """So many bytes, whole blocks, from a block on."""
         parts = []
         place, end = block * BLOCK_BYTES, block * BLOCK_BYTES + count
         while place < end:
@@ -166,13 +160,7 @@ class Weights:
 
 
 def weights_on(reader: CardReader, path: Path, plan: Plan) -> Weights:
-    """Read and check the weights of a plan's graph.
-
-    Raises
-    ------
-    UserError
-        If the card holds none of this graph, or damaged ones alone.
-    """
+    """Read and check the weights of a plan's graph."""
     faults: list[str] = []
     for commit, block in sorted(commits_on(reader, path, plan).items(), key=lambda item: -item[0].sequence):
         try:
@@ -189,13 +177,7 @@ def weights_in(image: Path, plan: Plan) -> Weights:
 
 
 def commits_on(reader: CardReader, path: Path, plan: Plan) -> dict[Record | SlotHeader, int]:
-    """What a card says of weights of a plan's graph, and at which block: records, or headers of slots; at least one.
-
-    Raises
-    ------
-    UserError
-        If it says nothing of them.
-    """
+    """What a card says of weights of a plan's graph, and at which block: records, or headers of slots; at least one."""
     held = look_at(reader)
     if not held.labelled:
         raise UserError(f"{path}: has no label of poet's: no card, or one whose preparation was interrupted")
@@ -215,26 +197,14 @@ def commits_on(reader: CardReader, path: Path, plan: Plan) -> dict[Record | Slot
 
 
 def record_on(reader: CardReader, path: Path, plan: Plan) -> Record:
-    """The record that counts, of a plan that keeps tensors on the card.
-
-    Raises
-    ------
-    UserError
-        If there is none.
-    """
+    """The record that counts, of a plan that keeps tensors on the card."""
     record = newest(commit for commit in commits_on(reader, path, plan) if isinstance(commit, Record))
     assert record is not None  # such a plan has no slots
     return record
 
 
 def check_batches(reader: CardReader, path: Path, plan: Plan) -> int:
-    """Read all batches of a plan that keeps them on the card, and say how many they are.
-
-    Raises
-    ------
-    UserError
-        If one is damaged.
-    """
+    """Read all batches of a plan that keeps them on the card, and say how many they are."""
     assert plan.card is not None
     count = record_on(reader, path, plan).batches
     for number in range(count):

@@ -87,13 +87,7 @@ class SampleSet:
 
     @cached_property
     def header(self) -> bytes:
-        """Of one block at most.
-
-        Raises
-        ------
-        UserError
-            If there are more channels than it has room for.
-        """
+        """Of one block at most."""
         rows = self.samples.rows(np.array([0]))
         entries, channels = b"", b""
         for index in sorted(rows):

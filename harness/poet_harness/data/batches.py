@@ -144,13 +144,7 @@ def _batch_count(path: Path, plan: Plan, arrays: Mapping[str, Array]) -> int:
 
 
 def refuse_other_frozen(path: Path, arrays: Mapping[str, Array], plan: Plan) -> None:
-    """Make sure that a data file was made beside the plan's frozen weights.
-
-    Raises
-    ------
-    UserError
-        If it was not.
-    """
+    """Make sure that a data file was made beside the plan's frozen weights."""
     for name, check in rows_of_text(path, arrays, FROZEN, 2):
         if name in plan.constants and f"{crc32(plan.constants[name].tobytes()):08x}" != check:
             raise UserError(f"{path}: was made with another frozen {name} than the plan; make both again")
@@ -210,11 +204,6 @@ def refuse_numbers(
     ----------
     rows : array of int, optional
         What the message calls the rows along the first axis; their places if not given.
-
-    Raises
-    ------
-    UserError
-        With the first that is, its place, and how many are.
     """
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])

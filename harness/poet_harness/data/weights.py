@@ -54,13 +54,7 @@ class StateTable:
         return [name for name, source in self.sources.items() if self.notes.get(source) == UNKEPT]
 
     def check_steps(self, steps: int) -> None:
-        """Make sure that what changes without the batch is known after so many training steps.
-
-        Raises
-        ------
-        UserError
-            If one is not.
-        """
+        """Make sure that what changes without the batch is known after so many training steps."""
         for name, array in self.arrays.items():
             if name.endswith(AFTER_STEPS) and len(array) <= steps:
                 counter = name.removesuffix(AFTER_STEPS)
@@ -115,13 +109,7 @@ def state_table(path: Path, arrays: Mapping[str, Array], plan: Plan) -> StateTab
 
 
 def rows_of_text(path: Path, arrays: Mapping[str, Array], name: str, *columns: int) -> Array:
-    """A table of text with so many columns, or a list of text; without rows if there is none of that name.
-
-    Raises
-    ------
-    UserError
-        If it is something else.
-    """
+    """A table of text with so many columns, or a list of text; without rows if there is none of that name."""
     rows = arrays.get(name, np.empty((0, *columns), np.str_))
     if rows.shape != (rows.size // math.prod(columns), *columns) or rows.dtype.kind != "U":
         raise UserError(f"{path}: {name}: is no table of names; make the file with poet-plan data")

@@ -36,13 +36,7 @@ class Image:
 
 
 def load_image(path: Path) -> Image:
-    """Read an ELF file.
-
-    Raises
-    ------
-    UserError
-        If there is none, or it is something else.
-    """
+    """Read an ELF file."""
     if not path.is_file():
         raise UserError(f"{path}: no such firmware image; build it with `pio run`")
     try:

@@ -15,13 +15,7 @@ SOURCES = sorted(Path(__file__).with_name("native").glob("*.[ch]"))
 
 @cache
 def compiled() -> ctypes.CDLL:
-    """It as a shared library, built where there is none of these sources yet.
-
-    Raises
-    ------
-    UserError
-        If it cannot be built, or lies where nothing may be run.
-    """
+    """It as a shared library, built where there is none of these sources yet."""
     try:
         library = ctypes.CDLL(str(shared_library("emulation", SOURCES)))
     except (NativeError, OSError) as error:

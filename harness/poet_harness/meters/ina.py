@@ -137,13 +137,7 @@ def find(root: Path = ROOT) -> list[str]:
 
 
 def open_ina(address: str, board: Board, root: Path = ROOT) -> ClockedMeter:
-    """Open the sensor with this address, label or chip's name, or the only one.
-
-    Raises
-    ------
-    UserError
-        If there is none, several and none was named, or it cannot be read.
-    """
+    """Open the sensor with this address, label or chip's name, or the only one."""
     known, usual = sensors(root), find(root)
     wanted = {address} if address else set(usual)
     chosen = [sensor for sensor in known if wanted & {sensor.address, sensor.chip, sensor.label}]

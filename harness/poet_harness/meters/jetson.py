@@ -86,13 +86,7 @@ def _sum_of(wanted: str, known: list[Rail]) -> list[Rail]:
 
 
 def open_jetson(address: str, board: Board, root: Path = ROOT) -> ClockedMeter:
-    """Open the rail ``address``, or the sum ``module`` or ``board``; without one, what shows the module.
-
-    Raises
-    ------
-    UserError
-        If there is no such rail, or it cannot be read.
-    """
+    """Open the rail ``address``, or the sum ``module`` or ``board``; without one, what shows the module."""
     known = rails(root)
     wanted = address or next(iter(find(root)), MODULE_INPUT)
     if wanted in (MODULE, BOARD):

@@ -185,13 +185,7 @@ def find() -> list[str]:
 
 
 def open_joulescope(address: str, board: Board) -> JoulescopeMeter:
-    """Open the instrument at a path, or the only one.
-
-    Raises
-    ------
-    UserError
-        If the driver is not installed, or there is no such instrument.
-    """
+    """Open the instrument at a path, or the only one."""
     driver = _driver()
     paths = _paths(driver)
     if not address and len(paths) != 1:

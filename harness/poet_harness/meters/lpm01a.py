@@ -238,13 +238,7 @@ def find() -> list[str]:
 
 
 def open_lpm01a(address: str, board: Board) -> Lpm01aMeter:
-    """Open the instrument at a port, or the only one.
-
-    Raises
-    ------
-    UserError
-        If there is none, or several and none was named.
-    """
+    """Open the instrument at a port, or the only one."""
     found = _ports()
     if not address and len(found) != 1:
         seen = ", ".join(described(port) for port in found) or "no port"

@@ -239,13 +239,7 @@ def find() -> list[str]:
 
 
 def open_ppk2(address: str, board: Board, supply: bool = False) -> Ppk2Meter:
-    """Open the instrument at a port, or the only one.
-
-    Raises
-    ------
-    UserError
-        If there is none, or several and none was named.
-    """
+    """Open the instrument at a port, or the only one."""
     found = [ports_of_one[0] for ports_of_one in devices(_ports())]
     if not address and len(found) != 1:
         listed = ", ".join(described(port) for port in found) or "no port"

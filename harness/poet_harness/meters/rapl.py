@@ -96,13 +96,7 @@ def find(root: Path = ROOT) -> list[str]:
 
 
 def open_rapl(address: str, board: Board, root: Path = ROOT) -> ClockedMeter:
-    """Open one zone by its address or name, or the sum of all processor packages.
-
-    Raises
-    ------
-    UserError
-        If there is none, several have that name, or it may only be read by root.
-    """
+    """Open one zone by its address or name, or the sum of all processor packages."""
     known = zones(root)
     wanted = [zone for zone in known if address in (zone.address, zone.name)] if address else packages(root)
     if not wanted or (address and len(wanted) > 1):

@@ -137,13 +137,7 @@ def read_trace(path: Path, voltage_v: float | None) -> Recording:
 
 
 def read_windows(path: Path, recording: Recording) -> list[tuple[float, float, str]]:
-    """Read a CSV with ``start_s``, ``end_s`` and ``label``; every window must lie within the recording.
-
-    Raises
-    ------
-    UserError
-        With file, line and column.
-    """
+    """Read a CSV with ``start_s``, ``end_s`` and ``label``; every window must lie within the recording."""
     table = _read(path)
     starts, ends = _column(path, table, "start_s"), _column(path, table, "end_s")
     if "label" not in table:
@@ -213,13 +207,7 @@ def find() -> list[str]:
 
 
 def open_recorded(address: str, board: Board) -> RecordedMeter:
-    """Play back the trace in a file.
-
-    Raises
-    ------
-    UserError
-        If no file was named, or it is not a trace.
-    """
+    """Play back the trace in a file."""
     if not address:
         raise UserError("--meter recorded:FILE needs the trace's file name")
     return RecordedMeter(Path(address), board)

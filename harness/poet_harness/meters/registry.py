@@ -111,26 +111,14 @@ def _connected() -> list[str]:
 
 
 def supply_meter(name: str | None, board: Board) -> Meter | None:
-    """The meter, if the board gets its supply through it; to be opened before the board is spoken to.
-
-    Raises
-    ------
-    UserError
-        As :func:`open_meter` does.
-    """
+    """The meter, if the board gets its supply through it; to be opened before the board is spoken to."""
     found = _connected() if name is None else [name]
     through = [meter for meter in found if meter.partition(":")[0] in IN_THE_SUPPLY]
     return open_meter(through[0], board) if len(found) == 1 and through else None
 
 
 def checked(name: str) -> str:
-    """``NAME`` or ``NAME:ADDRESS`` as it is given, as far as one can see without touching an instrument.
-
-    Raises
-    ------
-    UserError
-        If no meter has that name, or it takes no such address.
-    """
+    """``NAME`` or ``NAME:ADDRESS`` as it is given, as far as one can see without touching an instrument."""
     kind, colon, address = name.partition(":")
     if kind not in KINDS:
         raise UserError(f"--meter {name!r}: no meter named {kind!r}; known are {', '.join(KINDS)}")

@@ -76,13 +76,7 @@ class StreamingMeter(Meter):
         self._port.close()
 
     def _finish(self, complete: Callable[[], bool]) -> None:
-        """Stop the stream when the recording is complete, or nothing more can be on its way.
-
-        Raises
-        ------
-        UserError
-            With exit code 4, if the instrument was unplugged meanwhile.
-        """
+        """Stop the stream when the recording is complete, or nothing more can be on its way."""
         deadline_s = time.monotonic() + LAST_SAMPLES_S
         while not complete() and time.monotonic() < deadline_s and not self._failure:
             time.sleep(0.005)

@@ -151,13 +151,7 @@ class Plan(PlanFiles):
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read a plan's folder.
-
-    Raises
-    ------
-    UserError
-        If a file is missing, is of another format, or does not have what a board needs.
-    """
+    """Read a plan's folder."""
     files = read_files(folder)
     graph, schedule = files.graph, files.schedule
     if graph.allocates:
@@ -216,13 +210,7 @@ def _refuse_residents(graph: Graph, path: Path) -> None:
 
 
 def check_headers(folder: Path, plan: Plan) -> None:
-    """Make sure that the C headers of a plan's folder are those of its graph and schedule.
-
-    Raises
-    ------
-    UserError
-        If one is missing or another plan's, or older than the hashes in it.
-    """
+    """Make sure that the C headers of a plan's folder are those of its graph and schedule."""
     for name, member, wanted in (
         ("poet_model.h", "graph_hash", plan.graph_hash),
         ("poet_schedule.h", "graph_hash", plan.graph_hash),

@@ -34,13 +34,7 @@ LOADED = "loaded"
 
 
 def read_program(folder: Path, graph: Graph) -> dict[str, Any]:
-    """The program file beside a graph.
-
-    Raises
-    ------
-    UserError
-        If it is missing or damaged, or another graph's.
-    """
+    """The program file beside a graph."""
     path = folder / PROGRAM_FILE
     document = read_document(path, lambda read: of_format(read, PROGRAM_FORMAT))
     if document.get("graph_hash") != graph_hash(graph):

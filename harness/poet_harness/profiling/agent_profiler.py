@@ -298,13 +298,7 @@ class PageFit(NamedTuple):
 
 
 def fit_pages(profile: ProfileWriter, board: Board) -> list[PageFit]:
-    """The line through each direction's rows, of pages that are not too small to follow one.
-
-    Raises
-    ------
-    UserError
-        If the profile cannot be read.
-    """
+    """The line through each direction's rows, of pages that are not too small to follow one."""
     import numpy as np
 
     rows = read_profile(profile.path)

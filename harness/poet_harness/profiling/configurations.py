@@ -47,13 +47,7 @@ class Configuration:
 
 
 def from_graph(path: Path) -> list[Configuration]:
-    """Every operator configuration of a ``poet-graph/1``, and page transfers of its values' sizes.
-
-    Raises
-    ------
-    UserError
-        If the file is not such a graph, or none of its nodes names an operator that a board runs.
-    """
+    """Every operator configuration of a ``poet-graph/1``, and page transfers of its values' sizes."""
     graph = read_graph(path)
     operations = [node.operation for node in graph.nodes if node.operation]
     compute = [Configuration(one.op, one.params) for one in operations if one.op not in TRANSFERS]
@@ -84,13 +78,7 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def from_model(name: str, board: str) -> list[Configuration]:
-    """What a model that ``poet-plan`` knows needs, whole batch and micro-batches, from the graphs that it writes.
-
-    Raises
-    ------
-    UserError
-        If ``poet-plan`` is not installed or does not know the model.
-    """
+    """What a model that ``poet-plan`` knows needs, whole batch and micro-batches, from the graphs that it writes."""
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         path = Path(folder) / "graph.json"
         run_planner("graph", "--model", name, "--board", board, "--out", str(path), "--parts", folder)
@@ -101,11 +89,6 @@ def from_fitting_models(board: str) -> list[Configuration]:
     """What the built-in models of ``poet-plan`` need whose training fits the RAM of a microcontroller.
 
     Those with more than 16 MiB on the card are left out.
-
-    Raises
-    ------
-    UserError
-        If ``poet-plan`` is not installed or fails.
     """
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         run_planner("models", "--board", board, "--graphs", folder)

@@ -38,11 +38,6 @@ def profile_in_place(
     A card that holds trained weights of the plan is gone on with: their values matter little. However the training
     ends, the steps that were whole become rows. Nothing is trained if the profile holds all of
     the plan's operators already.
-
-    Raises
-    ------
-    Stopped, UserError
-        As :meth:`Trainer.train` does.
     """
     if all(profiler.is_done(_configuration(action), profile) for action in plan.actions if _is_computed(action)):
         return 0

@@ -58,13 +58,7 @@ class Network:
 
 
 def from_plan(folder: Path) -> Network:
-    """The network of a plan folder, whose graph and program are of one model.
-
-    Raises
-    ------
-    UserError
-        If a file is missing or damaged, or they are of two models.
-    """
+    """The network of a plan folder, whose graph and program are of one model."""
     graph, path = read_graph(folder / GRAPH_FILE), folder / PROGRAM_FILE
     document = read_program(folder, graph)
     nodes = {node.id: node for node in graph.nodes}
@@ -83,13 +77,7 @@ def from_plan(folder: Path) -> Network:
 
 
 def network_of_model(name: str, board: str) -> Network:
-    """The network of a model that ``poet-plan`` knows, traced by it as a program of its own.
-
-    Raises
-    ------
-    UserError
-        If ``poet-plan`` is not installed or does not know the model.
-    """
+    """The network of a model that ``poet-plan`` knows, traced by it as a program of its own."""
     with tempfile.TemporaryDirectory(prefix="poet-") as folder:
         graph, program = Path(folder) / GRAPH_FILE, Path(folder) / PROGRAM_FILE
         run_planner("graph", "--model", name, "--board", board, "--out", str(graph), "--program", str(program))

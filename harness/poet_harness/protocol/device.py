@@ -450,12 +450,7 @@ class Device:
 
 
 def check_learning_rate(rate: float) -> None:
-    """Refuse a learning rate that is no finite number above 0, or 0, or that a f32 cannot hold.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a learning rate that is no finite number above 0, or 0, or that a f32 cannot hold."""
     try:
         taken = f32_of_bits(f32_bits(rate))
     except OverflowError:

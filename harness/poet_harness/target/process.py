@@ -98,11 +98,6 @@ def ssh_command(url: str) -> list[str]:
     the shell there; where a word has ``%20`` and the like, what they mean is quoted. Without a command the far end's
     ``poet-agent`` is started. Authentication is ssh's own: it never asks for a password here, since its input carries
     the protocol.
-
-    Raises
-    ------
-    UserError
-        If the URL names no host, or what ssh would take for something else.
     """
     place, _, remote = url[len(SSH) :].partition("/")
     parts = SSH_PLACE.fullmatch(place)

@@ -23,13 +23,7 @@ def drives(board: Board) -> list[Path]:
 
 
 def check_softdevice(board: Board, drive: Path) -> None:
-    """The image begins after what lies in the flash already: with something else there it would never start.
-
-    Raises
-    ------
-    UserError
-        If another SoftDevice is there than the board's file says, or none.
-    """
+    """The image begins after what lies in the flash already: with something else there it would never start."""
     assert board.upload.uf2 is not None and board.image is not None
     wanted = board.upload.uf2.softdevice
     there = _info(drive).get("SoftDevice", "not found").replace("version ", "")

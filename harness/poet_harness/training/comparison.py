@@ -127,11 +127,6 @@ def read_run(path: Path) -> pd.DataFrame:
     -------
     pandas.DataFrame
         With the fields of :class:`ComparisonRow`; what was not observed is NaN.
-
-    Raises
-    ------
-    UserError
-        If it is no such file, or was cut.
     """
     import pandas as pd
 

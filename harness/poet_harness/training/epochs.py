@@ -244,13 +244,7 @@ class Epochs:
         )
 
     def keep(self, trainer: Trainer) -> None:
-        """Keep what was trained since, in the middle of an epoch.
-
-        Raises
-        ------
-        UserError
-            If the board does not give its weights back, or the folder cannot be written.
-        """
+        """Keep what was trained since, in the middle of an epoch."""
         steps, per_epoch = trainer.held.in_ram, self.course.order.steps_per_epoch
         if self._folder is None or steps in (None, self.kept):
             return

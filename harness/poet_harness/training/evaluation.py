@@ -152,13 +152,7 @@ def evaluate(
 
 
 def ready_inference(device: Device, plan: Plan) -> Inference:
-    """The plan's inference; makes sure that the board was flashed with it.
-
-    Raises
-    ------
-    UserError
-        If there is none, or the board has another one.
-    """
+    """The plan's inference; makes sure that the board was flashed with it."""
     if plan.inference is None:
         raise UserError(
             "the plan has no inference: poet-plan says why when it plans (a graph without its model, a Linux board, "

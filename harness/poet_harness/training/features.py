@@ -70,11 +70,6 @@ def make_all(device: Device, extraction: Extraction, samples: KeptSamples, meter
     """Make and keep the features of all samples; the last batch of a set is filled up with its first ones.
 
     All at once, since a step that misses some would cost whole batches again: each epoch leaves others out.
-
-    Raises
-    ------
-    Stopped
-        On a signal.
     """
     made = []
     for one in samples.sets:

@@ -57,11 +57,6 @@ class HeldWeights:
         """Let the card give back what this run has kept or resumes.
 
         Returns how many steps made the weights to begin with.
-
-        Raises
-        ------
-        UserError
-            If the card has other weights than these, or nothing is left to do.
         """
         assert self.data is not None
         begin, where = self._given_back(self.data, resume, steps), self._device.link.name

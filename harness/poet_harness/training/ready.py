@@ -15,14 +15,7 @@ NO_HASH = "0" * 16
 
 
 def make_ready(device: Device, plan: Plan) -> None:
-    """Let an agent load this plan; make sure that a board with firmware was flashed with it.
-
-    Raises
-    ------
-    UserError
-        With both hashes, if its model or its schedule is another one. If the plan is for PyTorch and the board runs
-        firmware, or the other way round.
-    """
+    """Let an agent load this plan; make sure that a board with firmware was flashed with it."""
     if device.hello.is_agent != bool(plan.documents):
         here, there = ("poet-agent", "firmware") if device.hello.is_agent else ("firmware", "PyTorch, by poet-agent")
         raise UserError(f"{device.link.name}: runs {here}, and the plan is one for {there}; plan with its profile")

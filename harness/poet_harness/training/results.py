@@ -66,13 +66,7 @@ class Results:
         self._optimizer = optimizer_path(trained) if trained is not None and plan.optimizer.state else None
 
     def check(self, steps: int, resume: bool, inputs: Iterable[Path | None]) -> None:
-        """Make sure that every file can be written, and overwrites nothing that the run reads or has to leave alone.
-
-        Raises
-        ------
-        UserError
-            With the file that cannot, or must not, be written.
-        """
+        """Make sure that every file can be written, and overwrites nothing that the run reads or has to leave alone."""
         if self._trained is not None:
             check_suffix(self._trained)
         sizes = [
@@ -116,13 +110,7 @@ class Results:
     def write_weights(
         self, trainer: Trainer, read: Callable[[], Weights], state: StateTable, learning_rate: float
     ) -> None:
-        """Read the trained weights back and write them; say on standard error why not, where that fails.
-
-        Raises
-        ------
-        NotFiniteError
-            If they are not all finite numbers: nothing is written.
-        """
+        """Read the trained weights back and write them; say on standard error why not, where that fails."""
         if self._trained is None or not trainer.is_finite or not (trainer.observed or trainer.unseen):
             return
         try:

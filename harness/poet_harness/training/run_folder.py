@@ -136,23 +136,11 @@ class RunFolder:
                 raise UserError(f"{path}: {name} was {was}, is {value} now; a training goes on as it began")
 
     def keep_settings(self) -> None:
-        """Write what the training is, once it begins.
-
-        Raises
-        ------
-        UserError
-            If that cannot be written.
-        """
+        """Write what the training is, once it begins."""
         self._write({self.path / SETTINGS_FILE: json.dumps(self._settings, indent=1) + "\n"})
 
     def keep_best(self, files: Mapping[Path, bytes]) -> None:
-        """Write the best weights so far, each file whole or not at all.
-
-        Raises
-        ------
-        UserError
-            If they cannot be written.
-        """
+        """Write the best weights so far, each file whole or not at all."""
         self._write(files)
 
     def _write(self, files: Mapping[Path, str | bytes]) -> None:
@@ -163,13 +151,7 @@ class RunFolder:
             raise UserError(f"{self.path}: cannot be written any more ({error.strerror})") from None
 
     def keep(self, progress: Progress, rows: Sequence[EpochRow]) -> None:
-        """Write checkpoint and rows, each whole or not at all.
-
-        Raises
-        ------
-        UserError
-            If they cannot be written.
-        """
+        """Write checkpoint and rows, each whole or not at all."""
         data = progress.data
         arrays: dict[str, Any] = {
             tensor.id: np.frombuffer(data.weights[index], self._plan.type_of(tensor)).reshape(tensor.shape)

@@ -26,12 +26,7 @@ STEP = "step"
 
 
 def check_suffix(out: Path) -> None:
-    """Refuse a file that no reader would take for safetensors.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a file that no reader would take for safetensors."""
     if out.suffix != SUFFIX:
         raise UserError(f"{out}: trained weights are written as {SUFFIX}; name the file so")
 

@@ -329,16 +329,6 @@ class Trainer:
         """Read parameters and state, as they are now: from them a board that is reset goes on, if no card has others.
 
         Of a plan that keeps some on the card nothing is read: the card has them, and a board goes on from there.
-
-        Returns
-        -------
-        TrainingData
-            To train on with, another time.
-
-        Raises
-        ------
-        UserError
-            As for :meth:`weights`.
         """
         if self._plan.commits_steps and self.held.in_ram is not None:
             return self.held.begin_again_from(self.held.in_ram, {})

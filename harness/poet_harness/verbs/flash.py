@@ -90,13 +90,7 @@ def command(
 
 
 def flashed_image(plan: Path, board: Board) -> Path:
-    """The image of a plan that was flashed.
-
-    Raises
-    ------
-    UserError
-        If it was not.
-    """
+    """The image of a plan that was flashed."""
     from poet_profiles.errors import UserError
 
     image = image_path(plan, board)

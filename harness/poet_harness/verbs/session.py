@@ -52,13 +52,7 @@ class Session:
         return read_training_data(self.given.data, self.plan, count, self.given.weights, self.given.state)
 
     def results(self, data: TrainingData, steps: int, resume: bool) -> Results:
-        """Where results go, once it is sure that they can.
-
-        Raises
-        ------
-        UserError
-            If a file cannot be written, or is one that is read.
-        """
+        """Where results go, once it is sure that they can."""
         from poet_profiles.plan_folder.files import PLAN_FILES
 
         from ..training.results import Results
@@ -112,13 +106,7 @@ class Session:
 
 
 def session(connection: Connection, given: Beginning, files: ResultFiles) -> Session:
-    """Board and plan of a training that can be one.
-
-    Raises
-    ------
-    UserError
-        If they do not fit each other, or what training is to begin with.
-    """
+    """Board and plan of a training that can be one."""
     from poet_profiles.boards import load_board
     from poet_profiles.errors import UserError
 

@@ -130,13 +130,7 @@ def _train(training: Epochs, commit_every: int, target: Target, trainer: Trainer
 def training_over_epochs(
     options: EpochOptions, plan: Plan, data: TrainingData, learning_rate: float, resume: bool
 ) -> Epochs:
-    """The training that is asked for, where it begins.
-
-    Raises
-    ------
-    UserError
-        If data set, plan and options do not fit together.
-    """
+    """The training that is asked for, where it begins."""
     from poet_profiles.errors import UserError
     from poet_profiles.quantised import read_normalising
 
@@ -229,13 +223,7 @@ def _validation(options: EpochOptions, plan: Plan, samples: Samples | None) -> S
 
 
 def send_samples(samples: SampleSet, device: Device) -> None:
-    """Send a data set to the card in the board, unless it is there already.
-
-    Raises
-    ------
-    UserError
-        If the card has no label or no room for it.
-    """
+    """Send a data set to the card in the board, unless it is there already."""
     from poet_profiles.errors import NO_DEVICE, UserError
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

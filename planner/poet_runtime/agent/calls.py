@@ -91,13 +91,7 @@ def text_of(operator: TracedOperator, call: Call) -> str:
 
 
 def call_from_text(text: str) -> Call:
-    """A call from its JSON.
-
-    Raises
-    ------
-    FaultError
-        If it is none, or names an operator that this PyTorch has not.
-    """
+    """A call from its JSON."""
     document = parsed(text.encode())
     if not isinstance(document, dict) or not isinstance(document.get("op"), str):
         raise FaultError('the call has no "op"')

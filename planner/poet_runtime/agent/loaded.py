@@ -109,13 +109,7 @@ class Loaded:
 
     @cached_property
     def workspaces_bytes(self) -> list[int]:
-        """What the kernel of each operator allocates here beside its results, with the agent's number of threads.
-
-        Raises
-        ------
-        RefusedError
-            As :attr:`plain_step` does.
-        """
+        """What the kernel of each operator allocates here beside its results, with the agent's number of threads."""
         self.plain_step.run()
         return [operator.workspace_bytes for operator in rehearsed(self.program.graph, self.residents).operators]
 
@@ -129,13 +123,7 @@ class Loaded:
         return self._call[1]
 
     def schedule(self, document: Any, folder: Path) -> None:
-        """Take a schedule of the program, under which it steps from now on.
-
-        Raises
-        ------
-        RefusedError
-            If it is none, or one of another graph. If the board has not the RAM for a step.
-        """
+        """Take a schedule of the program, under which it steps from now on."""
         try:
             schedule = schedule_from_document(document)
         except FaultError as fault:

@@ -43,13 +43,7 @@ def random_tensor(
     limits: tuple[float, float],
     generator: torch.Generator,
 ) -> Tensor:
-    """A tensor of a layout, uniform between two limits; elements that share memory share their number.
-
-    Raises
-    ------
-    RefusedError
-        If the board has not the RAM for it.
-    """
+    """A tensor of a layout, uniform between two limits; elements that share memory share their number."""
     extents = [] if stride is None else [(size - 1) * step for size, step in zip(shape, stride, strict=True)]
     count = math.prod(shape) if stride is None else 1 + sum(extents) if all(shape) else 0
     if dtype.is_floating_point or dtype.is_complex:

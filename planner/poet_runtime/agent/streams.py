@@ -55,11 +55,6 @@ def serve_tcp(server: Server, place: str) -> None:
 
     Requests are carried out by the thread that calls this, because threads of PyTorch are counted for each caller. A
     second one accepts, so that a host which comes while another is connected is refused at once.
-
-    Raises
-    ------
-    UserError
-        If the place is none, or taken.
     """
     host, colon, port = place.rpartition(":")
     if not colon or not port.isdecimal():
@@ -142,13 +137,7 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def serve_serial(server: Server, device: str, baud: int = DEFAULT_BAUD) -> None:
-    """At a serial line, for as long as it is there.
-
-    Raises
-    ------
-    UserError
-        If pyserial is missing, or the line cannot be opened or is gone.
-    """
+    """At a serial line, for as long as it is there."""
     try:
         import serial
     except ImportError:

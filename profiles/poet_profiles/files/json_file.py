@@ -42,13 +42,7 @@ def read_document(path: Path, build: Callable[[Any], Read]) -> Read:
 
 
 def of_format(document: Any, name: str) -> dict[str, Any]:
-    """A JSON object whose ``format`` is ``name``.
-
-    Raises
-    ------
-    FaultError
-        If it is none.
-    """
+    """A JSON object whose ``format`` is ``name``."""
     if not isinstance(document, dict):
         raise FaultError(f'not a {name}: it is not a JSON object; give a file whose format is "{name}"')
     if document.get("format") != name:
@@ -57,13 +51,7 @@ def of_format(document: Any, name: str) -> dict[str, Any]:
 
 
 def hash_in(document: dict[str, Any], key: str) -> str:
-    """A hash as :func:`poet_profiles.files.document_hash.document_hash` makes it: it goes into answers and comments.
-
-    Raises
-    ------
-    FaultError
-        If it is none.
-    """
+    """A hash as :func:`poet_profiles.files.document_hash.document_hash` makes it: it goes into answers and comments."""
     value = document.get(key)
     if not isinstance(value, str) or not _HASH.fullmatch(value):
         raise FaultError(f'"{key}" is {value!r}; it must be 16 hex digits in lower case')
@@ -119,13 +107,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_document(document: Any) -> None:
-    """Whether a document has no more levels, and no other characters, than :func:`parsed` takes.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong.
-    """
+    """Whether a document has no more levels, and no other characters, than :func:`parsed` takes."""
     level = [document]
     for _ in range(MOST_NESTED):
         for text in level:

@@ -113,13 +113,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def folder_made(folder: Path) -> Iterator[None]:
-    """A folder that is there; what had to be made of it, and is empty at the end, is taken away.
-
-    Raises
-    ------
-    UserError
-        If it cannot be made.
-    """
+    """A folder that is there; what had to be made of it, and is empty at the end, is taken away."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,13 +129,7 @@ def folder_made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def folder_held(folder: Path) -> Iterator[None]:
-    """A folder, as :func:`folder_made` makes it, that other commands are kept off.
-
-    Raises
-    ------
-    UserError
-        If another has it, or it cannot be made.
-    """
+    """A folder, as :func:`folder_made` makes it, that other commands are kept off."""
     with folder_made(folder), held(folder, "another command writes there; wait for its end, or name another folder"):
         yield
 

@@ -115,13 +115,7 @@ def sizes(code: int, values: Sequence[int]) -> CSizes:
 
 @cache
 def recorded(code: int, values: tuple[int, ...], fpu: bool) -> tuple[Recorded, ...]:
-    """Products of a call, in the order in which they begin; without ``fpu`` there is one kernel.
-
-    Raises
-    ------
-    StatusError, UserError
-        As in `sizes`.
-    """
+    """Products of a call, in the order in which they begin; without ``fpu`` there is one kernel."""
     found, entries = sizes(code, values), _entries()
     most = max(found.workspace_bytes, *found.input_bytes, *found.output_bytes)
     with _RECORDING:
@@ -135,13 +129,7 @@ def recorded(code: int, values: tuple[int, ...], fpu: bool) -> tuple[Recorded, .
 
 @cache
 def way_of(values: tuple[int, ...]) -> str:
-    """Algorithm of a convolution: ``direct``, ``winograd``, ``depthwise`` or ``small_planes``.
-
-    Raises
-    ------
-    StatusError, UserError
-        As in `sizes`.
-    """
+    """Algorithm of a convolution: ``direct``, ``winograd``, ``depthwise`` or ``small_planes``."""
     return _names("poet_way_names")[_checked(library().poet_way_of(_integers(values)))]
 
 
@@ -153,13 +141,7 @@ def blocks() -> Blocks:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Library of the operators and their recorder, compiled if need be.
-
-    Raises
-    ------
-    UserError
-        If it cannot be compiled.
-    """
+    """Library of the operators and their recorder, compiled if need be."""
     from poet_profiles.native import loaded  # an agent, which asks nothing, starts without it
 
     what = "what the planner asks of the firmware"

@@ -42,13 +42,7 @@ def commits(graph: Graph) -> list[Node]:
 
 
 def check_kept(graph: Graph) -> None:
-    """Whether each node says what it uses, each trained kept tensor has one writer, and the commit comes last.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong, and where.
-    """
+    """Whether each node says what it uses, each trained kept tensor has one writer, and the commit comes last."""
     for kept in graph.kept:
         if not kept.bytes:
             raise FaultError(f"kept tensor {kept.id} has no bytes")

@@ -20,13 +20,7 @@ def waiting_nodes(graph: Graph) -> list[Node]:
 
 
 def check_micro_batches(graph: Graph) -> None:
-    """Whether a step in micro-batches adds up its gradients and losses, and changes nothing by one part alone.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong, and where.
-    """
+    """Whether a step in micro-batches adds up its gradients and losses, and changes nothing by one part alone."""
     if graph.micro_batches < 1:
         raise FaultError(f'"micro_batches" is {graph.micro_batches}; it must be a whole number, at least 1')
     if graph.micro_batches == 1:

@@ -61,13 +61,7 @@ def joined(tensors: Iterable[Tensor], arrays: Mapping[str, NDArray[Any]]) -> dic
 
 
 def check_parts(graph: Graph) -> None:
-    """Whether parts fill their tensors, without overlap.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong, and where.
-    """
+    """Whether parts fill their tensors, without overlap."""
     tensors: tuple[Tensor, ...] = (*graph.residents, *graph.kept)
     parts: dict[str, list[Tensor]] = {}
     for tensor in tensors:

@@ -11,13 +11,7 @@ from poet_profiles.graph.model import Graph, Kept, Node
 
 
 def check_rows(graph: Graph) -> None:
-    """Whether each tensor is divided as those operators need it that read and write it.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong, and where.
-    """
+    """Whether each tensor is divided as those operators need it that read and write it."""
     for kept in graph.kept:
         if kept.rows < 1 or kept.bytes % kept.rows:
             raise FaultError(f"kept tensor {kept.id}: {kept.bytes} bytes are not {kept.rows} equal rows")

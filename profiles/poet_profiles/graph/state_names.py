@@ -29,13 +29,7 @@ def write_names(names: Mapping[str, NDArray[Any]], folder: Path, graph_hash: str
 
 
 def read_names(folder: Path, graph_hash: str) -> dict[str, NDArray[Any]]:
-    """The names of a graph; empty where there is no file, or one of another graph.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read.
-    """
+    """The names of a graph; empty where there is no file, or one of another graph."""
     path = folder / STATE_DICT_FILE
     if not path.is_file():
         return {}

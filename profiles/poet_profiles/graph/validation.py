@@ -22,13 +22,7 @@ NUMBER_BYTES = 4
 
 
 def refuse_unsound(graph: Graph) -> None:
-    """The same checks for a graph that came from no file.
-
-    Raises
-    ------
-    UserError
-        With the graph's name before what is wrong.
-    """
+    """The same checks for a graph that came from no file."""
     try:
         check_graph(graph)
     except FaultError as fault:
@@ -36,13 +30,7 @@ def refuse_unsound(graph: Graph) -> None:
 
 
 def check_graph(graph: Graph) -> None:
-    """Whether ids are unique, nodes in order, tensors and operands in their places, and changes after all else.
-
-    Raises
-    ------
-    FaultError
-        In one line: what is wrong, and where.
-    """
+    """Whether ids are unique, nodes in order, tensors and operands in their places, and changes after all else."""
     if not graph.nodes:
         raise FaultError('"nodes" is empty: there is nothing to plan')
     _check_numbers(graph)

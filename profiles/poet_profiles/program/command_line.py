@@ -17,13 +17,7 @@ MOST = 2**53  # whole numbers up to there are exact in every format
 
 
 def alone_in(context: Context, folder: Path) -> None:
-    """Keep other commands off a folder until this one ends; what was made of it and is empty then is taken away.
-
-    Raises
-    ------
-    UserError
-        If another has it, or it cannot be made.
-    """
+    """Keep other commands off a folder until this one ends; what was made of it and is empty then is taken away."""
     context.with_resource(folder_held(folder))
 
 

@@ -111,12 +111,7 @@ def interrupting() -> Iterator[Callable[[], bool]]:
 
 
 def heed() -> None:
-    """End the command if a signal came whose exception got lost: Python drops those that are raised in a destructor.
-
-    Raises
-    ------
-    Stopped
-    """
+    """End the command if a signal came whose exception got lost: Python drops those that are raised in a destructor."""
     _listener.heed()
 
 

@@ -11,13 +11,7 @@ from poet_profiles.errors import UserError
 
 
 def module_of(source: str) -> tuple[ModuleType, str]:
-    """The module, and the name of the callable in it, which may not be there.
-
-    Raises
-    ------
-    UserError
-        If the text is not of that form, or there is no such module. What the module itself raises goes on.
-    """
+    """The module, and the name of the callable in it, which may not be there."""
     module_name, _, attribute = source.partition(":")
     if not module_name or not attribute or module_name.startswith("."):
         raise UserError(f"{source}: give module:callable, importable from here")
