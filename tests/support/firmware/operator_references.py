@@ -45,6 +45,9 @@ class Draw:
         return torch.randint(classes, (count,), generator=self.generator)
 
 
+Reference = Callable[[Params, Draw], Golden]
+
+
 def _array(tensor: Tensor) -> Array:
     array: Array = tensor.detach().numpy()
     return array.astype(np.float32) if tensor.is_floating_point() else array
@@ -104,17 +107,6 @@ def sum_rows(p: Params, draw: Draw) -> Golden:
     return _golden((x,), (x.sum(0),))
 
 
-def relu(p: Params, draw: Draw) -> Golden:
-    x = draw.normal(p["size"])
-    return _golden((x,), (F.relu(x),))
-
-
-def relu_backward(p: Params, draw: Draw) -> Golden:
-    x, gy = draw.normal(p["size"]).requires_grad_(), draw.normal(p["size"])
-    y = F.relu(x)
-    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
-
-
 def _pooling(p: Params, draw: Draw) -> tuple[Tensor, tuple[int, int], tuple[int, int], tuple[int, int]]:
     x = draw.normal(p["n"], p["c"], p["h"], p["w"]).requires_grad_()
     return x, (p["r"], p["s"]), (p["sh"], p["sw"]), (p["ph"], p["pw"])
@@ -162,18 +154,6 @@ def add(p: Params, draw: Draw) -> Golden:
     return _golden((a, b), (a + b,))
 
 
-def log_softmax(p: Params, draw: Draw) -> Golden:
-    x = 8 * draw.normal(p["m"], p["n"])
-    return _golden((x,), (F.log_softmax(x, 1),))
-
-
-def log_softmax_backward(p: Params, draw: Draw) -> Golden:
-    x = draw.normal(p["m"], p["n"]).requires_grad_()
-    y = F.log_softmax(x, 1)
-    gy = draw.normal(p["m"], p["n"])
-    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
-
-
 def nll_loss(p: Params, draw: Draw) -> Golden:
     scores, target = F.log_softmax(draw.normal(p["m"], p["n"]), 1), draw.labels(p["m"], p["n"])
     return _golden((scores, target), (F.nll_loss(scores, target).reshape(1),))
@@ -203,8 +183,7 @@ def fetch(p: Params, draw: Draw) -> Golden:
     return _golden((kept,), (kept,))
 
 
-def store(p: Params, draw: Draw) -> Golden:
-    return fetch(p, draw)
+store = fetch
 
 
 def commit(p: Params, draw: Draw) -> Golden:
@@ -242,49 +221,9 @@ def linear_update(p: Params, draw: Draw) -> Golden:
     return _updated(p, (gy, x), weights, torch.autograd.grad(y, weights, gy))
 
 
-def streamed_conv2d(p: Params, draw: Draw) -> Golden:
-    return conv2d(p, draw)
-
-
-def streamed_conv2d_backward_input(p: Params, draw: Draw) -> Golden:
-    return conv2d_backward_input(p, draw)
-
-
-def streamed_conv2d_update(p: Params, draw: Draw) -> Golden:
-    return conv2d_update(p, draw)
-
-
-def streamed_linear(p: Params, draw: Draw) -> Golden:
-    return linear(p, draw)
-
-
 def streamed_linear_backward_input(p: Params, draw: Draw) -> Golden:
     x, w, gy = draw.normal(p["m"], p["k"]).requires_grad_(), draw.normal(p["n"], p["k"]), draw.normal(p["m"], p["n"])
     return _golden((gy, w), torch.autograd.grad(F.linear(x, w), (x,), gy))
-
-
-def streamed_linear_update(p: Params, draw: Draw) -> Golden:
-    return linear_update(p, draw)
-
-
-def sgd_general_update(p: Params, draw: Draw) -> Golden:
-    return sgd_update(p, draw)
-
-
-def conv2d_general_update(p: Params, draw: Draw) -> Golden:
-    return conv2d_update(p, draw)
-
-
-def linear_general_update(p: Params, draw: Draw) -> Golden:
-    return linear_update(p, draw)
-
-
-def streamed_conv2d_general_update(p: Params, draw: Draw) -> Golden:
-    return conv2d_update(p, draw)
-
-
-def streamed_linear_general_update(p: Params, draw: Draw) -> Golden:
-    return linear_update(p, draw)
 
 
 def _added(golden: Golden, draw: Draw) -> Golden:
@@ -294,42 +233,6 @@ def _added(golden: Golden, draw: Draw) -> Golden:
     with_sum = _golden((so_far,), (term + so_far,))
     inputs = (*golden.inputs[:2], *with_sum.inputs, *golden.inputs[2:])
     return replace(golden, inputs=inputs, outputs=with_sum.outputs)
-
-
-def conv2d_accumulate(p: Params, draw: Draw) -> Golden:
-    return _added(conv2d(p, draw), draw)
-
-
-def conv2d_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
-    return _added(conv2d_backward_input(p, draw), draw)
-
-
-def linear_accumulate(p: Params, draw: Draw) -> Golden:
-    return _added(linear(p, draw), draw)
-
-
-def matmul_accumulate(p: Params, draw: Draw) -> Golden:
-    return _added(matmul(p, draw), draw)
-
-
-def streamed_conv2d_accumulate(p: Params, draw: Draw) -> Golden:
-    return conv2d_accumulate(p, draw)
-
-
-def streamed_conv2d_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
-    return conv2d_backward_input_accumulate(p, draw)
-
-
-def streamed_linear_accumulate(p: Params, draw: Draw) -> Golden:
-    return linear_accumulate(p, draw)
-
-
-def streamed_linear_backward_input_accumulate(p: Params, draw: Draw) -> Golden:
-    return _added(streamed_linear_backward_input(p, draw), draw)
-
-
-def streamed_embedding(p: Params, draw: Draw) -> Golden:
-    return embedding(p, draw)
 
 
 def streamed_embedding_update(p: Params, draw: Draw) -> Golden:
@@ -375,42 +278,36 @@ def _layer_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
     return x, gamma, beta, y, mean, invstd
 
 
-def layer_norm(p: Params, draw: Draw) -> Golden:
-    x, gamma, beta, y, mean, invstd = _layer_norm(p, draw, p["eps_nano"] * NANO)
-    return _golden((x, gamma, beta), (y, mean, invstd))
+def _group_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
+    """The same."""
+    x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
+    gamma, beta = draw.normal(p["c"]).requires_grad_(), draw.normal(p["c"]).requires_grad_()
+    y, mean, invstd = torch.native_group_norm(x, gamma, beta, p["n"], p["c"], p["size"], p["g"], eps)
+    return x, gamma, beta, y, mean, invstd
 
 
-def layer_norm_backward_input(p: Params, draw: Draw) -> Golden:
-    x, gamma, _, y, mean, invstd = _layer_norm(p, draw, 1e-5)
-    gy = draw.normal(*y.shape)
-    return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x,), gy))
+def _normalising(norm: Callable[[Params, Draw, float], tuple[Tensor, ...]]) -> tuple[Reference, Reference, Reference]:
+    """Forward, backward to the input and backward to the weights."""
+
+    def forward(p: Params, draw: Draw) -> Golden:
+        x, gamma, beta, y, mean, invstd = norm(p, draw, p["eps_nano"] * NANO)
+        return _golden((x, gamma, beta), (y, mean, invstd))
+
+    def backward_input(p: Params, draw: Draw) -> Golden:
+        x, gamma, _, y, mean, invstd = norm(p, draw, 1e-5)
+        gy = draw.normal(*y.shape)
+        return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x,), gy))
+
+    def backward_weight(p: Params, draw: Draw) -> Golden:
+        x, gamma, beta, y, mean, invstd = norm(p, draw, 1e-5)
+        gy = draw.normal(*y.shape)
+        return _golden((gy, x, mean, invstd), torch.autograd.grad(y, (gamma, beta), gy))
+
+    return forward, backward_input, backward_weight
 
 
-def layer_norm_backward_weight(p: Params, draw: Draw) -> Golden:
-    x, gamma, beta, y, mean, invstd = _layer_norm(p, draw, 1e-5)
-    gy = draw.normal(*y.shape)
-    return _golden((gy, x, mean, invstd), torch.autograd.grad(y, (gamma, beta), gy))
-
-
-def gelu(p: Params, draw: Draw) -> Golden:
-    x = 3 * draw.normal(p["size"])
-    return _golden((x,), (F.gelu(x),))
-
-
-def gelu_backward(p: Params, draw: Draw) -> Golden:
-    x, gy = (3 * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
-    return _golden((gy, x), torch.autograd.grad(F.gelu(x), (x,), gy))
-
-
-def softmax(p: Params, draw: Draw) -> Golden:
-    x = 8 * draw.normal(p["m"], p["n"])
-    return _golden((x,), (F.softmax(x, 1),))
-
-
-def softmax_backward(p: Params, draw: Draw) -> Golden:
-    x, gy = draw.normal(p["m"], p["n"]).requires_grad_(), draw.normal(p["m"], p["n"])
-    y = F.softmax(x, 1)
-    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+layer_norm, layer_norm_backward_input, layer_norm_backward_weight = _normalising(_layer_norm)
+group_norm, group_norm_backward_input, group_norm_backward_weight = _normalising(_group_norm)
 
 
 def embedding(p: Params, draw: Draw) -> Golden:
@@ -531,88 +428,55 @@ def count_steps(p: Params, draw: Draw) -> Golden:
     return Golden((done.numpy().astype(np.uint32),), (after,))
 
 
-def tanh(p: Params, draw: Draw) -> Golden:
-    x = 2 * draw.normal(p["size"])
-    return _golden((x,), (torch.tanh(x),))
-
-
-def tanh_backward(p: Params, draw: Draw) -> Golden:
-    x, gy = draw.normal(p["size"]).requires_grad_(), draw.normal(p["size"])
-    y = torch.tanh(x)
-    return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
-
-
-def _activation(p: Params, draw: Draw, function: Callable[[Tensor], Tensor]) -> Golden:
-    x = 3 * draw.normal(p["size"])
-    return _golden((x,), (function(x),))
-
-
-def _activation_backward(
-    p: Params, draw: Draw, function: Callable[[Tensor], Tensor], of_result: bool = False
-) -> Golden:
-    x, gy = (3 * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
-    y = function(x)
-    return _golden((gy, y if of_result else x), torch.autograd.grad(y, (x,), gy))
-
-
-def _clipped(p: Params) -> Callable[[Tensor], Tensor]:
-    return lambda x: F.hardtanh(x, _float(p["low_f32"]), _float(p["high_f32"]))
-
-
 def _float(bits: int) -> float:
     return float(np.int32(bits).view(np.float32))
 
 
-def hardtanh(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, _clipped(p))
+def _activation(
+    function: Callable[[Tensor, Params], Tensor], of_result: bool = False, spread: float = 3
+) -> tuple[Reference, Reference]:
+    """Forward and backward, which takes the input or the result."""
+
+    def forward(p: Params, draw: Draw) -> Golden:
+        x = spread * draw.normal(p["size"])
+        return _golden((x,), (function(x, p),))
+
+    def backward(p: Params, draw: Draw) -> Golden:
+        x, gy = (spread * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
+        y = function(x, p)
+        return _golden((gy, y if of_result else x), torch.autograd.grad(y, (x,), gy))
+
+    return forward, backward
 
 
-def hardtanh_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, _clipped(p))
+relu, relu_backward = _activation(lambda x, _: F.relu(x), of_result=True, spread=1)
+tanh, tanh_backward = _activation(lambda x, _: torch.tanh(x), of_result=True, spread=2)
+sigmoid, sigmoid_backward = _activation(lambda x, _: torch.sigmoid(x), of_result=True)
+gelu, gelu_backward = _activation(lambda x, _: F.gelu(x))
+silu, silu_backward = _activation(lambda x, _: F.silu(x))
+hardswish, hardswish_backward = _activation(lambda x, _: F.hardswish(x))
+hardsigmoid, hardsigmoid_backward = _activation(lambda x, _: F.hardsigmoid(x))
+hardtanh, hardtanh_backward = _activation(lambda x, p: F.hardtanh(x, _float(p["low_f32"]), _float(p["high_f32"])))
+leaky_relu, leaky_relu_backward = _activation(lambda x, p: F.leaky_relu(x, _float(p["slope_f32"])))
 
 
-def _leaky(p: Params) -> Callable[[Tensor], Tensor]:
-    return lambda x: F.leaky_relu(x, _float(p["slope_f32"]))
+def _of_rows(function: Callable[[Tensor, int], Tensor]) -> tuple[Reference, Reference]:
+    """Forward and backward of what is computed along each row; backward takes the result."""
+
+    def forward(p: Params, draw: Draw) -> Golden:
+        x = 8 * draw.normal(p["m"], p["n"])
+        return _golden((x,), (function(x, 1),))
+
+    def backward(p: Params, draw: Draw) -> Golden:
+        x, gy = draw.normal(p["m"], p["n"]).requires_grad_(), draw.normal(p["m"], p["n"])
+        y = function(x, 1)
+        return _golden((gy, y), torch.autograd.grad(y, (x,), gy))
+
+    return forward, backward
 
 
-def leaky_relu(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, _leaky(p))
-
-
-def leaky_relu_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, _leaky(p))
-
-
-def sigmoid(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, torch.sigmoid)
-
-
-def sigmoid_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, torch.sigmoid, of_result=True)
-
-
-def silu(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, F.silu)
-
-
-def silu_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, F.silu)
-
-
-def hardswish(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, F.hardswish)
-
-
-def hardswish_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, F.hardswish)
-
-
-def hardsigmoid(p: Params, draw: Draw) -> Golden:
-    return _activation(p, draw, F.hardsigmoid)
-
-
-def hardsigmoid_backward(p: Params, draw: Draw) -> Golden:
-    return _activation_backward(p, draw, F.hardsigmoid)
+softmax, softmax_backward = _of_rows(F.softmax)
+log_softmax, log_softmax_backward = _of_rows(F.log_softmax)
 
 
 def sub(p: Params, draw: Draw) -> Golden:
@@ -676,31 +540,6 @@ def strided_copy_backward(p: Params, draw: Draw) -> Golden:
     return _golden((gy,), torch.autograd.grad(y, (x,), gy))
 
 
-def _group_norm(p: Params, draw: Draw, eps: float) -> tuple[Tensor, ...]:
-    """x, gamma, beta, y, mean and invstd."""
-    x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
-    gamma, beta = draw.normal(p["c"]).requires_grad_(), draw.normal(p["c"]).requires_grad_()
-    y, mean, invstd = torch.native_group_norm(x, gamma, beta, p["n"], p["c"], p["size"], p["g"], eps)
-    return x, gamma, beta, y, mean, invstd
-
-
-def group_norm(p: Params, draw: Draw) -> Golden:
-    x, gamma, beta, y, mean, invstd = _group_norm(p, draw, p["eps_nano"] * NANO)
-    return _golden((x, gamma, beta), (y, mean, invstd))
-
-
-def group_norm_backward_input(p: Params, draw: Draw) -> Golden:
-    x, gamma, _, y, mean, invstd = _group_norm(p, draw, 1e-5)
-    gy = draw.normal(*y.shape)
-    return _golden((gy, x, gamma, mean, invstd), torch.autograd.grad(y, (x,), gy))
-
-
-def group_norm_backward_weight(p: Params, draw: Draw) -> Golden:
-    x, gamma, beta, y, mean, invstd = _group_norm(p, draw, 1e-5)
-    gy = draw.normal(*y.shape)
-    return _golden((gy, x, mean, invstd), torch.autograd.grad(y, (gamma, beta), gy))
-
-
 def _batch_norm_eval(p: Params, draw: Draw) -> tuple[Tensor, ...]:
     """x, gamma, beta, running mean, running variance and y."""
     x = (3 * draw.normal(p["n"], p["c"], p["size"]) + 1).float().double().requires_grad_()
@@ -727,7 +566,7 @@ def batch_norm_eval_backward_weight(p: Params, draw: Draw) -> Golden:
     return _golden((gy, x, mean, variance), torch.autograd.grad(y, (gamma, beta), gy))
 
 
-def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Callable[[Params, Draw], Golden]:
+def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Reference:
     def golden(p: Params, draw: Draw) -> Golden:
         inputs, output = reference(p, draw)
         return Golden(tuple(tensor.numpy() for tensor in inputs), (output.numpy(),))
@@ -735,10 +574,19 @@ def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Callable[[Par
     return golden
 
 
-REFERENCES: dict[str, Callable[[Params, Draw], Golden]] = {
-    name: function for name, function in list(globals().items()) if name in OPERATORS
-}
-REFERENCES |= {name: _of_integers(reference) for name, reference in INTEGER_REFERENCES.items()}
+def _reference(name: str) -> Reference:
+    """The function of that name; weights from the card and the general rule of SGD change no result."""
+    if name in INTEGER_REFERENCES:
+        return _of_integers(INTEGER_REFERENCES[name])
+    if name.endswith("_accumulate"):
+        term = _reference(name.removesuffix("_accumulate"))
+        return lambda p, draw: _added(term(p, draw), draw)
+    plain = name.removeprefix("streamed_").replace("_general_update", "_update")
+    reference: Reference = globals()[name if name in globals() else plain]
+    return reference
+
+
+REFERENCES = {name: _reference(name) for name in OPERATORS}
 
 
 def assert_close(outputs: list[npt.NDArray[np.uint8]], expected: tuple[Array, ...]) -> None:
