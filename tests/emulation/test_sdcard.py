@@ -168,6 +168,14 @@ def open_bench(driver: Path, tmp_path: Path, dma: bool) -> Iterator[OpenBench]:
         bench.card.close()
 
 
+@pytest.fixture
+def bench(open_bench: OpenBench) -> Bench:
+    """With a card that is started."""
+    bench = open_bench()
+    assert bench.init() == OK
+    return bench
+
+
 def pattern(count: int, salt: int = 0) -> bytes:
     return bytes((7 * i + (i >> 8) + salt) & 0xFF for i in range(count))
 
@@ -224,10 +232,8 @@ def test_what_is_written_is_in_the_image_and_comes_back(open_bench: OpenBench, k
 
 
 @pytest.mark.parametrize("before_the_end", [0, 1, 2])
-def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(open_bench: OpenBench, before_the_end: int) -> None:
+def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(bench: Bench, before_the_end: int) -> None:
     """The card has looked one block further than it was asked to, and says "out of range" where that was none."""
-    bench = open_bench()
-    assert bench.init() == OK
     data = pattern(8 * BLOCK, 5)
     first = SIZE // BLOCK - 8 - before_the_end
     assert bench.write(first, data) == OK
@@ -236,9 +242,7 @@ def test_a_write_behind_a_read_near_the_cards_end_is_none_the_worse(open_bench: 
     assert bench.read(7, len(data)) == (OK, data)
 
 
-def test_a_write_touches_no_block_beside_its_own(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_write_touches_no_block_beside_its_own(bench: Bench) -> None:
     bench.write(10, b"\xaa" * 5 * BLOCK)
     bench.write(11, b"\x55" * (2 * BLOCK + 1))
     assert bench.on_card(10, 5 * BLOCK) == (
@@ -265,9 +269,7 @@ def test_an_empty_slot_is_absent(open_bench: OpenBench) -> None:
     assert bench.init() == ABSENT
 
 
-def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_card_pulled_out_is_absent_and_may_come_back(bench: Bench) -> None:
     bench.write(5, pattern(2000))
     bench.card.faults.removed = True
     assert bench.write(5, pattern(2000, 1)) == ABSENT
@@ -278,9 +280,7 @@ def test_a_card_pulled_out_is_absent_and_may_come_back(open_bench: OpenBench) ->
 
 
 @pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
-def test_a_bit_lost_on_the_bus_is_read_again(open_bench: OpenBench, count: int) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_bit_lost_on_the_bus_is_read_again(bench: Bench, count: int) -> None:
     bench.write(40, pattern(count))
     bench.card.faults.corrupt_reads = 2
     assert bench.read(40, count) == (OK, pattern(count))
@@ -292,9 +292,7 @@ def test_a_bit_lost_on_the_bus_is_read_again(open_bench: OpenBench, count: int) 
 
 @pytest.mark.parametrize("count", [BLOCK, 6 * BLOCK])
 @pytest.mark.parametrize("after", [0, 3])
-def test_a_write_error_is_reported_and_the_card_goes_on(open_bench: OpenBench, count: int, after: int) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_write_error_is_reported_and_the_card_goes_on(bench: Bench, count: int, after: int) -> None:
     bench.card.faults.write_error_after = after
     expected = IO if after * BLOCK < count else OK
     assert bench.write(40, pattern(count)) == expected
@@ -303,9 +301,7 @@ def test_a_write_error_is_reported_and_the_card_goes_on(open_bench: OpenBench, c
     assert bench.read(40, count) == (OK, pattern(count))
 
 
-def test_a_full_card_is_full(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_full_card_is_full(bench: Bench) -> None:
     bench.card.faults.full = True
     assert bench.write(40, pattern(3 * BLOCK)) == FULL
     assert bench.write(40, pattern(1)) == FULL
@@ -313,11 +309,7 @@ def test_a_full_card_is_full(open_bench: OpenBench) -> None:
     assert bench.write(40, pattern(3 * BLOCK)) == OK
 
 
-def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_block_damaged_on_its_way_to_the_card_is_sent_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     poll, damaged = bench.bus.poll, []
 
     def noisy(sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
@@ -338,10 +330,8 @@ STOP_TRANSMISSION, SEND_STATUS = 12, 13
 @pytest.mark.parametrize("count", [40, BLOCK, 5 * BLOCK, 5 * BLOCK + 40])
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_command_damaged_behind_a_transfer_harms_no_block(
-    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, count: int, times: int
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, count: int, times: int
 ) -> None:
-    bench = open_bench()
-    bench.init()
     blocks = -(-count // BLOCK)
     bench.write(40, pattern(7 * BLOCK, 1))
     poll = bench.bus.poll
@@ -366,9 +356,7 @@ def test_a_command_damaged_behind_a_transfer_harms_no_block(
     assert data == pattern(count)
 
 
-def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: OpenBench, dma: bool) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(bench: Bench, dma: bool) -> None:
     data = pattern(9 * BLOCK + 100)
     if not dma:
         assert bench.library.test_start_write(40, data, len(data)) == 1, "a polled bus offers no start"
@@ -388,12 +376,10 @@ def test_a_transfer_that_was_started_goes_on_by_interrupts_alone(open_bench: Ope
 @pytest.mark.parametrize("blocks", [1, 5])
 @pytest.mark.parametrize("moved", [1, 2, 3])
 def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
-    open_bench: OpenBench, dma: bool, blocks: int, moved: int
+    bench: Bench, dma: bool, blocks: int, moved: int
 ) -> None:
     if not dma:
         return  # a polled transfer cannot be left half done from outside
-    bench = open_bench()
-    bench.init()
     bench.card.faults.keeps_waiting = True
     bench.library.test_start_write(40, pattern(blocks * BLOCK), blocks * BLOCK)
     for _ in range(moved - 1):
@@ -410,9 +396,7 @@ def test_a_write_that_a_reset_cut_short_does_not_lock_the_card(
 
 @pytest.mark.parametrize("blocks", [1, 4])
 @pytest.mark.parametrize("slow", ["write_single_s", "write_next_s", "write_stop_s", "read_access_s", "read_next_s"])
-def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(open_bench: OpenBench, blocks: int, slow: str) -> None:
-    bench = open_bench()
-    assert bench.init() == OK
+def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(bench: Bench, blocks: int, slow: str) -> None:
     bench.card.timing = dataclasses.replace(bench.card.timing, **{slow: 2.0})  # type: ignore[arg-type]
     began_s = bench.time_s
     assert bench.write(40, pattern(blocks * BLOCK)) == OK
@@ -423,9 +407,7 @@ def test_a_card_that_is_busy_for_two_seconds_costs_two_seconds(open_bench: OpenB
     assert bench.time_s - began_s == pytest.approx(2.0 * waits.get(slow, 0), abs=0.1)
 
 
-def test_a_card_that_stays_busy_is_given_up(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_card_that_stays_busy_is_given_up(bench: Bench) -> None:
     bench.card.timing = dataclasses.replace(bench.card.timing, write_stop_s=1000.0)
     assert bench.write(40, pattern(2 * BLOCK)) == IO
     assert bench.time_s < 10
@@ -461,9 +443,7 @@ def test_a_card_whose_check_cannot_be_switched_is_used(open_bench: OpenBench, ki
 
 @pytest.mark.parametrize("protection", ["temporary", "permanent", "blocks"])
 @pytest.mark.parametrize("count", [BLOCK, 3 * BLOCK])
-def test_a_write_protected_card_is_read_and_says_so(open_bench: OpenBench, protection: str, count: int) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_write_protected_card_is_read_and_says_so(bench: Bench, protection: str, count: int) -> None:
     bench.write(40, pattern(count))
     bench.card.faults.protection = protection
     assert bench.init() == OK
@@ -527,12 +507,10 @@ MISLEADING = (b"\x01", b"\xff\x01", b"\xff\x01\xff", b"\xff\xff\x01\xff", b"\x00
 @pytest.mark.parametrize("content", MISLEADING)
 @pytest.mark.parametrize("blocks", [1, 5])
 def test_a_read_that_a_reset_cut_short_does_not_lock_the_card(
-    open_bench: OpenBench, dma: bool, content: bytes, blocks: int
+    bench: Bench, dma: bool, content: bytes, blocks: int
 ) -> None:
     if not dma:
         return  # a polled transfer cannot be left half done from outside
-    bench = open_bench()
-    bench.init()
     data = (content * (blocks * BLOCK))[: blocks * BLOCK]
     bench.write(40, data)
     bench.card.faults.keeps_waiting = True
@@ -548,11 +526,9 @@ def test_a_read_that_a_reset_cut_short_does_not_lock_the_card(
 
 
 @pytest.mark.parametrize("busy_s", [0.1, 2.0])
-def test_a_reset_while_the_card_is_busy_costs_that_time(open_bench: OpenBench, dma: bool, busy_s: float) -> None:
+def test_a_reset_while_the_card_is_busy_costs_that_time(bench: Bench, dma: bool, busy_s: float) -> None:
     if not dma:
         return
-    bench = open_bench()
-    bench.init()
     bench.card.timing = dataclasses.replace(bench.card.timing, write_next_s=busy_s)
     bench.library.test_start_write(40, pattern(3 * BLOCK), 3 * BLOCK)
     bench.interrupt()
@@ -592,9 +568,7 @@ def test_a_command_or_an_answer_lost_while_the_card_starts_is_made_good(
     assert bench.read(40, BLOCK) == (OK, pattern(BLOCK))
 
 
-def test_a_bus_that_loses_bits_is_slowed_down(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_bus_that_loses_bits_is_slowed_down(bench: Bench) -> None:
     bench.write(40, pattern(6 * BLOCK))
     fast = bench.card._queue_block
 
@@ -617,9 +591,7 @@ def test_a_bus_that_loses_bits_is_slowed_down(open_bench: OpenBench) -> None:
     assert bench.hz == 8e6
 
 
-def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_single_bits_lost_in_a_long_transfer_do_not_end_it(bench: Bench) -> None:
     bench.write(40, pattern(60 * BLOCK))
     queue, blocks = bench.card._queue_block, 0
 
@@ -634,9 +606,7 @@ def test_single_bits_lost_in_a_long_transfer_do_not_end_it(open_bench: OpenBench
     assert bench.speeds[-1] == 8_000_000
 
 
-def test_what_a_card_says_behind_its_last_block_is_no_error(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_what_a_card_says_behind_its_last_block_is_no_error(bench: Bench) -> None:
     last = SIZE // BLOCK - 3
     assert bench.write(last, pattern(3 * BLOCK)) == OK
     assert bench.read(last, 3 * BLOCK) == (OK, pattern(3 * BLOCK))
@@ -644,9 +614,7 @@ def test_what_a_card_says_behind_its_last_block_is_no_error(open_bench: OpenBenc
     assert bench.write(40, pattern(BLOCK)) == OK
 
 
-def test_a_bus_that_damages_what_is_sent_is_slowed_down(open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_bus_that_damages_what_is_sent_is_slowed_down(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     poll = bench.bus.poll
 
     def noisy(sent: bytes, begin: int, hz: float) -> tuple[bytes, int]:
@@ -660,9 +628,7 @@ def test_a_bus_that_damages_what_is_sent_is_slowed_down(open_bench: OpenBench, m
     assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK)
 
 
-def test_a_card_that_lost_its_supply_for_a_moment_is_not_waited_for(open_bench: OpenBench) -> None:
-    bench = open_bench()
-    bench.init()
+def test_a_card_that_lost_its_supply_for_a_moment_is_not_waited_for(bench: Bench) -> None:
     bench.card._idle = True
     began_s = bench.time_s
     assert bench.read(40, BLOCK)[0] == IO
