@@ -51,46 +51,6 @@ def _bad(before: Callable[[_Bad, Tensor], Tensor]) -> Callable[[], Model]:
     return lambda: _model(_Bad(before))
 
 
-def _item(m: _Bad, x: Tensor) -> Tensor:
-    return x * x.mean().item()
-
-
-def _item_steers(m: _Bad, x: Tensor) -> Tensor:
-    return x * 2 if x.mean().item() > 0 else x
-
-
-def _float(m: _Bad, x: Tensor) -> Tensor:
-    return x * float(x.abs().max())
-
-
-def _int(m: _Bad, x: Tensor) -> Tensor:
-    return x[:, : int(x.argmax()) % 6 + 1].repeat(1, 6)[:, :6]
-
-
-def _tolist(m: _Bad, x: Tensor) -> Tensor:
-    return x * torch.tensor(x[0].tolist())
-
-
-def _numpy(m: _Bad, x: Tensor) -> Tensor:
-    return x * torch.from_numpy(x.detach().numpy().copy())
-
-
-def _truth(m: _Bad, x: Tensor) -> Tensor:
-    return x * 2 if (x > 0).any() else x
-
-
-def _truth_of_a_number(m: _Bad, x: Tensor) -> Tensor:
-    return x * 2 if x.sum() else x
-
-
-def _contains(m: _Bad, x: Tensor) -> Tensor:
-    return x * 2 if 0 in x else x
-
-
-def _equal(m: _Bad, x: Tensor) -> Tensor:
-    return x * 2 if torch.equal(x, x.abs()) else x
-
-
 def _loop(m: _Bad, x: Tensor) -> Tensor:
     while x.norm() > 1:
         x = x / 2
@@ -101,18 +61,6 @@ def _range(m: _Bad, x: Tensor) -> Tensor:
     for _ in range((x > 0).sum()):
         x = x + 1
     return x
-
-
-def _mask_index(m: _Bad, x: Tensor) -> Tensor:
-    return x + x[x > 0].mean()
-
-
-def _nonzero(m: _Bad, x: Tensor) -> Tensor:
-    return x + torch.nonzero(x > 0).sum()
-
-
-def _unique(m: _Bad, x: Tensor) -> Tensor:
-    return x + torch.unique(x > 0).sum()
 
 
 def _counter(m: _Bad, x: Tensor) -> Tensor:
@@ -157,10 +105,6 @@ def _class_counter(m: _Bad, x: Tensor) -> Tensor:
     return x
 
 
-def _iterator(m: _Bad, x: Tensor) -> Tensor:
-    return x * (1 + next(m.counter) // 10)
-
-
 def _history(m: _Bad, x: Tensor) -> Tensor:
     m.history.append(x.detach())
     return x
@@ -186,41 +130,9 @@ def _lazy_constant(m: _Bad, x: Tensor) -> Tensor:
     return x * m.kept
 
 
-def _python_random(m: _Bad, x: Tensor) -> Tensor:
-    return x * random.random()
-
-
-def _stochastic_depth(m: _Bad, x: Tensor) -> Tensor:
-    return x if random.random() < 0.5 else x * 2
-
-
-def _numpy_random(m: _Bad, x: Tensor) -> Tensor:
-    return x + float(np.random.rand())
-
-
-def _own_dice(m: _Bad, x: Tensor) -> Tensor:
-    return x if m.dice.random() < 0.5 else x * 2
-
-
-def _own_rng(m: _Bad, x: Tensor) -> Tensor:
-    return x + float(m.rng.random())
-
-
-def _own_generator(m: _Bad, x: Tensor) -> Tensor:
-    return x + torch.rand(6, generator=m.own)
-
-
-def _own_mask(m: _Bad, x: Tensor) -> Tensor:
-    return x * torch.empty(6).bernoulli_(0.5, generator=m.own)
-
-
 def _seeded(m: _Bad, x: Tensor) -> Tensor:
     torch.manual_seed(0)
     return dropout(x)
-
-
-def _clock(m: _Bad, x: Tensor) -> Tensor:
-    return x * time.perf_counter()
 
 
 def _assigned_data(m: _Bad, x: Tensor) -> Tensor:
@@ -246,10 +158,6 @@ def _buffer_grows(m: _Bad, x: Tensor) -> Tensor:
 def _constant_written(m: _Bad, x: Tensor) -> Tensor:
     m.scale.mul_(0.9)
     return x * m.scale
-
-
-def _loose_parameter(m: _Bad, x: Tensor) -> Tensor:
-    return x * m.loose[0]
 
 
 def _formatted(m: _Bad, x: Tensor) -> Tensor:
@@ -340,22 +248,22 @@ def _loss_over_a_loose_parameter() -> Callable[..., Tensor]:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Model], str]] = {
-    "item": (_bad(_item), "number out of a tensor"),
-    "item that steers": (_bad(_item_steers), "number out of a tensor"),
-    "float": (_bad(_float), "number out of a tensor"),
-    "int": (_bad(_int), "number out of a tensor"),
-    "tolist": (_bad(_tolist), "number out of a tensor"),
-    "numpy": (_bad(_numpy), "numbers out of a tensor"),
+    "item": (_bad(lambda m, x: x * x.mean().item()), "number out of a tensor"),
+    "item that steers": (_bad(lambda m, x: x * 2 if x.mean().item() > 0 else x), "number out of a tensor"),
+    "float": (_bad(lambda m, x: x * float(x.abs().max())), "number out of a tensor"),
+    "int": (_bad(lambda m, x: x[:, : int(x.argmax()) % 6 + 1].repeat(1, 6)[:, :6]), "number out of a tensor"),
+    "tolist": (_bad(lambda m, x: x * torch.tensor(x[0].tolist())), "number out of a tensor"),
+    "numpy": (_bad(lambda m, x: x * torch.from_numpy(x.detach().numpy().copy())), "numbers out of a tensor"),
     "format": (_bad(_formatted), "numbers out of a tensor"),
-    "truth": (_bad(_truth), "looks at its data"),
-    "truth of a number": (_bad(_truth_of_a_number), "number out of a tensor"),
-    "contains": (_bad(_contains), "looks at its data"),
-    "equal": (_bad(_equal), "looks at its data"),
+    "truth": (_bad(lambda m, x: x * 2 if (x > 0).any() else x), "looks at its data"),
+    "truth of a number": (_bad(lambda m, x: x * 2 if x.sum() else x), "number out of a tensor"),
+    "contains": (_bad(lambda m, x: x * 2 if 0 in x else x), "looks at its data"),
+    "equal": (_bad(lambda m, x: x * 2 if torch.equal(x, x.abs()) else x), "looks at its data"),
     "loop": (_bad(_loop), "looks at its data"),
     "range": (_bad(_range), "number out of a tensor"),
-    "mask index": (_bad(_mask_index), "depends on its data"),
-    "nonzero": (_bad(_nonzero), "depends on its data"),
-    "unique": (_bad(_unique), "depends on its data"),
+    "mask index": (_bad(lambda m, x: x + x[x > 0].mean()), "depends on its data"),
+    "nonzero": (_bad(lambda m, x: x + torch.nonzero(x > 0).sum()), "depends on its data"),
+    "unique": (_bad(lambda m, x: x + torch.unique(x > 0).sum()), "depends on its data"),
     "counter": (_bad(_counter), "changes calls each time"),
     "warm-up": (_bad(_warm_up), "changes calls each time"),
     "toggle": (_bad(_toggle), "changes flag each time"),
@@ -363,26 +271,29 @@ MISTAKES: dict[str, tuple[Callable[[], Model], str]] = {
     "global list": (_bad(_global_list), "_SEEN"),
     "closure": (_closure, "calls each time"),
     "class counter": (_bad(_class_counter), "count each time"),
-    "iterator": (_bad(_iterator), "changes counter each time"),
+    "iterator": (_bad(lambda m, x: x * (1 + next(m.counter) // 10)), "changes counter each time"),
     "history": (_bad(_history), "history each time"),
     "memory": (_bad(_memory), "kept from an earlier step"),
     "attached memory": (_bad(_memory_attached), "kept from an earlier step"),
     "lazy constant": (_bad(_lazy_constant), "in __init__"),
-    "python random": (_bad(_python_random), "Python's random generator"),
-    "stochastic depth": (_bad(_stochastic_depth), "Python's random generator"),
-    "numpy random": (_bad(_numpy_random), "NumPy's random generator"),
-    "own dice": (_bad(_own_dice), "changes dice each time"),
-    "own numpy generator": (_bad(_own_rng), "changes rng each time"),
-    "own generator": (_bad(_own_generator), "torch.Generator of its own"),
-    "own generator in place": (_bad(_own_mask), "torch.Generator of its own"),
+    "python random": (_bad(lambda m, x: x * random.random()), "Python's random generator"),
+    "stochastic depth": (_bad(lambda m, x: x if random.random() < 0.5 else x * 2), "Python's random generator"),
+    "numpy random": (_bad(lambda m, x: x + float(np.random.rand())), "NumPy's random generator"),
+    "own dice": (_bad(lambda m, x: x if m.dice.random() < 0.5 else x * 2), "changes dice each time"),
+    "own numpy generator": (_bad(lambda m, x: x + float(m.rng.random())), "changes rng each time"),
+    "own generator": (_bad(lambda m, x: x + torch.rand(6, generator=m.own)), "torch.Generator of its own"),
+    "own generator in place": (
+        _bad(lambda m, x: x * torch.empty(6).bernoulli_(0.5, generator=m.own)),
+        "torch.Generator of its own",
+    ),
     "seeded": (_bad(_seeded), "PyTorch's random generator"),
-    "clock": (_bad(_clock), "something else the second time"),
+    "clock": (_bad(lambda m, x: x * time.perf_counter()), "something else the second time"),
     "assigned data": (_bad(_assigned_data), "assigns weight.data"),
     "new parameter": (_bad(_new_parameter), "replaces the parameter weight"),
     "attached buffer": (_bad(_attached_buffer), "detach"),
     "growing buffer": (_bad(_buffer_grows), "the buffer centre from shape"),
     "constant written": (_bad(_constant_written), "register_buffer"),
-    "loose parameter": (_bad(_loose_parameter), "ParameterList"),
+    "loose parameter": (_bad(lambda m, x: x * m.loose[0]), "ParameterList"),
     "backward hook": (_backward_hook, "1 has a backward hook"),
     "backward pre-hook": (_backward_pre_hook, "1 has a backward hook"),
     "gradient hook": (_gradient_hook, "weight has a hook"),
