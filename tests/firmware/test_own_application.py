@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from binascii import crc32
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
-from poet_harness.emulation import EmulatedBoard, open_emulated_board
+from poet_harness.emulation import open_emulated_board
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
@@ -32,25 +30,12 @@ from poet_profiles.plan_folder.beside import Inference
 from tests.support import ROOT
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
+from tests.support.firmware.own_project import built, said_by, words
 from tests.support.firmware.training_session import RATE, TrainingSession, answers_of
 
 MODEL, BATCH, STEPS, MOMENTUM = "digits_cnn_small", 4, 4, 0.9
 SECOND = "finetune_cnn_small"  # most of it is frozen, and lies in flash
 BOARD = load_board("nrf52840")
-PLATFORMIO = f"""\
-[platformio]
-core_dir = pio-core
-[env:nrf52840]
-platform = symlink://{ROOT}/firmware/platforms/baremetal
-board = nrf52840
-lib_compat_mode = off
-lib_deps =
-    symlink://{ROOT}/firmware
-    symlink://{ROOT}/firmware/boards
-    symlink://libraries/net
-    symlink://libraries/second
-build_flags = -Wall -Wextra -Wconversion -Werror
-"""
 
 
 def inference_of(net: Graph) -> Inference:
@@ -77,10 +62,6 @@ def parameters(graph: Graph) -> list[Resident]:
     found = [resident for resident in graph.residents if resident.kind == "parameter"]
     assert [one.offset for one in found] == [sum(one.bytes for one in found[:place]) for place in range(len(found))]
     return found
-
-
-def words(content: bytes) -> str:
-    return "{" + ", ".join(map(str, content)) + "}"
 
 
 def batches_of(name: str, model: str, batch: int, steps: int) -> str:
@@ -115,16 +96,11 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Application:
     write_library("net", net, everything_paged(net), {}, initial, libraries / "net", inference_of(net))
     initial, constants = initial_state(SECOND, 0, 1), other.constants(second)
     write_library("second", second, store_all_schedule(second), constants, initial, libraries / "second")
-    (folder / "platformio.ini").write_text(PLATFORMIO)
     (folder / "src").mkdir()
     shutil.copy(ROOT / "tests/support/firmware/application.cpp", folder / "src")
     (folder / "src/batches.h").write_text(batches_header(net, second))
     (folder / "src/mode.c").write_text("#ifdef __STRICT_ANSI__\n#error not in GNU mode\n#endif\nextern int mode;\n")
-    quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORMIO")}
-    command = [sys.executable, "-m", "platformio", "run"]
-    run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+    built(folder, "net", "second")
     return Application(folder, net, second)
 
 
@@ -152,20 +128,6 @@ def reference(firmware: HostFirmware, graph: Graph, model: str, batch: int, step
     return crc32(b"".join(tensors[one.id] for one in parameters(graph)), loss)
 
 
-def life(emulated: EmulatedBoard) -> dict[str, int]:
-    """What the application says until its end."""
-    said, rest = {}, b""
-    emulated.serial.timeout = 60
-    while "end" not in said:
-        received = emulated.serial.read(256)
-        assert received, "the application says nothing"
-        *lines, rest = (rest + received).split(b"\n")
-        for line in lines:
-            word, number = line.split()
-            said[word.decode()] = int(number, 16)
-    return said
-
-
 def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
     application: Application, host_firmware: HostFirmware, tmp_path: Path
 ) -> None:
@@ -173,11 +135,11 @@ def test_it_trains_is_reset_and_goes_on_with_the_bits_of_a_run_by_the_protocol(
     last = reference(host_firmware, application.net, MODEL, BATCH, STEPS, tmp_path / "last")
     other = reference(host_firmware, application.second, SECOND, 1, 1, tmp_path / "other")
     with open_emulated_board(BOARD, application.image, tmp_path / "card.img") as emulated:
-        said = life(emulated)
+        said = said_by(emulated)
         assert said.pop("between") > 2 * len(application.net.nodes)
         assert said == {"born": 16_000_000, "first": first, "steps": 3, "end": 0}
         emulated.reset()
-        said = life(emulated)
+        said = said_by(emulated)
     del said["between"]
     shown = inferred(host_firmware, application.net, tmp_path / "inferred")
     assert said == {"born": 16_000_000, **shown, "last": last, "other": other, "still": last, "steps": STEPS, "end": 0}

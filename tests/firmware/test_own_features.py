@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,30 +10,17 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from poet_harness.emulation import EmulatedBoard, open_emulated_board
+from poet_harness.emulation import open_emulated_board
 from poet_planner import Optimizer, models, plan
 from poet_planner.models import Model
 from poet_planner.schedule.c_library import write_library
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
+from tests.support.firmware.own_project import built, said_by, words
 
 BOARD = load_board("nrf52840")
 RATE, MOMENTUM, CLIP = 0.01, 0.9, 0.2
-PLATFORMIO = f"""\
-[platformio]
-core_dir = pio-core
-[env:nrf52840]
-platform = symlink://{ROOT}/firmware/platforms/baremetal
-board = nrf52840
-lib_compat_mode = off
-lib_deps =
-    symlink://{ROOT}/firmware
-    symlink://{ROOT}/firmware/boards
-    symlink://libraries/whole
-    symlink://libraries/head
-build_flags = -Wall -Wextra -Wconversion -Werror
-"""
 
 
 @dataclass(frozen=True)
@@ -69,10 +53,6 @@ def watch() -> Job:
     return Job(model, example.numbers(windows).numpy(), labels, 15)
 
 
-def words(content: bytes) -> str:
-    return "{" + ", ".join(map(str, content)) + "}"
-
-
 def samples_header(job: Job) -> str:
     rows = [f"    {{{words(x.tobytes())}, {words(y.tobytes())}}}," for x, y in zip(job.x, job.y, strict=True)]
     sizes = f"unsigned char input[{job.x[0].nbytes}], target[{job.y[0].nbytes}];"
@@ -80,7 +60,7 @@ def samples_header(job: Job) -> str:
     return "\n".join((*given, f"static const struct {{ {sizes} }} samples[] = {{", *rows, "};", ""))
 
 
-def built(job: Job, folder: Path) -> Path:
+def image_of(job: Job, folder: Path) -> Path:
     initial = {name: tensor.detach().numpy() for name, tensor in job.model.module.state_dict().items()}
     for name in ("whole", "head"):
         features = "auto" if name == "head" else "whole"
@@ -90,28 +70,9 @@ def built(job: Job, folder: Path) -> Path:
         beside = made.inference, (), made.extraction
         write_library(name, made.graph, made.schedule, made.constants, initial, folder / "libraries" / name, *beside)
     (folder / "src").mkdir()
-    (folder / "platformio.ini").write_text(PLATFORMIO)
     (folder / "src/main.cpp").write_bytes((ROOT / "tests/support/firmware/features.cpp").read_bytes())
     (folder / "src/samples.h").write_text(samples_header(job))
-    quiet = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORMIO")}
-    command = [sys.executable, "-m", "platformio", "run"]
-    run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return folder / ".pio/build/nrf52840/firmware.elf"
-
-
-def said_by(emulated: EmulatedBoard) -> dict[str, int]:
-    said, rest = {}, b""
-    emulated.serial.timeout = 300
-    while "end" not in said:
-        received = emulated.serial.read(256)
-        assert received, f"the program says nothing more than {said}"
-        *lines, rest = (rest + received).split(b"\n")
-        for line in lines:
-            word, number = line.split()
-            said[word.decode()] = int(number, 16)
-    return said
+    return built(folder, "whole", "head")
 
 
 def by_pytorch(job: Job) -> int:
@@ -137,7 +98,7 @@ def by_pytorch(job: Job) -> int:
 @pytest.mark.parametrize(("make", "least"), [(digits, 100), (watch, 20)], ids=["digits", "watch"])
 def test_one_image_trains_whole_and_on_features_with_the_same_bits(make: object, least: int, tmp_path: Path) -> None:
     job: Job = make()  # type: ignore[operator]
-    with open_emulated_board(BOARD, built(job, tmp_path), tmp_path / "card.img") as emulated:
+    with open_emulated_board(BOARD, image_of(job, tmp_path), tmp_path / "card.img") as emulated:
         said = said_by(emulated)
     assert said["end"] == 0
     assert said["whole"] == said["head"] != said["once"] == said["unchanged"]
