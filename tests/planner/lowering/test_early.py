@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import shutil
 from dataclasses import replace
@@ -18,7 +17,6 @@ from poet_planner.lowering import lower_for_firmware, with_early_updates
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.tracing import trace
 from poet_profiles.boards import load_board
 from poet_profiles.errors import FaultError
@@ -29,9 +27,9 @@ from torch.nn.functional import cross_entropy
 
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
-from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.costed import costed
 from tests.support.graphs.early import random_training
+from tests.support.graphs.least_plans import assert_proven_as_by_brute_force
 
 BOARD = load_board("nrf52840")
 OPTIMIZERS = [Optimizer(), Optimizer(momentum=0.9, clip_value=0.01), Optimizer("adam", weight_decay=0.1)]
@@ -109,16 +107,7 @@ def check(seed: int) -> None:
     check_graph(graph)
     plain = store_all_schedule(graph)
     ram = int(plain.peak_bytes * random.Random(seed).choice((1.0, 0.95, 0.9, 0.85, 0.8)))
-    least = least_energy(graph, ram, None)
-    try:
-        schedule = optimise(graph, ram, None, OptimiseOptions(time_limit_s=120))
-    except NoScheduleError:
-        assert math.isinf(least), seed
-        return
-    assert verify(graph, schedule).faults == (), seed
-    assert schedule.energy_j == pytest.approx(least, rel=1e-9), seed
-    assert schedule.bound_j <= least * (1 + 1e-9), seed
-    assert schedule.gap <= 1e-6, seed
+    assert_proven_as_by_brute_force(graph, ram, None)
 
 
 def test_dropout_and_batch_norm_go_together() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
 
@@ -12,10 +11,10 @@ from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.timeline import timeline
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
+from poet_planner.solve import OptimiseOptions, optimise
 from poet_profiles.schedule import Objective
 
-from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.least_plans import assert_proven_as_by_brute_force
 from tests.support.graphs.micro_batches import UPDATE, of_the_batch, random_parts
 
 
@@ -32,16 +31,7 @@ def check(seed: int) -> None:
     ram = int(plain.peak_bytes * rng.choice((1.0, 0.9, 0.8, 0.7, 0.6)))
     share = rng.choice((None, None, 1.2, 1.5))
     deadline_s = share and share * plain.time_s
-    least = least_energy(of_the_batch(graph), ram, deadline_s)
-    try:
-        schedule = optimise(graph, ram, deadline_s, OptimiseOptions(time_limit_s=120))
-    except NoScheduleError:
-        assert math.isinf(least), seed
-        return
-    assert verify(graph, schedule).faults == (), seed
-    assert schedule.energy_j == pytest.approx(least, rel=1e-9), seed
-    assert schedule.bound_j <= least * (1 + 1e-9), seed
-    assert schedule.gap <= 1e-6, seed
+    assert_proven_as_by_brute_force(graph, ram, deadline_s, of_the_batch(graph))
 
 
 @pytest.mark.parametrize("seed", range(20))

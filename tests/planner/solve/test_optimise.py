@@ -19,6 +19,7 @@ from poet_profiles.schedule import Objective, Schedule
 from benchmarks.planner.layered import layered_graph
 from tests.support.graphs.blocks import UNPLACEABLE, graph_of
 from tests.support.graphs.brute_force import least_energy
+from tests.support.graphs.least_plans import assert_proven_as_by_brute_force
 from tests.support.graphs.paper_graphs import paper_graph
 from tests.support.graphs.random_graphs import either_graph
 
@@ -36,16 +37,7 @@ def instance(seed: int) -> tuple[Graph, int, float | None]:
 def test_plans_of_tiny_graphs_are_those_of_brute_force_and_proven(tens: int) -> None:
     for seed in range(1000 + 10 * tens, 1010 + 10 * tens):
         graph, ram, deadline = instance(seed)
-        least = least_energy(graph, ram, deadline)
-        try:
-            schedule = optimise(graph, ram, deadline, OptimiseOptions(time_limit_s=120))
-        except NoScheduleError:
-            assert math.isinf(least), seed
-            continue
-        assert verify(graph, schedule).faults == (), seed
-        assert schedule.energy_j == pytest.approx(least, rel=1e-9), seed
-        assert schedule.bound_j <= least * (1 + 1e-9), seed
-        assert schedule.gap <= 1e-6, seed
+        assert_proven_as_by_brute_force(graph, ram, deadline)
 
 
 @pytest.mark.parametrize("seed", [1004, 1009, 1015, 1028])
