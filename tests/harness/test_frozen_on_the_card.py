@@ -14,13 +14,7 @@ from poet_harness.card.image import prepared_image
 from poet_harness.card.sample_set import SampleSet
 from poet_harness.data.batches import read_training_data
 from poet_harness.data.samples import Samples
-from poet_harness.meters.nominal import NominalMeter
 from poet_harness.plan_folder.plan import read_plan
-from poet_harness.ports import open_port
-from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import Link, Patience
-from poet_harness.training.trainer import Trainer
-from poet_profiles.boards import load_board
 from poet_profiles.card.layout import FIRST_BLOCK
 from poet_profiles.errors import UserError
 from poet_profiles.graph.constants import write_constants
@@ -30,9 +24,9 @@ from poet_profiles.schedule.file import read_schedule, schedule_hash
 
 from tests.support.graphs.kept_graphs import frozen_step
 from tests.support.harness.kept_plan import B, W, X, write_data, write_kept_plan
-from tests.support.harness.simulated_device import SimulatedDevice, serve
+from tests.support.harness.simulated_device import SimulatedDevice
+from tests.support.harness.trained import trained
 
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 RATE = 0.25
 
 
@@ -86,12 +80,7 @@ def board(folder: Path, **changes: object) -> FrozenDevice:
 
 
 def train(device: FrozenDevice, folder: Path, **options: object) -> list[float]:
-    plan = read_plan(folder)
-    data = read_training_data(folder / "data.npz", plan, 3)
-    with serve(device) as url:
-        link = Link(open_port(url, 115_200), url, EAGER)
-        trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
-        return [step.loss for step in trainer.train(data, RATE, **options)]  # type: ignore[arg-type]
+    return [step.loss for step in trained(device, folder, 3, RATE, **options)[1]]
 
 
 def of(device: FrozenDevice, verb: str) -> list[str]:

@@ -19,14 +19,8 @@ from poet_harness.card.places import card_place
 from poet_harness.card.writing import write_card
 from poet_harness.cli import app
 from poet_harness.data.batches import read_training_data
-from poet_harness.meters.nominal import NominalMeter
 from poet_harness.plan_folder.plan import read_plan
-from poet_harness.ports import open_port
-from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.observed import ObservedStep
-from poet_harness.training.trainer import Trainer
-from poet_profiles.boards import load_board
 from poet_profiles.card.layout import BLOCK_BYTES, RECORD_BLOCKS
 from poet_profiles.card.record import decode_record, encode_record
 from poet_profiles.errors import UserError
@@ -39,8 +33,8 @@ from typer.testing import CliRunner
 from tests.support.graphs.kept_graphs import kept_step
 from tests.support.harness.kept_plan import B, KeptDevice, W, X, kept_board, write_data, write_kept_plan
 from tests.support.harness.simulated_device import serve
+from tests.support.harness.trained import trained
 
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 RATE = 0.25
 LOSSES = [float(x.sum()) for x in X]
 
@@ -59,12 +53,7 @@ def begun(folder: Path, step: int, **changes: Any) -> KeptDevice:
 
 
 def train(device: KeptDevice, folder: Path, **options: Any) -> list[ObservedStep]:
-    plan = read_plan(folder)
-    data = read_training_data(folder / "data.npz", plan, None)
-    with serve(device) as url:
-        link = Link(open_port(url, 115_200), url, EAGER)
-        trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
-        return trainer.train(data, learning_rate=RATE, **options)
+    return trained(device, folder, None, RATE, **options)[1]
 
 
 def run(device: KeptDevice, folder: Path, *options: str) -> Result:

@@ -26,24 +26,19 @@ from tests.support.harness.simulated_device import (
     serve_rfc2217,
     serve_terminal,
 )
-
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
-
-
-def connect(url: str) -> Device:
-    return Device(Link(open_port(url, 115_200), url, EAGER))
+from tests.support.harness.trained import EAGER, device_at
 
 
 def test_hello_tells_what_the_device_is() -> None:
     with serve(SimulatedDevice(ram_bytes=4096)) as url:
-        hello = connect(url).hello
+        hello = device_at(url).hello
     assert (hello.board, hello.ram_bytes, hello.ticks_hz) == ("nrf52840", 4096, TICKS_HZ)
 
 
 def test_residents_come_back_bit_for_bit() -> None:
     data = bytes(range(256)) * 5
     with serve(SimulatedDevice(resident_bytes=(4, len(data)))) as url:
-        device = connect(url)
+        device = device_at(url)
         device.put(1, data)
         assert device.get(1, len(data)) == data
 
@@ -51,11 +46,11 @@ def test_residents_come_back_bit_for_bit() -> None:
 def test_noise_changes_neither_answers_nor_how_often_work_is_done() -> None:
     quiet, loud = SimulatedDevice(), SimulatedDevice()
     with serve(quiet) as url:
-        device = connect(url)
+        device = device_at(url)
         expected = [device.bench(7, 3, [size]).work_s for size in range(1, 30)]
     to_device, to_host = Noise(0.01, seed=1), Noise(0.01, seed=2)
     with serve(loud, to_device, to_host) as url:
-        device = connect(url)
+        device = device_at(url)
         observed = [device.bench(7, 3, [size]).work_s for size in range(1, 30)]
     assert observed == expected
     assert loud.carried_out[-29:] == quiet.carried_out[-29:]
@@ -67,7 +62,7 @@ def test_noise_changes_neither_answers_nor_how_often_work_is_done() -> None:
 def test_residents_come_back_over_a_noisy_line_too() -> None:
     data = bytes(range(256)) * 2
     with serve(SimulatedDevice(resident_bytes=(len(data),)), Noise(0.01, seed=5), Noise(0.01, seed=6)) as url:
-        device = connect(url)
+        device = device_at(url)
         device.put(0, data)
         assert device.get(0, len(data)) == data
     assert device.link.repeated > 5
@@ -82,7 +77,7 @@ def test_lines_grow_until_they_arrive_damaged(capsys: pytest.CaptureFixture[str]
     data = bytes(range(256)) * 2
     simulated = SimulatedDevice(resident_bytes=(len(data),))
     with serve(simulated, cut_at_usb_blocks) as url:
-        device = connect(url)
+        device = device_at(url)
         device.put(0, data)
         repeated = device.link.repeated
         device.put(0, data)
@@ -99,14 +94,14 @@ def test_a_sound_line_soon_carries_its_longest_lines() -> None:
     data = bytes(range(256)) * 8
     simulated = SimulatedDevice(resident_bytes=(len(data),))
     with serve(simulated) as url:
-        connect(url).put(0, data)
+        device_at(url).put(0, data)
     lengths = [len(request.split()[-1]) // 2 for request in simulated.carried_out if request.startswith("put")]
     assert lengths[:6] == [14, 28, 56, 112, 224, 224]
 
 
 def test_any_url_of_pyserial_will_do(tmp_path: Path) -> None:
     with serve_terminal(SimulatedDevice()) as terminal:
-        device = connect(f"spy://{terminal}?file={tmp_path / 'spy.txt'}")
+        device = device_at(f"spy://{terminal}?file={tmp_path / 'spy.txt'}")
         assert device.stack() == 512
         device.link.close()
     assert "hello" in (tmp_path / "spy.txt").read_text()
@@ -116,7 +111,7 @@ def test_a_serial_port_on_the_network_keeps_its_settings_while_it_is_read() -> N
     """Each change of a setting costs an RFC 2217 client a tenth of a second, and may disturb the board's line."""
     data = bytes(range(256))
     with serve_rfc2217(SimulatedDevice(resident_bytes=(len(data),))) as (url, servers):
-        device = connect(url)
+        device = device_at(url)
         device.put(0, data)
         assert device.get(0, len(data)) == data
         assert device.link.repeated == 0
@@ -128,7 +123,7 @@ def test_a_serial_port_on_the_network_keeps_its_settings_while_it_is_read() -> N
 
 def test_a_serial_server_that_ends_is_a_port_that_is_gone() -> None:
     with serve_rfc2217(SimulatedDevice()) as (url, servers):
-        device = connect(url)
+        device = device_at(url)
         servers[0].connection.shutdown(socket.SHUT_RDWR)
         with pytest.raises(UserError, match=r"rfc2217://.*(port is gone|no answer)") as caught:
             device.stack()
@@ -139,7 +134,7 @@ def test_a_serial_server_that_ends_is_a_port_that_is_gone() -> None:
 def test_a_reset_is_noticed_and_greeted() -> None:
     simulated = SimulatedDevice()
     with serve(simulated) as url:
-        device = connect(url)
+        device = device_at(url)
         before = device.hello.boot
         simulated.reset()
         with pytest.raises(DeviceResetError):
@@ -161,7 +156,7 @@ def test_a_reset_is_noticed_and_greeted() -> None:
 def test_a_reset_is_told_with_its_cause(start: str, words: str) -> None:
     simulated = SimulatedDevice()
     with serve(simulated) as url:
-        device = connect(url)
+        device = device_at(url)
         simulated.start = start
         simulated.reset()
         with pytest.raises(DeviceResetError, match=words):
@@ -171,7 +166,7 @@ def test_a_reset_is_told_with_its_cause(start: str, words: str) -> None:
 def test_a_fault_is_told_once_a_boot(capsys: pytest.CaptureFixture[str]) -> None:
     simulated = SimulatedDevice(start=" start=fault reset=4 failures=2 pc=00001234 lr=00005678 status=00010000")
     with serve(simulated) as url:
-        device = connect(url)
+        device = device_at(url)
         device.greet()
         simulated.reset()
         with pytest.raises(DeviceResetError, match="a fault at PC 0x00001234"):
@@ -183,7 +178,7 @@ def test_a_fault_is_told_once_a_boot(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_an_error_carries_the_devices_number_and_words() -> None:
     with serve(SimulatedDevice(card=False)) as url, pytest.raises(DeviceError, match="no card") as caught:
-        connect(url).page("in", 512, 1, "sequential")
+        device_at(url).page("in", 512, 1, "sequential")
     assert caught.value.number == -9
 
 
@@ -192,7 +187,7 @@ def test_a_device_that_is_silent_ends_with_code_4() -> None:
         return b""
 
     with serve(SimulatedDevice(), swallow) as url, pytest.raises(UserError, match="no answer") as caught:
-        connect(url)
+        device_at(url)
     assert caught.value.exit_code == NO_DEVICE
 
 
@@ -225,7 +220,7 @@ def test_the_begin_of_the_work_is_known_or_known_not_to_be(lost: tuple[bytes, ..
     simulated, slept_s = SleepyDevice(), 0.2
     line = LosesLines()
     with serve(simulated, to_host=line) as url:
-        device = connect(url)
+        device = device_at(url)
         line.words = list(lost)
         timing = device.idle(slept_s)
         assert not line.words
@@ -277,7 +272,7 @@ def test_what_sends_requests_back_is_told_at_once(replies: tuple[bytes, ...]) ->
         Device(Link(open_port(url, 115_200), url, Patience(acknowledge_s=600.0, answer_s=600.0)))
     assert caught.value.exit_code == NO_DEVICE
     with pytest.raises(UserError, match="loop://: what is sent comes back"):
-        connect("loop://")
+        device_at("loop://")
 
 
 def test_a_line_that_echoes_and_has_a_device_is_none_of_these() -> None:
@@ -289,7 +284,7 @@ def test_a_line_that_echoes_and_has_a_device_is_none_of_these() -> None:
             yield from super().receive(line)
 
     with serve(Echoing()) as url:
-        assert connect(url).stack() == 512
+        assert device_at(url).stack() == 512
 
 
 def test_noise_before_a_board_has_started_is_waited_through() -> None:
@@ -303,7 +298,7 @@ def test_noise_before_a_board_has_started_is_waited_through() -> None:
             yield from super().receive(line) if self.received > 20 else [b"\x00\xf0\n"]
 
     with serve(Starting()) as url:
-        assert connect(url).hello.board == "nrf52840"
+        assert device_at(url).hello.board == "nrf52840"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +314,7 @@ def test_noise_before_a_board_has_started_is_waited_through() -> None:
 def test_what_is_no_device_is_shown(reply: bytes, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "FOREIGN_S", 0.0)
     with serve(Repeater(reply)) as url, pytest.raises(UserError, match=words) as caught:
-        connect(url)
+        device_at(url)
     assert caught.value.exit_code == NO_DEVICE
     assert "powered" not in str(caught.value)
 
@@ -368,7 +363,7 @@ def test_a_serial_server_without_modem_signals_is_told_with_the_cure(monkeypatch
         open_port(url, 115_200)
     assert str(caught.value).endswith(f"write {url}?ign_set_control")
     with serve_rfc2217(SimulatedDevice()) as (url, _):
-        device = connect(f"{url}?ign_set_control")
+        device = device_at(f"{url}?ign_set_control")
         assert device.stack() == 512
         device.link.close()
 

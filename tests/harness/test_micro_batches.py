@@ -12,25 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 from poet_harness.data.batches import read_training_data
-from poet_harness.meters.nominal import NominalMeter
 from poet_harness.plan_folder.plan import read_plan
-from poet_harness.ports import open_port
 from poet_harness.profiling.in_place import costs_in_place
-from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.comparison import compare
 from poet_harness.training.feeding import Order
 from poet_harness.training.trainer import Trainer
-from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import graph_hash, read_graph
 from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
-from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice, serve
+from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice
 from tests.support.harness.tiny_plan import SCHEDULE
+from tests.support.harness.trained import trained
 
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 PARTS, STEPS = 3, 4
 # The gradient is the input of a part: two samples of one number each. A third tensor is the same for all parts.
 GRAPH: dict[str, Any] = {
@@ -126,13 +121,7 @@ def board(folder: Path, **changes: Any) -> Board:
 
 
 def train(device: Board, folder: Path, **options: Any) -> Trainer:
-    plan = read_plan(folder)
-    data = read_training_data(folder / "data.npz", plan, STEPS)
-    with serve(device) as url:
-        link = Link(open_port(url, 115_200), url, EAGER)
-        trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
-        trainer.train(data, learning_rate=0.5, **options)
-        return trainer
+    return trained(device, folder, STEPS, 0.5, **options)[0]
 
 
 def expected_sums() -> list[list[float]]:

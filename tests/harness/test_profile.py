@@ -15,14 +15,12 @@ from poet_harness.cli import app
 from poet_harness.measuring.measure import Effort, Measurement, measure
 from poet_harness.meters.meter import Activity, Mark, Meter, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
-from poet_harness.ports import open_port
 from poet_harness.profiling.board_profiler import BoardProfiler
 from poet_harness.profiling.configurations import Configuration, from_file, from_graph, from_model, page
 from poet_harness.profiling.grid import grid
 from poet_harness.profiling.outcome import Outcome
 from poet_harness.profiling.slices import ram_bytes, slices
-from poet_harness.protocol.device import Device, Timing
-from poet_harness.protocol.link import Link, Patience
+from poet_harness.protocol.device import Timing
 from poet_harness.verbs.console import wide_console
 from poet_harness.verbs.profile import _report
 from poet_profiles.boards import load_board
@@ -42,9 +40,9 @@ from typer.testing import CliRunner
 
 from tests.support.graphs.kept_graphs import kept_step
 from tests.support.harness.simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
+from tests.support.harness.trained import device_at
 
 BOARD = load_board("nrf52840")
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
 QUICK = Effort(fewest=1, most=1)
 SOME = [
     *(Configuration("relu", f"size={size}") for size in (8, 16, 32)),
@@ -54,7 +52,7 @@ SOME = [
 
 
 def profile(url: str, path: Path, wanted: Sequence[Configuration], effort: Effort = QUICK) -> BoardProfiler:
-    device = Device(Link(open_port(url, 115_200), url, EAGER))
+    device = device_at(url)
     profiler = BoardProfiler(device, NominalMeter(BOARD), BOARD, effort)
     with ProfileWriter(path) as writer:
         profiler.run(wanted, writer)
@@ -147,7 +145,7 @@ def test_no_card_to_be_labelled_is_one_line(tmp_path: Path, monkeypatch: pytest.
 def test_a_board_that_slows_down_is_noticed(tmp_path: Path) -> None:
     simulated = SimulatedDevice()
     with serve(simulated) as url:
-        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        device = device_at(url)
         profiler = BoardProfiler(device, NominalMeter(BOARD), BOARD, QUICK)
         with ProfileWriter(tmp_path / "p.csv") as writer:
             assert profiler.run(SOME, writer, lambda item: None).drift == 0
@@ -170,7 +168,7 @@ class Sensors:
 def watched(path: Path, sensors: Sensors, wanted: Sequence[Configuration]) -> tuple[SimulatedDevice, Outcome]:
     simulated = SimulatedDevice(sensors=sensors)
     with serve(simulated) as url:
-        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        device = device_at(url)
         with ProfileWriter(path) as writer:
             return simulated, BoardProfiler(device, NominalMeter(BOARD), BOARD, Effort(most=3)).run(wanted, writer)
 
@@ -213,7 +211,7 @@ def test_a_configuration_that_draws_less_than_the_sleeping_board_has_no_negative
     meter = ScriptedMeter(Window(0.1, 1e-3, samples=10_000, period_s=1e-5), *[Window(0.01, 9e-5, 1000)] * 2)
     configuration = Configuration("relu", "size=8")
     with serve(SimulatedDevice()) as url:
-        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        device = device_at(url)
         with ProfileWriter(tmp_path / "p.csv") as writer:
             meter.matched = True
             outcome = BoardProfiler(device, meter, BOARD, QUICK).run([configuration], writer)
@@ -288,21 +286,7 @@ def test_the_grid_leaves_nothing_out_on_the_smallest_board() -> None:
 
 
 def test_the_first_slice_is_the_largest_along_its_axis() -> None:
-    params = {
-        "n": 8,
-        "c": 4,
-        "h": 8,
-        "w": 8,
-        "k": 4,
-        "r": 3,
-        "s": 3,
-        "sh": 1,
-        "sw": 1,
-        "ph": 1,
-        "pw": 1,
-        "g": 1,
-        "bias": 0,
-    }
+    params = parse_params("n=8 c=4 h=8 w=8 k=4 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
     limit = ram_bytes("conv2d", {**params, "n": 5})
     fraction, cut = next(iter(slices("conv2d", params, limit)))
     assert (fraction, cut["n"]) == (5 / 8, 5)
@@ -391,17 +375,11 @@ def test_the_grid_is_canonical_and_covers_every_operator() -> None:
 
 def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
+    relu = {"time_s": 0, "energy_j": 0, "op": "relu", "params": "size=175"}
     nodes = [
-        {"id": "a", "time_s": 0, "energy_j": 0, "bytes": 700, "op": "relu", "params": "size=175"},
-        {"id": "b", "time_s": 0, "energy_j": 0, "bytes": 0, "op": "relu", "params": "size=175"},
-        {
-            "id": "c",
-            "time_s": 0,
-            "energy_j": 0,
-            "outputs": [{"id": "c", "bytes": 2600}],
-            "op": "relu",
-            "params": "size=175",
-        },
+        {"id": "a", "bytes": 700, **relu},
+        {"id": "b", "bytes": 0, **relu},
+        {"id": "c", "outputs": [{"id": "c", "bytes": 2600}], **relu},
     ]
     path.write_text(json.dumps({"format": "poet-graph/1", "name": "x", "nodes": nodes, "edges": []}))
     wanted = from_graph(path)
@@ -536,7 +514,7 @@ def test_page_rows_without_the_cards_current_are_refused(
     meter.source = source
     pages = [item for item in SOME if item.is_page]
     with serve(SimulatedDevice(board=board)) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, load_board(board), QUICK)
+        profiler = BoardProfiler(device_at(url), meter, load_board(board), QUICK)
         outcome = profiler.run(SOME, writer)
     ops = list(read_profile(tmp_path / "p.csv")["op"])
     assert ("page_in" in ops, "page_out" in ops) == (written, written)
@@ -551,7 +529,7 @@ def test_costs_in_place_without_the_cards_current_are_left_out(tmp_path: Path) -
     measured = Measurement(1e-3, 0.0, 1e-3 * BOARD.voltage_v * 2e-3, 0.0, 1, 512, 0)
     costs = {item: measured for item in SOME}
     with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), SupplyMeter(0.0), BOARD, QUICK)
+        profiler = BoardProfiler(device_at(url), SupplyMeter(0.0), BOARD, QUICK)
         assert profiler.take_over(costs, 1e-3, writer) == 4
     assert not {"page_in", "page_out"} & set(read_profile(tmp_path / "p.csv")["op"])
 
@@ -563,7 +541,7 @@ def test_rows_within_a_few_steps_of_the_meter_are_marked(
     meter = NominalMeter(BOARD)
     meter.power_step_w = 2e-3
     with serve(SimulatedDevice()) as url, ProfileWriter(tmp_path / "p.csv") as writer:
-        profiler = BoardProfiler(Device(Link(open_port(url, 115_200), url, EAGER)), meter, BOARD, QUICK)
+        profiler = BoardProfiler(device_at(url), meter, BOARD, QUICK)
         outcome = profiler.run(SOME, writer)
     rows = read_profile(tmp_path / "p.csv")
     marked = {

@@ -21,9 +21,6 @@ from poet_harness.data.batches import read_training_data
 from poet_harness.meters.meter import Mark, MeterError, Window
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.plan_folder.plan import read_plan
-from poet_harness.ports import open_port
-from poet_harness.protocol.device import Device
-from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.observed import ObservedStep
 from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
@@ -44,8 +41,7 @@ from tests.support.harness.tiny_plan import (
     board,
     write_plan,
 )
-
-EAGER = Patience(acknowledge_s=0.03, answer_s=0.05, attempts=8)
+from tests.support.harness.trained import device_at, trained
 
 
 @pytest.fixture
@@ -54,12 +50,7 @@ def plan_folder(tmp_path: Path) -> Path:
 
 
 def train(device: SimulatedDevice, folder: Path, **options: Any) -> list[ObservedStep]:
-    plan = read_plan(folder)
-    data = read_training_data(folder / "data.npz", plan, STEPS)
-    with serve(device) as url:
-        link = Link(open_port(url, 115_200), url, EAGER)
-        trainer = Trainer(Device(link), NominalMeter(load_board("nrf52840")), plan)
-        return trainer.train(data, learning_rate=0.25, **options)
+    return trained(device, folder, STEPS, 0.25, **options)[1]
 
 
 def test_every_batch_reaches_the_board_and_every_gradient_comes_back(plan_folder: Path) -> None:
@@ -121,7 +112,7 @@ def test_training_goes_on_when_the_meter_loses_a_step(
 ) -> None:
     plan = read_plan(plan_folder)
     with serve(board()) as url:
-        device = Device(Link(open_port(url, 115_200), url, EAGER))
+        device = device_at(url)
         trainer = Trainer(device, FailingMeter(spoil), plan)
         observed = trainer.train(read_training_data(plan_folder / "data.npz", plan, STEPS), learning_rate=0.25)
     assert [step.energy_j is None for step in observed] == [False, True, False, False, False]
