@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -31,15 +30,8 @@ from benchmarks.evaluation.accuracy import (
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
 from notebooks import voices
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CODE = "c"
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_each_way_trains_what_it_says_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

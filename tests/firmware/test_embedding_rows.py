@@ -139,6 +139,12 @@ def start(core: c.CDLL, card: fw.Card) -> Device:
     return device
 
 
+def restored(core: c.CDLL, card: fw.Card) -> Device:
+    device = start(core, card)
+    device.ok("restore")
+    return device
+
+
 def tensor(device: Device, index: int, count: int) -> bytes:
     return b"".join(
         bytes.fromhex(device.ok(f"get {index} {at} {min(224, count - at)}")["data"]) for at in range(0, count, 224)
@@ -157,8 +163,7 @@ def bits(step: int) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("dma", [False, True])
 def test_the_bits_are_those_of_a_dense_update(core: c.CDLL, dma: bool) -> None:
     card = prepared(dma)
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     for step in range(1, STEPS + 1):
         writes = card.writes
         assert device.ok(STEP)["committed"] == str(step)
@@ -172,8 +177,7 @@ def test_the_bits_are_those_of_a_dense_update(core: c.CDLL, dma: bool) -> None:
 def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
     card = prepared()
     before = bytes(card.content)
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(STEP)
     device.ok(STEP)
     second = [False] * (WORDS + 1)
@@ -207,8 +211,7 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
         ends.append(whole.writes)
     for cut in range(whole.writes):
         card = prepared(dma=cut % 2 == 1)
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         card.cut, card.torn = cut, torn
         committed = train(device) or 0
         assert card.dead and committed == sum(end <= cut for end in ends)
@@ -226,8 +229,7 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
 @pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
 def test_after_an_error_at_any_transfer_the_step_can_be_asked_for_again(core: c.CDLL, fault: str, dma: bool) -> None:
     card = prepared(dma)
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(STEP)
     setattr(card, fault, 10_000)
     device.ok(STEP)
@@ -235,8 +237,7 @@ def test_after_an_error_at_any_transfer_the_step_can_be_asked_for_again(core: c.
     assert count > 5
     for transfer in range(count):
         card = prepared(dma)
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         device.ok(STEP)
         setattr(card, fault, transfer)
         assert "err -5" in device.ask(STEP)
@@ -267,8 +268,7 @@ def test_a_lost_write_of_a_row_is_found_at_once(core: c.CDLL) -> None:
     for lost in range(rows):
         card = ForgetfulCard(BLOCKS)
         card.content[:] = image()
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         device.ok(STEP)
         card.lost = card.writes + ROW_BLOCKS * lost
         assert device.ask(STEP).startswith("err -7 call 3:"), lost
@@ -280,8 +280,7 @@ def test_a_lost_write_of_a_row_is_found_at_once(core: c.CDLL) -> None:
 def test_damage_to_a_new_row_gives_way_to_the_step_before(core: c.CDLL) -> None:
     for row in set(tokens(0).tolist()):
         card = prepared()
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         device.ok(STEP)
         card.content[row_place(row, second=True) + ROW_BYTES - 1] ^= 4
         device = start(core, card)
@@ -294,8 +293,7 @@ def test_damage_to_a_new_row_gives_way_to_the_step_before(core: c.CDLL) -> None:
 def test_a_step_before_that_a_later_one_has_begun_to_overwrite_is_not_taken(core: c.CDLL) -> None:
     """The newest version is damaged, and rows of the one before are already those of the step that was cut."""
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(STEP)
     card.cut = card.writes + ROW_BLOCKS * touched(1)  # all rows of the second step, nothing else
     assert not device.ask(STEP).startswith("ok")
@@ -310,8 +308,7 @@ def test_damage_to_other_rows_is_found_by_restore(core: c.CDLL, swapped: bool) -
     others = sorted(set(range(WORDS)) - set(tokens(0).tolist()))
     first, last = (row_place(row, second=False) for row in (others[0], others[-1]))
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     if swapped:
         one, two = (card.content[place : place + ROW_BYTES] for place in (first, last))
         card.content[first : first + ROW_BYTES], card.content[last : last + ROW_BYTES] = two, one

@@ -133,6 +133,12 @@ def start(core: c.CDLL, card: fw.Card, net: fw.Net | None = None) -> Device:
     return device
 
 
+def restored(core: c.CDLL, card: fw.Card) -> Device:
+    device = start(core, card)
+    device.ok("restore")
+    return device
+
+
 def blank(dma: bool = False) -> BlockCard:
     return BlockCard(CARD_BLOCKS, dma, half_block=48)
 
@@ -174,8 +180,7 @@ def test_training_gives_the_bits_of_the_same_arithmetic(core: c.CDLL, dma: bool,
 def test_the_bytes_on_the_card_are_those_of_the_spec(core: c.CDLL) -> None:
     card = prepared()
     before = bytes(card.content)
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(f"step {RATE_BITS} 0")
     after, layout = expected_after(1), NET.layout
     assert card.content[RECORDS[1] * fw.BLOCK : (RECORDS[1] + 1) * fw.BLOCK] == record(2, 1, 0b111, after)
@@ -206,8 +211,7 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
     expected = {step: bits(expected_after(step)) for step in range(STEPS + 1)}
     for cut in range(whole.writes):
         card = prepared(dma=cut % 2 == 1)
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         card.cut, card.torn = cut, torn
         committed = train(device) or 0
         assert card.dead and committed == cut // a_step
@@ -224,8 +228,7 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
 def transfers(core: c.CDLL, dma: bool, fault: str) -> int:
     """How many of the transfers of the second step can fail."""
     card = prepared(dma)
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(f"step {RATE_BITS} 0")
     setattr(card, fault, 10_000)
     device.ok(f"step {RATE_BITS} 0")
@@ -239,8 +242,7 @@ def test_an_error_at_any_transfer_leaves_the_committed_step_intact(core: c.CDLL,
     assert count > 5
     for transfer in range(count):
         card = prepared(dma)
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         device.ok(f"step {RATE_BITS} 0")
         setattr(card, fault, transfer)
         assert "err -5" in device.ask(f"step {RATE_BITS} 0")
@@ -257,8 +259,7 @@ def test_after_an_error_the_step_can_be_asked_for_again(core: c.CDLL, fault: str
     """Without a restart: residents that the failed step had changed are read back."""
     for transfer in range(transfers(core, False, fault)):
         card = prepared()
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         device.ok(f"step {RATE_BITS} 0")
         setattr(card, fault, transfer)
         assert "err -5" in device.ask(f"step {RATE_BITS} 0")
@@ -276,8 +277,7 @@ def damaged(index: int, byte: int, second: bool) -> int:
 @pytest.mark.parametrize("unit", [1, 3])
 def test_a_damaged_newest_version_gives_way_to_the_step_before(core: c.CDLL, unit: int) -> None:
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(f"step {RATE_BITS} 0")
     card.content[damaged(unit, 700, second=True)] ^= 4
     device = start(core, card)
@@ -293,8 +293,7 @@ def test_a_damaged_tensor_is_never_used(core: c.CDLL) -> None:
     places = {"a weight": damaged(1, 700, second=False), "a constant": damaged(2, 700, second=False)}
     for what, place in places.items():
         card = prepared()
-        device = start(core, card)
-        device.ok("restore")
+        device = restored(core, card)
         card.content[place] ^= 1
         assert "check failed" in device.ask(f"step {RATE_BITS} 0"), what
         card.content[place] ^= 1
@@ -332,8 +331,7 @@ def test_a_batch_in_the_place_of_another_is_not_used(core: c.CDLL) -> None:
     size = NET.layout.batch_blocks * fw.BLOCK
     first, second = (slice(batch_place(batch), batch_place(batch) + size) for batch in range(2))
     card.content[first], card.content[second] = bytes(card.content[second]), bytes(card.content[first])
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     assert device.ask(f"step {RATE_BITS} 0") == "err -7 batch 0 on the card is damaged"
 
 
@@ -364,8 +362,7 @@ def test_a_card_of_an_older_version_is_refused(core: c.CDLL) -> None:
 
 def test_both_versions_damaged(core: c.CDLL) -> None:
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(f"step {RATE_BITS} 0")
     for second in (False, True):
         card.content[damaged(1, 100, second)] ^= 1
@@ -433,8 +430,7 @@ def test_a_step_needs_the_residents_of_the_record(core: c.CDLL) -> None:
 
 def test_a_batch_put_before_each_step(core: c.CDLL) -> None:
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     put(device, 1, draw(10).tobytes(), BYTES)  # the second batch is now the first
     assert device.ok(f"step {RATE_BITS} 0")["committed"] == "1"
     assert device.ok(f"step {RATE_BITS} 0")["committed"] == "2"
@@ -611,8 +607,7 @@ def test_the_commits_of_a_model_without_kept_tensors_are_not_overwritten(core: c
 
 def test_formatting_ends_what_the_record_names(core: c.CDLL) -> None:
     card = prepared()
-    device = start(core, card)
-    device.ok("restore")
+    device = restored(core, card)
     device.ok(f"step {RATE_BITS} 0")
     device.ok("format")
     assert all(card.content[place * fw.BLOCK : (place + 1) * fw.BLOCK] == EMPTY for place in RECORDS)

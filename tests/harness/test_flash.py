@@ -162,22 +162,28 @@ def test_who_has_a_board_that_does_not_go_to_its_bootloader_is_told_what_to_pres
     assert uploads == []
 
 
-def test_a_factory_sketch_is_sent_to_the_bootloader_by_its_baud_rate(
-    plan: Path, show_ports: Show, uploads: Uploads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def touched(monkeypatch: pytest.MonkeyPatch, appear: Callable[[], object]) -> list[tuple[str, int]]:
+    """Ports that are opened, and at what rate; closing one lets a bootloader appear."""
     opened = []
 
     class Port:
         def close(self) -> None:
-            listed[:] = [port_info("/dev/ttyACM1", BOOTLOADER), *listed[1:]]
+            appear()
 
     def open_port(url: str, baud: int) -> Port:
         opened.append((url, baud))
         return Port()
 
     monkeypatch.setattr(upload_port, "open_port", open_port)
+    return opened
+
+
+def test_a_factory_sketch_is_sent_to_the_bootloader_by_its_baud_rate(
+    plan: Path, show_ports: Show, uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serve(mkr1000()) as console:
-        listed = show_ports(("/dev/ttyACM0", SKETCH), (console, ADAPTER))
+        show_ports(("/dev/ttyACM0", SKETCH), (console, ADAPTER))
+        opened = touched(monkeypatch, lambda: show_ports(("/dev/ttyACM1", BOOTLOADER), (console, ADAPTER)))
         flash.command("mkr1000", plan)
     assert opened == [("/dev/ttyACM0", 1200)]
     assert uploads == ["/dev/ttyACM1"]
@@ -378,18 +384,8 @@ def test_the_verb_touches_a_sketchs_port_alone(
     show_ports: Show, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new board has no firmware of poet's, and perhaps no adapter yet."""
-    opened = []
-
-    class Port:
-        def close(self) -> None:
-            listed[:] = [port_info("/dev/ttyACM1", (0x2341, 0x005A))]
-
-    def open_port(url: str, baud: int) -> Port:
-        opened.append((url, baud))
-        return Port()
-
-    monkeypatch.setattr(upload_port, "open_port", open_port)
-    listed = show_ports(("/dev/ttyACM0", (0x2341, 0x805A)))
+    show_ports(("/dev/ttyACM0", (0x2341, 0x805A)))
+    opened = touched(monkeypatch, lambda: show_ports(("/dev/ttyACM1", (0x2341, 0x005A))))
     bootloader.command("nano-33-ble", as_json=True)
     assert opened == [("/dev/ttyACM0", 1200)]
     assert json.loads(capsys.readouterr().out) == {"board": "nano-33-ble", "bootloader": "/dev/ttyACM1"}

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from poet_harness.meters.lpm01a import Lpm01aMeter, Transcript
@@ -28,6 +29,15 @@ def high_from(late_s: float) -> Callable[[float], float]:
     return lambda time_s: 0.07 if time_s > late_s else 0.01
 
 
+@contextmanager
+def recording(instrument: SimulatedLpm01a) -> Iterator[Lpm01aMeter]:
+    with plugged_in(instrument) as port:
+        meter = Lpm01aMeter(port, BOARD)
+        meter.begin()
+        yield meter
+        meter.close()
+
+
 def mark() -> Mark:
     return Mark(Activity.COMPUTE, LENGTH_S, 0.0, 0.0)
 
@@ -38,11 +48,8 @@ def test_the_simulated_format_is_the_documented_one() -> None:
 
 def test_a_window_ends_at_the_falling_edge_and_is_as_long_as_the_board_says() -> None:
     instrument = SimulatedLpm01a(ramp, [FALL_S])
-    with plugged_in(instrument) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
+    with recording(instrument) as meter:
         [window] = meter.end([mark()])
-        meter.close()
     middle_a = ramp(FALL_S - LENGTH_S / 2)
     assert window.energy_j == pytest.approx(BOARD.voltage_v * middle_a * LENGTH_S, rel=2e-3)
     assert window.duration_s == pytest.approx(LENGTH_S)
@@ -66,11 +73,8 @@ def test_a_window_ends_at_the_falling_edge_and_is_as_long_as_the_board_says() ->
 def test_samples_that_the_time_stamps_miss_are_counted(lost: range, counted: int) -> None:
     """The window lies from 0.22 s to 0.37 s, a time stamp at each tenth of a second."""
     instrument = SimulatedLpm01a(ramp, [0.37], lost=lost)
-    with plugged_in(instrument) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
+    with recording(instrument) as meter:
         [window] = meter.end([mark()])
-        meter.close()
     assert window.lost == pytest.approx(counted, abs=1)
     assert (window.lost_share > 0.001) == (counted > 0)
 
@@ -94,12 +98,8 @@ OVERCURRENT = "the instrument says: error: Overcurrent >59mA, dynamic acquisitio
     ids=["nobody marked it", "ended", "overcurrent at once", "overcurrent later"],
 )
 def test_why_a_window_is_missing_is_told(instrument: Callable[[], SimulatedLpm01a], words: str) -> None:
-    with plugged_in(instrument()) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
-        with pytest.raises(MeterError, match=words):
-            meter.end([mark()])
-        meter.close()
+    with recording(instrument()) as meter, pytest.raises(MeterError, match=words):
+        meter.end([mark()])
 
 
 def test_a_refused_setting_is_told() -> None:
@@ -136,11 +136,8 @@ def test_whatever_the_instrument_calls_an_error_is_one(line: bytes, said: str) -
 def test_nothing_stays_as_another_program_left_it() -> None:
     """That program's recording is still running; mode, trigger and supply are set."""
     instrument = SimulatedLpm01a(ramp, [FALL_S], acquiring=True)
-    with plugged_in(instrument) as port:
-        meter = Lpm01aMeter(port, BOARD)
-        meter.begin()
+    with recording(instrument) as meter:
         [window] = meter.end([mark()])
-        meter.close()
     assert window.energy_j > 0
     assert instrument.commands[:2] == ["htc", "stop"]
     for setting in ("acqmode dyn", "funcmode optim", "trigsrc sw", "trigdelay 0", "acqtime inf", "pwr on"):

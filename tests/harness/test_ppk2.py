@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -37,17 +39,23 @@ def never(times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.zeros(len(times_s), dtype=bool)
 
 
+@contextmanager
+def recording(instrument: SimulatedPpk2) -> Iterator[Ppk2Meter]:
+    with plugged_in(instrument) as port:
+        meter = Ppk2Meter(port, BOARD, supply=False)
+        meter.begin()
+        yield meter
+        meter.close()
+
+
 def mark(length_s: float = LENGTH_S) -> Mark:
     return Mark(Activity.COMPUTE, length_s, 0.0, 0.0)
 
 
 def test_a_window_is_measured_through_the_port() -> None:
     instrument = SimulatedPpk2(steady, one_window)
-    with plugged_in(instrument) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
+    with recording(instrument) as meter:
         [window] = meter.end([mark()])
-        meter.close()
     assert window.duration_s == pytest.approx(LENGTH_S, abs=PERIOD_S / 10)
     assert window.energy_j == pytest.approx(BOARD.voltage_v * LENGTH_S * (5e-3 + 40e-3) / 2, rel=1e-3)
     assert window.lost == 0
@@ -73,11 +81,8 @@ def window_without(count: int) -> Window:
     def damage(block: int, data: bytes) -> bytes:
         return data[:1600] + data[1600 + 4 * count :] if block == 5 else data
 
-    with plugged_in(SimulatedPpk2(steady, one_window, damage)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
+    with recording(SimulatedPpk2(steady, one_window, damage)) as meter:
         [window] = meter.end([mark()])
-        meter.close()
     return window
 
 
@@ -96,12 +101,9 @@ def test_a_loss_that_the_counter_cannot_show_is_found_by_the_boards_clock() -> N
 
 
 def test_no_window_line_is_told() -> None:
-    with plugged_in(SimulatedPpk2(steady, never)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
-        with pytest.raises(MeterError, match="window line on D0, and VCC of the logic port"):
-            meter.end([mark()])
-        meter.close()
+    missing = "window line on D0, and VCC of the logic port"
+    with recording(SimulatedPpk2(steady, never)) as meter, pytest.raises(MeterError, match=missing):
+        meter.end([mark()])
 
 
 def test_a_line_that_comes_and_goes_names_the_logic_ports_supply() -> None:
@@ -110,15 +112,12 @@ def test_a_line_that_comes_and_goes_names_the_logic_ports_supply() -> None:
     def flickering(times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
         return one_window(times_s) & (times_s // 1e-3 % 2 == 0)
 
-    with plugged_in(SimulatedPpk2(steady, flickering)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
+    with recording(SimulatedPpk2(steady, flickering)) as meter:
         deadline_s = time.monotonic() + 10
         while len(meter._integrator.windows) < 2 and time.monotonic() < deadline_s:
             time.sleep(0.01)
         with pytest.raises(MeterError, match="windows recorded, 1 expected; is VCC of the logic port at the board"):
             meter.end([mark()])
-        meter.close()
 
 
 def test_a_cable_pulled_out_ends_in_one_line() -> None:
@@ -162,15 +161,12 @@ def test_an_overcurrent_is_called_one(samples: int, refused: bool) -> None:
         above = (times_s >= START_S) & (times_s < START_S + (samples - 0.5) * PERIOD_S)
         return np.where(above, 1.4, 5e-3)
 
-    with plugged_in(SimulatedPpk2(current, one_window)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
+    with recording(SimulatedPpk2(current, one_window)) as meter:
         if refused:
             with pytest.raises(MeterError, match=f"overcurrent: {samples} samples above 1 A"):
                 meter.end([mark()])
         else:
             assert len(meter.end([mark()])) == 1
-        meter.close()
 
 
 @pytest.mark.parametrize("supply", [True, False])
@@ -239,11 +235,8 @@ def test_windows_from_a_millisecond_on_are_exact_to_a_thousandth_through_the_por
     def line(times_s: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.any([(times_s >= start_s) & (times_s < start_s + length_s) for start_s, length_s in spans_s], axis=0)
 
-    with plugged_in(SimulatedPpk2(current, line)) as port:
-        meter = Ppk2Meter(port, BOARD, supply=False)
-        meter.begin()
+    with recording(SimulatedPpk2(current, line)) as meter:
         windows = meter.end([mark(length_s) for _, length_s in spans_s])
-        meter.close()
     for window, (start_s, length_s) in zip(windows, spans_s, strict=True):
         exact_j = BOARD.voltage_v * (charge(start_s + length_s) - charge(start_s))
         assert window.fault(length_s) == ""

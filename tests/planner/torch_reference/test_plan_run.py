@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from poet_planner import models
 from poet_planner.lowering import lower_for_linux, with_updates
 from poet_planner.schedule.store_all import store_all_schedule
@@ -22,20 +21,16 @@ from tests.support.programs import Said, poet_plan
 MODEL = ("--model", "mlperf_ds_cnn", "--batch", "2")
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("method", ["store_all", "page_all"])
 def test_it_leaves_the_references_bits(method: str, tmp_path: Path, capsys: Said) -> None:
     plan, data, found, expected = (tmp_path / name for name in ("plan", "data.npz", "found.npz", "expected.npz"))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert poet_plan(*MODEL, "--profile", "a72", "--method", method, "--out", plan) == 0
-        assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
-        training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
-        assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
-        capsys.readouterr()
-        assert poet_plan("execute", plan, *training, "--threads", 1, "--json", "--out", found) == 0
-    finally:
-        torch.set_num_threads(threads)
+    assert poet_plan(*MODEL, "--profile", "a72", "--method", method, "--out", plan) == 0
+    assert poet_plan("data", *MODEL, "--steps", 3, "--out", data) == 0
+    training = ("--data", data, "--lr", 0.05, "--momentum", 0.9)
+    assert poet_plan("reference", "--model", "mlperf_ds_cnn", *training, "--out", expected) == 0
+    capsys.readouterr()
+    assert poet_plan("execute", plan, *training, "--threads", 1, "--json", "--out", found) == 0
     said = json.loads(capsys.readouterr().out)
     one, other = np.load(expected), np.load(found)
     assert sorted(one) == sorted(other)
