@@ -35,21 +35,11 @@ DOWNSETS_SHARE = 0.3  # fraction of the work left
 
 
 class Known(NamedTuple):
-    """The state of the proof.
+    """The state of the proof."""
 
-    Attributes
-    ----------
-    bound_j : float
-        The lower bound, in joules.
-    store_all_j : float
-        E0: energy of computing every node once, in joules.
-    incumbent : Incumbent
-        The best schedule.
-    """
-
-    bound_j: float
-    store_all_j: float
-    incumbent: Incumbent
+    bound_j: float  # the lower bound, in joules
+    store_all_j: float  # E0: energy of computing every node once, in joules
+    incumbent: Incumbent  # the best schedule
 
     @property
     def overhead_j(self) -> float:
@@ -63,19 +53,11 @@ class Known(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """The result of a method.
+    """The result of a method."""
 
-    Attributes
-    ----------
-    bound_j : float
-        A lower bound on the energy of every schedule, in joules.
-    schedule : events (see `evaluation`) of a schedule, which may be late
-    near : events close to a schedule: a start for the search
-    """
-
-    bound_j: float = 0.0
-    schedule: Ints | None = None
-    near: Ints | None = None
+    bound_j: float = 0.0  # a lower bound on the energy of every schedule, in joules
+    schedule: Ints | None = None  # events (see `evaluation`) of a schedule, which may be late
+    near: Ints | None = None  # events close to a schedule: a start for the search
 
 
 class BoundingMethod(Protocol):
@@ -98,16 +80,10 @@ class BoundingMethod(Protocol):
 
 @dataclass
 class RetainedSets:
-    """Shortest paths over retained sets, for RAM that barely exceeds the largest working set.
-
-    Attributes
-    ----------
-    aggregate : bool
-        Whether the first call aggregates values.
-    """
+    """Shortest paths over retained sets, for RAM that barely exceeds the largest working set."""
 
     problem: Problem
-    aggregate: bool
+    aggregate: bool  # whether the first call aggregates values
     part: Component = Component.RETAINED_SETS
     share: float = 1.0
     _open: bool = True
@@ -128,20 +104,14 @@ class RetainedSets:
 
 @dataclass
 class StateSpace:
-    """A shortest path over memory states by a hierarchy of abstractions, with few states.
-
-    Attributes
-    ----------
-    representative : (m,) the first value of each value's group (see `aggregation`) in all abstractions but the last
-    raised : bool
-        Whether it has raised the bound.
-    """
+    """A shortest path over memory states by a hierarchy of abstractions, with few states."""
 
     problem: Problem
+    # (m,) the first value of each value's group (see `aggregation`) in all abstractions but the last.
     representative: Ints
     part: Component = Component.STATE_SPACE
     share: float = FEW_SHARE
-    raised: bool = False
+    raised: bool = False  # whether it has raised the bound
 
     def applies(self, known: Known) -> bool:
         return True
@@ -161,15 +131,9 @@ class StateSpace:
 
 @dataclass
 class LargeStateSpace:
-    """The same with many states, for small graphs with a close bound. It runs again after each better schedule.
+    """The same with many states, for small graphs with a close bound. It runs again after each better schedule."""
 
-    Attributes
-    ----------
-    tried : list of StateSpace
-        The last of them that raised the bound is run, or the first if none did.
-    """
-
-    tried: list[StateSpace]
+    tried: list[StateSpace]  # the last of them that raised the bound is run, or the first if none did
     share: float = MANY_SHARE
     _known_j: float = np.inf
 

@@ -28,50 +28,36 @@ ROUNDING = 1e-10  # sums of times in another order differ by less: relative; the
 
 @struct
 class Problem(Struct):
-    """One instance. Nodes are numbered 0..n-1 in a topological order, values 0..m-1, those of a node side by side.
+    """One instance. Nodes are numbered 0..n-1 in a topological order, values 0..m-1, those of a node side by side."""
 
-    Attributes
-    ----------
-    node_time, node_energy : (n,) seconds, joules
-    workspace : (n,) bytes held while the node is computed, less those of its outputs that take over an input
-    recomputable : (n,)
-    uses_cpu, uses_bus : (n,) what the node is busy with; one of them at least
-    output_start : (n + 1,) the values of node j are ``output_start[j]:output_start[j + 1]``
-    producer : (m,) the node that makes a value
-    size : (m,) bytes
-    taken : (m,) whether the one node that needs the value takes over its place, and so ends its lifetime
-    pageable : (m,)
-    in_time, in_energy, out_time, out_energy : (m,) of a page transfer; 0 where not pageable
-    input_start, input_value : the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``
-    use_start, use_node : the nodes that need value v are ``use_node[use_start[v]:use_start[v + 1]]``
-    budget : bytes for values and workspace, without the resident tensors
-    deadline : seconds, with room for rounding; infinite if there is none
-    dma : whether transfers overlap computes
-    is_event_point : (n,) whether the RAM is limited at the first compute of a node; (0,): it is limited at every event
-    """
-
+    # node_time, node_energy: (n,) seconds, joules.
     node_time: Floats
     node_energy: Floats
-    workspace: Ints
-    recomputable: Flags
+    workspace: Ints  # (n,) bytes held while the node is computed, less those of its outputs that take over an input
+    recomputable: Flags  # (n,)
+    # uses_cpu, uses_bus: (n,) what the node is busy with; one of them at least.
     uses_cpu: Flags
     uses_bus: Flags
-    output_start: Ints
-    producer: Ints
-    size: Ints
-    taken: Flags
-    pageable: Flags
+    output_start: Ints  # (n + 1,) the values of node j are ``output_start[j]:output_start[j + 1]``
+    producer: Ints  # (m,) the node that makes a value
+    size: Ints  # (m,) bytes
+    taken: Flags  # (m,) whether the one node that needs the value takes over its place, and so ends its lifetime
+    pageable: Flags  # (m,)
+    # in_time, in_energy, out_time, out_energy: (m,) of a page transfer; 0 where not pageable.
     in_time: Floats
     in_energy: Floats
     out_time: Floats
     out_energy: Floats
+    # input_start, input_value: the values that node j needs are ``input_value[input_start[j]:input_start[j + 1]]``.
     input_start: Ints
     input_value: Ints
+    # use_start, use_node: the nodes that need value v are ``use_node[use_start[v]:use_start[v + 1]]``.
     use_start: Ints
     use_node: Ints
-    budget: int
-    deadline: float
-    dma: bool
+    budget: int  # bytes for values and workspace, without the resident tensors
+    deadline: float  # seconds, with room for rounding; infinite if there is none
+    dma: bool  # whether transfers overlap computes
+    # (n,) whether the RAM is limited at the first compute of a node; (0,): it is limited at every event.
     is_event_point: Flags
 
 

@@ -43,66 +43,26 @@ class Component(StrEnum):
 
 @dataclass(frozen=True)
 class Parts:
-    """Which parts of the optimiser are on. Without any of them a plan is as sound, but may cost more or be less proven.
+    """Which parts of the optimiser are on. Without any a plan is as sound, but may cost more or be less proven."""
 
-    Attributes
-    ----------
-    orders : bool
-        Store-all schedules in orders that need little RAM.
-    eviction : bool
-        Starts made by passes of cost-aware eviction.
-    crossover : bool
-        Annealing passes from offspring of two good schedules.
-    lagrangian : bool
-        Annealing passes with a Lagrange multiplier in place of the deadline.
-    energy_cap : bool
-        Annealing passes with an energy cap just below the best schedule (strategic oscillation).
-    background_search : bool
-        Annealing beside the proof, in a thread of its own.
-    retained_sets : bool
-        Shortest paths over the sets of values that stay in RAM at the bottleneck nodes.
-    state_space : bool
-        Shortest paths over memory states; without it no ``aggregation`` of them either.
-    aggregation : bool
-        Values that are cheap to get from one another, as one.
-    downsets : bool
-        The RAM when the last node of a downset is first computed, for large graphs.
-    relaxation : bool
-        The order-free relaxation: its LP and all that follows here down to ``milp``.
-    event_points : bool
-        Few event points first, and those where the relaxation overflows; else all of them.
-    cover_cuts : bool
-        Restoration and cover cuts.
-    rounding_cuts : bool
-        Chvátal-Gomory rounding of the capacity rows.
-    milp : bool
-        The MILP solver on what the LP leaves.
-    canonical : bool
-        Complete search for offsets, where first fit fails.
-    ejection : bool
-        Ejection search for offsets, where lowest fit fails.
-    replanning : bool
-        Planning again with RAM in reserve, where no offsets are found.
-    """
-
-    orders: bool = True
-    eviction: bool = True
-    crossover: bool = True
-    lagrangian: bool = True
-    energy_cap: bool = True
-    background_search: bool = True
-    retained_sets: bool = True
-    state_space: bool = True
-    aggregation: bool = True
-    downsets: bool = True
-    relaxation: bool = True
-    event_points: bool = True
-    cover_cuts: bool = True
-    rounding_cuts: bool = True
-    milp: bool = True
-    canonical: bool = True
-    ejection: bool = True
-    replanning: bool = True
+    orders: bool = True  # store-all schedules in orders that need little RAM
+    eviction: bool = True  # starts made by passes of cost-aware eviction
+    crossover: bool = True  # annealing passes from offspring of two good schedules
+    lagrangian: bool = True  # annealing passes with a Lagrange multiplier in place of the deadline
+    energy_cap: bool = True  # annealing passes with an energy cap just below the best schedule (strategic oscillation)
+    background_search: bool = True  # annealing beside the proof, in a thread of its own
+    retained_sets: bool = True  # shortest paths over the sets of values that stay in RAM at the bottleneck nodes
+    state_space: bool = True  # shortest paths over memory states; without it no ``aggregation`` of them either
+    aggregation: bool = True  # values that are cheap to get from one another, as one
+    downsets: bool = True  # the RAM when the last node of a downset is first computed, for large graphs
+    relaxation: bool = True  # the order-free relaxation: its LP and all that follows here down to ``milp``
+    event_points: bool = True  # few event points first, and those where the relaxation overflows; else all of them
+    cover_cuts: bool = True  # restoration and cover cuts
+    rounding_cuts: bool = True  # Chvátal-Gomory rounding of the capacity rows
+    milp: bool = True  # the MILP solver on what the LP leaves
+    canonical: bool = True  # complete search for offsets, where first fit fails
+    ejection: bool = True  # ejection search for offsets, where lowest fit fails
+    replanning: bool = True  # planning again with RAM in reserve, where no offsets are found
 
 
 @dataclass(frozen=True)
@@ -116,47 +76,26 @@ class Improvement:
 
 @dataclass(frozen=True)
 class PartRecord:
-    """What one part did.
+    """What one part did."""
 
-    Attributes
-    ----------
-    seconds : float
-        Time in the part, without the parts that it called; threads side by side are added up.
-    calls : int
-        How often the part was entered.
-    bound_raised_j : float
-        By how much it raised the lower bound, in joules.
-    incumbent_improved_j : float
-        By how much its schedules were better than the best before, in joules; the first schedule counts nothing.
-    """
-
-    seconds: float = 0.0
-    calls: int = 0
-    bound_raised_j: float = 0.0
+    seconds: float = 0.0  # time in the part, without the parts that it called; threads side by side are added up
+    calls: int = 0  # how often the part was entered
+    bound_raised_j: float = 0.0  # by how much it raised the lower bound, in joules
+    # By how much its schedules were better than the best before, in joules; the first schedule counts nothing.
     incumbent_improved_j: float = 0.0
 
 
 @dataclass(frozen=True)
 class Unplaced:
-    """The best schedule of the search, for which no offsets were found, so that the answer is a more expensive one.
+    """The best schedule of the search, for which no offsets were found, so that the answer is a more expensive one."""
 
-    Attributes
-    ----------
-    energy_j : float
-        Of this schedule.
-    impossible : bool
-        Whether it is proven that there are none: its blocks, with their lives in this order of its steps, fit the RAM
-        in no way. That says nothing of another order of the same computes and transfers.
-    tried : int
-        Schedules cheaper than the answer that were given no offsets, this one included. Each order counts as one.
-    tried_impossible : int
-        Those of them for which that is proven.
-    """
-
-    energy_j: float
+    energy_j: float  # of this schedule
+    # Whether it is proven that there are none: its blocks, with their lives in this order of its steps, fit the RAM in
+    # no way. That says nothing of another order of the same computes and transfers.
     impossible: bool
+    # Schedules cheaper than the answer that were given no offsets, this one included. Each order counts as one.
     tried: int
-    tried_impossible: int
+    tried_impossible: int  # those of them for which that is proven
 
 
 @dataclass
@@ -271,19 +210,11 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Context:
-    """What all of one run share: which parts are on, and the record of what each did.
-
-    Attributes
-    ----------
-    parts : Parts
-    statistics : Statistics
-    on_behalf_of : Component or None
-        A part that uses others for its own purpose; what they do is put down to it.
-    """
+    """What all of one run share: which parts are on, and the record of what each did."""
 
     parts: Parts = field(default_factory=Parts)
     statistics: Statistics = field(default_factory=Statistics)
-    on_behalf_of: Component | None = None
+    on_behalf_of: Component | None = None  # a part that uses others for its own purpose; what they do is put down to it
 
     def has(self, part: Component) -> bool:
         """Whether ``part`` is on. Parts that no plan can do without are."""

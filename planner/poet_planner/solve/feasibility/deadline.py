@@ -29,18 +29,10 @@ GAP = 1e-6  # of the proof: relative
 
 @dataclass(frozen=True)
 class FeasibilityResult:
-    """Whether there is a schedule. If neither field says so, it is not known.
+    """Whether there is a schedule. If neither field says so, it is not known."""
 
-    Attributes
-    ----------
-    schedule : Incumbent or None
-        A schedule within RAM and deadline.
-    infeasible : bool
-        Whether it is proven that there is none.
-    """
-
-    schedule: Incumbent | None
-    infeasible: bool
+    schedule: Incumbent | None  # a schedule within RAM and deadline
+    infeasible: bool  # whether it is proven that there is none
 
 
 def clearly_late(problem: Problem, budget: TimeBudget, context: Context | None = None) -> bool:

@@ -34,18 +34,10 @@ FASTEST_S = 1.0  # work for the shortest time within a RAM, and for its offsets:
 
 @dataclass(frozen=True)
 class LeastRam:
-    """What is known of the RAM that a graph takes, in bytes without the resident tensors.
+    """What is known of the RAM that a graph takes, in bytes without the resident tensors."""
 
-    Attributes
-    ----------
-    impossible_below_bytes : int
-        In less there is no schedule.
-    placed : PlacedSchedule
-        The schedule that takes the least, as far as is known; its arena is how much.
-    """
-
-    impossible_below_bytes: int
-    placed: PlacedSchedule
+    impossible_below_bytes: int  # in less there is no schedule
+    placed: PlacedSchedule  # the schedule that takes the least, as far as is known; its arena is how much
 
 
 def what_would_do(

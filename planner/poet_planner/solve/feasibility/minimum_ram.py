@@ -28,18 +28,10 @@ SHORTEST_S = 1.0  # effort for the shortest time within a RAM: seconds
 
 @dataclass(frozen=True)
 class Bracket:
-    """Where the smallest RAM lies, in bytes without the resident tensors.
+    """Where the smallest RAM lies, in bytes without the resident tensors."""
 
-    Attributes
-    ----------
-    infeasible_bytes : int
-        In this RAM there is no schedule.
-    schedule : Incumbent
-        The schedule with the smallest peak that was found.
-    """
-
-    infeasible_bytes: int
-    schedule: Incumbent
+    infeasible_bytes: int  # in this RAM there is no schedule
+    schedule: Incumbent  # the schedule with the smallest peak that was found
 
     @property
     def feasible_bytes(self) -> int:

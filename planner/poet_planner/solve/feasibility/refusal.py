@@ -18,35 +18,18 @@ MORE_WORK = "--time-limit gives the search more work"
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the limits of a graph, or of one of several forms of a step. Bytes include what is resident.
+    """What is known of the limits of a graph, or of one of several forms of a step. Bytes include what is resident."""
 
-    Attributes
-    ----------
-    asked_bytes, asked_s : int, float
-        The limits asked for; infinite seconds: no deadline.
-    needed_bytes : int
-        What the largest node needs by itself; ``largest`` names it.
-    computing_s : float
-        What computing every node once takes.
-    impossible_below_bytes : int
-        In less there is no schedule, as is proven.
-    possible_bytes : int or None
-        In as much one was found.
-    possible_s : float or None
-        The shortest time that was found within the RAM asked for.
-    form : str
-        Which form of the step this is, in words; empty where there is only one.
-    """
-
+    # asked_bytes, asked_s: the limits asked for; infinite seconds: no deadline.
     asked_bytes: int
     asked_s: float
-    needed_bytes: int
+    needed_bytes: int  # what the largest node needs by itself; ``largest`` names it
     largest: str
-    computing_s: float
-    impossible_below_bytes: int
-    possible_bytes: int | None = None
-    possible_s: float | None = None
-    form: str = ""
+    computing_s: float  # what computing every node once takes
+    impossible_below_bytes: int  # in less there is no schedule, as is proven
+    possible_bytes: int | None = None  # in as much one was found
+    possible_s: float | None = None  # the shortest time that was found within the RAM asked for
+    form: str = ""  # which form of the step this is, in words; empty where there is only one
 
 
 def known_of(graph: Graph, problem: Problem) -> Known:

@@ -49,21 +49,13 @@ class SolverStatus(Enum):
 
 @dataclass
 class SolverResult:
-    """What a solver found.
+    """What a solver found."""
 
-    Attributes
-    ----------
-    solutions : list of dict
-        Values by the names of the variables; the best solution last.
-    bound : float
-        Lower bound on the optimum, or at least on the cutoff if that is lower; minus infinity if there is none.
-    status : SolverStatus
-        Why the solver ended.
-    """
-
+    # Values by the names of the variables; the best solution last.
     solutions: list[dict[str, float]] = field(default_factory=list)
+    # Lower bound on the optimum, or at least on the cutoff if that is lower; minus infinity if there is none.
     bound: float = -np.inf
-    status: SolverStatus = SolverStatus.FAILED
+    status: SolverStatus = SolverStatus.FAILED  # why the solver ended
 
 
 @dataclass(frozen=True)
@@ -100,24 +92,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Solver(ABC):
-    """A MILP solver on one thread; the search uses the others.
+    """A MILP solver on one thread; the search uses the others."""
 
-    Attributes
-    ----------
-    name : str
-        What the user calls it.
-    note : str
-        What must be installed to use it.
-    reports_progress : bool
-        Whether it reports its bound while it works, counts that work, and can be interrupted. Others go by the wall's
-        clock: what they come to in a time limit depends on what else the computer does.
-    comes_with_poet : bool
-        Whether it need not be installed. If it cannot be loaded all the same, that costs the bound and not the plan.
-    """
-
-    name: str
-    note: str
+    name: str  # what the user calls it
+    note: str  # what must be installed to use it
+    # Whether it reports its bound while it works, counts that work, and can be interrupted. Others go by the wall's
+    # clock: what they come to in a time limit depends on what else the computer does.
     reports_progress: bool = False
+    # Whether it need not be installed. If it cannot be loaded all the same, that costs the bound and not the plan.
     comes_with_poet: bool = False
 
     @property

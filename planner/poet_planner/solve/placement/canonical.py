@@ -60,60 +60,40 @@ _CHANGE_WORDS, _DECISION_WORDS = 3, 8
 
 @struct
 class _CanonicalSearch(Struct):
-    """One instance and the state of its search. Blocks are numbered by their first sections.
-
-    Attributes
-    ----------
-    capacity : bytes
-    depth, changed : number of decisions and of changes; C counts them
-    full : whether there was no room for a decision or a change; C says so
-    first, last : (n,) the sections of block j are ``first[j]:last[j]``
-    size : (n,) bytes
-    twin : (n,) the block before with the same sections and size, or -1; it lies lower
-    mark : (n,) random numbers for the keys of states
-    starting : (s + 1,) the blocks whose first section is s are ``starting[s]:starting[s + 1]``
-    alive_start, alive : the blocks alive in section s are ``alive[alive_start[s]:alive_start[s + 1]]``, in the order in
-        which they are tried
-    floor, unplaced : (s,) bytes; the floor of a section without unplaced blocks is above the capacity
-    leaving : (s,) number of unplaced blocks that are alive in this section and in the next
-    weight : (s,) how many failures the section explained
-    least : (n,) the highest floor in the sections of an unplaced block, bytes
-    offset : (n,) bytes, of placed blocks
-    placed, excluded : (n,)
-    covers : (s + 1,) scratch
-    changes : (changes, 3) what is undone when the search returns
-    decisions : (depth, 8)
-    conflicts : (depth, words) sets of sections that explain the failures below each decision so far
-    conflict : (words,) the set of sections that explains the latest failure
-    failed : (remembered,) keys of states that failed
-    """
+    """One instance and the state of its search. Blocks are numbered by their first sections."""
 
     capacity: int
+    # depth, changed: number of decisions and of changes; C counts them.
     depth: int
     changed: int
-    full: bool
+    full: bool  # whether there was no room for a decision or a change; C says so
+    # first, last: (n,) the sections of block j are ``first[j]:last[j]``.
     first: Ints
     last: Ints
-    size: Ints
-    twin: Ints
-    mark: Ints
-    starting: Ints
+    size: Ints  # (n,) bytes
+    twin: Ints  # (n,) the block before with the same sections and size, or -1; it lies lower
+    mark: Ints  # (n,) random numbers for the keys of states
+    starting: Ints  # (s + 1,) the blocks whose first section is s are ``starting[s]:starting[s + 1]``
+    # alive_start, alive: the blocks alive in section s are ``alive[alive_start[s]:alive_start[s + 1]]``, in the order
+    # in which they are tried.
     alive_start: Ints
     alive: Ints
+    # floor, unplaced: (s,) bytes; the floor of a section without unplaced blocks is above the capacity.
     floor: Ints
     unplaced: Ints
-    leaving: Ints
-    weight: Floats
-    least: Ints
-    offset: Ints
+    leaving: Ints  # (s,) number of unplaced blocks that are alive in this section and in the next
+    weight: Floats  # (s,) how many failures the section explained
+    least: Ints  # (n,) the highest floor in the sections of an unplaced block, bytes
+    offset: Ints  # (n,) bytes, of placed blocks
+    # placed, excluded: (n,).
     placed: Flags
     excluded: Flags
-    covers: Ints
-    changes: Ints
-    decisions: Ints
-    conflicts: Bits
-    conflict: Bits
-    failed: Bits
+    covers: Ints  # (s + 1,) scratch
+    changes: Ints  # (changes, 3) what is undone when the search returns
+    decisions: Ints  # (depth, 8)
+    conflicts: Bits  # (depth, words) sets of sections that explain the failures below each decision so far
+    conflict: Bits  # (words,) the set of sections that explains the latest failure
+    failed: Bits  # (remembered,) keys of states that failed
 
 
 _canonical_fill = Function("canonical_fill", Ref, Ref, Ref)

@@ -25,37 +25,27 @@ MOVE_S_PER_BLOCK = 1.2e-8
 
 @struct
 class _Ejection(Struct):
-    """One instance and the state of its search.
+    """One instance and the state of its search."""
 
-    Attributes
-    ----------
-    start, end, size : (n,) of each block
-    capacity : bytes
-    offsets : (n,) of the fullest placement; -1 if a block is not placed
-    weight : (n,) of each block
-    growth : fraction of its weight that a block gains when it ejects others
-    random : (1,) state of the random number generator
-    bottom, top : (n,) of each block where it lies, or lay last
-    by_bottom, by_top : (n,) the placed blocks by their bottoms, and by their tops
-    below, above : (n,) those of them that live while a certain block does
-    waiting : (n,) the blocks that are not placed
-    """
-
+    # start, end, size: (n,) of each block.
     start: Ints
     end: Ints
     size: Ints
     capacity: int
-    offsets: Ints
-    weight: Ints
-    growth: float
-    random: Bits
+    offsets: Ints  # (n,) of the fullest placement; -1 if a block is not placed
+    weight: Ints  # (n,) of each block
+    growth: float  # fraction of its weight that a block gains when it ejects others
+    random: Bits  # (1,) state of the random number generator
+    # bottom, top: (n,) of each block where it lies, or lay last.
     bottom: Ints
     top: Ints
+    # by_bottom, by_top: (n,) the placed blocks by their bottoms, and by their tops.
     by_bottom: Ints
     by_top: Ints
+    # below, above: (n,) those of them that live while a certain block does.
     below: Ints
     above: Ints
-    waiting: Ints
+    waiting: Ints  # (n,) the blocks that are not placed
 
 
 _eject = Function("eject", Ref, Int, Ref, returns=Flag)

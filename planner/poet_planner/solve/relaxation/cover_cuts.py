@@ -25,16 +25,12 @@ COEFFICIENTS = 4  # room at first, for each column; more is made where it is nee
 
 @struct
 class Point(Struct):
-    """A point of the LP.
+    """A point of the LP."""
 
-    Attributes
-    ----------
-    computed, paged : (stages + 1, n or m) sums over the stages before
-    kept, out : (event points, m), (m,)
-    """
-
+    # computed, paged: (stages + 1, n or m) sums over the stages before.
     computed: Floats
     paged: Floats
+    # kept, out: (event points, m), (m,).
     kept: Floats
     out: Floats
 
@@ -52,31 +48,26 @@ NO_CUTS = Cuts(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zero
 
 @struct
 class _Separation(Struct):
-    """What is separated, the room for cuts, and scratch.
-
-    Attributes
-    ----------
-    problem, columns, point : Problem, Columns, Point
-    starts, numbers, coefficients : as `Cuts`
-    weights, touched : (columns,) coefficients of a row under construction, 0 before, and the columns that it has
-    chains, restored : (stages, m) for each stage that intervals end with: the chain of each value, and how much the
-        point restores of it; those of stage 0 are scratch
-    worst, worst_at : (stages, m) the violation of the most violated restoration cut, and its event point; -1: none
-    group, amount, divisors : (m,) scratch: values of a cover, how much the point restores of each, their sizes
-    """
+    """What is separated, the room for cuts, and scratch."""
 
     problem: Problem
     columns: Columns
     point: Point
+    # starts, numbers, coefficients: as `Cuts`.
     starts: Ints
     numbers: Ints
     coefficients: Floats
+    # weights, touched: (columns,) coefficients of a row under construction, 0 before, and the columns that it has.
     weights: Floats
     touched: Ints
+    # chains, restored: (stages, m) for each stage that intervals end with: the chain of each value, and how much the
+    # point restores of it; those of stage 0 are scratch.
     chains: Ints
     restored: Floats
+    # worst, worst_at: (stages, m) the violation of the most violated restoration cut, and its event point; -1: none.
     worst: Floats
     worst_at: Ints
+    # group, amount, divisors: (m,) scratch: values of a cover, how much the point restores of each, their sizes.
     group: Ints
     amount: Floats
     divisors: Ints

@@ -103,24 +103,14 @@ class AnnealingPass:
     """An annealing pass: one cooling schedule, from hot to cold.
 
     Energies are in units of one extra event (`Annealer._event_energy`).
-
-    Attributes
-    ----------
-    share : float
-        Fraction of the run's moves.
-    hot, cold : float
-        First and last temperature.
-    above : float
-        The energy cap, above the energy of the best schedule; infinite if there is none.
-    part : Component
-        The part of the optimiser that the pass belongs to.
     """
 
-    share: float
+    share: float  # fraction of the run's moves
+    # hot, cold: first and last temperature.
     hot: float
     cold: float
-    above: float = np.inf
-    part: Component = Component.ANNEALING
+    above: float = np.inf  # the energy cap, above the energy of the best schedule; infinite if there is none
+    part: Component = Component.ANNEALING  # the part of the optimiser that the pass belongs to
 
 
 class Annealer:

@@ -17,23 +17,17 @@ from poet_planner.solve.search.evaluation import Workspace
 
 @struct
 class State(Struct):
-    """The state of one annealer. It changes in place.
+    """The state of one annealer. It changes in place."""
 
-    Attributes
-    ----------
-    current : events of the current state
-    best : events of the best schedule since the last start
-    figures : energy, time and overflow of the current state; penalties per byte over the budget and per second over the
-        deadline; temperature, and its factor for each move; energy of the best schedule; probability that a move of a
-        state with overflow splits the overflow; energy cap, above which no move raises the energy
-    lengths : number of events of ``current`` and ``best``; moves made; moves since the last adaptation of the penalties
-        that began over the budget, and that began late; repairs after a move that splits an overflow; whether those
-        prefer values that are in RAM because of the move
-    """
-
-    current: Ints
-    best: Ints
+    current: Ints  # events of the current state
+    best: Ints  # events of the best schedule since the last start
+    # Energy, time and overflow of the current state; penalties per byte over the budget and per second over the
+    # deadline; temperature, and its factor for each move; energy of the best schedule; probability that a move of a
+    # state with overflow splits the overflow; energy cap, above which no move raises the energy.
     figures: Floats
+    # Number of events of ``current`` and ``best``; moves made; moves since the last adaptation of the penalties that
+    # began over the budget, and that began late; repairs after a move that splits an overflow; whether those prefer
+    # values that are in RAM because of the move.
     lengths: Ints
 
 

@@ -24,51 +24,40 @@ MOST_CHANGES = 1024  # changes of the presence of values in RAM
 
 @struct
 class DeltaEvaluation(Struct):
-    """Edits of a sequence, and their consequences. All arrays are allocated once.
+    """Edits of a sequence, and their consequences. All arrays are allocated once."""
 
-    Attributes
-    ----------
-    edit_place, edit_event, edit_key : the edits in the order of the sequence: the place before which an event is put
-        in, that event (or LEFT_OUT), and its key
-    edit_memory : bytes of RAM at each event put in, or DROPPED
-    memory : bytes of RAM at each old event, or DROPPED
-    change_value, change_sign, change_open, change_close : changes: a value that is in RAM now (1) or not any more (-1),
-        from the key ``change_open`` back to the key ``change_close`` (-1: still open)
-    most_changes : a pass with so many gives up; there is room for those of one more visit
-    changed : the values that are changed where the pass is
-    slot : (m,) position of a changed value in ``changed``
-    sign, change, touch : (m,) sign of the change of each value; for each position in ``changed``, the number of the
-        change, and the value's next touch to the left
-    computes, pages : (n,), (m,) how many more computes of each node, and page-ins of each value, the pass has met
-    nodes, listed : the nodes whose number of computes or page-ins has changed, and (n,) whether a node is one of them
-    pending : keys of the first computes of such nodes that the pass has not visited yet
-    values, value_at : the values whose number of page-ins has changed, and (m,) their position in ``values``, or -1
-    counters : number of edits, number of changes
-    """
-
+    # edit_place, edit_event, edit_key: the edits in the order of the sequence: the place before which an event is put
+    # in, that event (or LEFT_OUT), and its key.
     edit_place: Ints
     edit_event: Ints
     edit_key: Ints
-    edit_memory: Ints
-    memory: Ints
+    edit_memory: Ints  # bytes of RAM at each event put in, or DROPPED
+    memory: Ints  # bytes of RAM at each old event, or DROPPED
+    # change_value, change_sign, change_open, change_close: changes: a value that is in RAM now (1) or not any more
+    # (-1), from the key ``change_open`` back to the key ``change_close`` (-1: still open).
     change_value: Ints
     change_sign: Ints
     change_open: Ints
     change_close: Ints
-    most_changes: int
-    changed: Ints
+    most_changes: int  # a pass with so many gives up; there is room for those of one more visit
+    changed: Ints  # the values that are changed where the pass is
+    # sign, change, touch: (m,) sign of the change of each value; for each position in ``changed``, the number of the
+    # change, and the value's next touch to the left.
     sign: Ints
     change: Ints
     touch: Ints
-    slot: Ints
+    slot: Ints  # (m,) position of a changed value in ``changed``
+    # computes, pages: (n,), (m,) how many more computes of each node, and page-ins of each value, the pass has met.
     computes: Ints
     pages: Ints
+    # nodes, listed: the nodes whose number of computes or page-ins has changed, and (n,) whether a node is one of them.
     nodes: Ints
     listed: Flags
-    pending: Ints
+    pending: Ints  # keys of the first computes of such nodes that the pass has not visited yet
+    # values, value_at: the values whose number of page-ins has changed, and (m,) their position in ``values``, or -1.
     values: Ints
     value_at: Ints
-    counters: Ints
+    counters: Ints  # number of edits, number of changes
 
 
 def new_delta_evaluation(problem: Problem) -> DeltaEvaluation:

@@ -23,57 +23,42 @@ class Workspace(Struct):
     """The sequence that was evaluated last, and scratch arrays. All arrays are allocated once.
 
     A *place* is a position in the sequence. A *touch* of a value is an event that makes or uses it.
-
-    Attributes
-    ----------
-    candidate : the sequence to be evaluated next
-    kept, memory : the needed events, and the bytes of RAM at each
-    live : bytes of the values in RAM just before each event
-    extra : places of the extra events (recomputations and page-ins), the last one first
-    life_value, life_start, life_end : lifetimes: value, place after which it is in RAM, place of its last use; the
-        latest start first
-    paged : (m,) number of page-ins of each value
-    touch_start, touch_place, touch_live : value v's touches are ``touch_place[touch_start[v]:touch_start[v + 1]]``;
-        whether it is in RAM just after each; filled by `index_touches`
-    first : (n,) place of each node's first compute; filled by `index_touches`
-    inserted : the events that a restore puts in, the last one first; it puts in no more than there is room for
-    last_use : (m,) place of the next use, seen from the backward pass; -1 if there is none
-    total, seen : (n,) number of computes of each node, and how many of them the backward pass has met
-    source : (n,) 1 once the backward pass has met a page-in of a value of the node
-    ending, next_ending : lists of the lifetimes that end at each place
-    leaving : values whose transfer still runs after their last use
-    arrives, let_go : (m,) time in seconds at which a page-in has ended, and at which the last transfer has
-    stamp : (m,) marks; a mark counts if it equals ``counters[STAMP]``
-    counters : number of extra events, number of lifetimes, current mark
-    random : (1,) state of the random number generator
     """
 
-    candidate: Ints
+    candidate: Ints  # the sequence to be evaluated next
+    # kept, memory: the needed events, and the bytes of RAM at each.
     kept: Ints
     memory: Ints
-    live: Ints
+    live: Ints  # bytes of the values in RAM just before each event
+    # touch_start, touch_place, touch_live: value v's touches are ``touch_place[touch_start[v]:touch_start[v + 1]]``;
+    # whether it is in RAM just after each; filled by `index_touches`.
     touch_start: Ints
     touch_place: Ints
     touch_live: Ints
-    extra: Ints
+    extra: Ints  # places of the extra events (recomputations and page-ins), the last one first
+    # life_value, life_start, life_end: lifetimes: value, place after which it is in RAM, place of its last use; the
+    # latest start first.
     life_value: Ints
     life_start: Ints
     life_end: Ints
-    last_use: Ints
+    last_use: Ints  # (m,) place of the next use, seen from the backward pass; -1 if there is none
+    # total, seen: (n,) number of computes of each node, and how many of them the backward pass has met.
     total: Ints
     seen: Ints
-    source: Ints
-    paged: Ints
-    stamp: Ints
-    first: Ints
-    inserted: Ints
+    source: Ints  # (n,) 1 once the backward pass has met a page-in of a value of the node
+    paged: Ints  # (m,) number of page-ins of each value
+    stamp: Ints  # (m,) marks; a mark counts if it equals ``counters[STAMP]``
+    first: Ints  # (n,) place of each node's first compute; filled by `index_touches`
+    inserted: Ints  # the events that a restore puts in, the last one first; it puts in no more than there is room for
+    # ending, next_ending: lists of the lifetimes that end at each place.
     ending: Ints
     next_ending: Ints
-    leaving: Ints
+    leaving: Ints  # values whose transfer still runs after their last use
+    # arrives, let_go: (m,) time in seconds at which a page-in has ended, and at which the last transfer has.
     arrives: Floats
     let_go: Floats
-    counters: Ints
-    random: np.ndarray[tuple[int], np.dtype[np.uint64]]
+    counters: Ints  # number of extra events, number of lifetimes, current mark
+    random: np.ndarray[tuple[int], np.dtype[np.uint64]]  # (1,) state of the random number generator
 
 
 # Stands for the RAM at an event where the RAM is not limited.

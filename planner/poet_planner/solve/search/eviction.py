@@ -28,34 +28,24 @@ NOISE = (0.0, 0.5)  # standard deviation
 
 @struct
 class Eviction(Struct):
-    """One pass.
+    """One pass."""
 
-    Attributes
-    ----------
-    order : (n,) the nodes in the order of their first computes
-    position : (n,) position of each node in ``order``
-    worth : (m,) factor of the score of each value
-    patience : exponent of the time until the next use
-    events : the schedule
-    in_ram, pinned, paged : (m,) whether each value is in RAM, how many computes on the stack hold it there, and whether
-        it was ever paged in
-    computed : (n,)
-    needed, cost : (m,) position of the next use of each value, and joules of restoring it
-    stack, gathered : (n,) the nodes that are to be computed, each for the one below, and how many inputs of each are
-        pinned
-    """
-
-    order: Ints
-    position: Ints
-    worth: Floats
-    patience: float
-    events: Ints
+    order: Ints  # (n,) the nodes in the order of their first computes
+    position: Ints  # (n,) position of each node in ``order``
+    worth: Floats  # (m,) factor of the score of each value
+    patience: float  # exponent of the time until the next use
+    events: Ints  # the schedule
+    # in_ram, pinned, paged: (m,) whether each value is in RAM, how many computes on the stack hold it there, and
+    # whether it was ever paged in.
     in_ram: Flags
     pinned: Ints
     paged: Flags
-    computed: Flags
+    computed: Flags  # (n,)
+    # needed, cost: (m,) position of the next use of each value, and joules of restoring it.
     needed: Ints
     cost: Floats
+    # stack, gathered: (n,) the nodes that are to be computed, each for the one below, and how many inputs of each are
+    # pinned.
     stack: Ints
     gathered: Ints
 

@@ -24,17 +24,10 @@ INCREASE = 2.0  # multiplies it while none is in time
 
 @dataclass
 class MultiplierSearch:
-    """Finds the multiplier whose schedules are just in time, by bisection.
+    """Finds the multiplier whose schedules are just in time, by bisection."""
 
-    Attributes
-    ----------
-    now : float
-        The multiplier to try next.
-    low, high : float
-        The highest one whose schedule was late, and the lowest one whose schedule was in time.
-    """
-
-    now: float
+    now: float  # the multiplier to try next
+    # low, high: the highest one whose schedule was late, and the lowest one whose schedule was in time.
     low: float = 0.0
     high: float = np.inf
 

@@ -22,23 +22,13 @@ FIRST_VALUES = 12  # values of the coarsest abstraction at most
 
 @struct
 class Abstraction(Struct):
-    """A problem in which some values are irrelevant: they take RAM only while a node needs or makes them.
+    """A problem in which some values are irrelevant: they take RAM only while a node needs or makes them."""
 
-    Attributes
-    ----------
-    problem : Problem
-        Irrelevant values have no bytes and are not paged.
-    users : (n, words of 64 bits) the nodes that need a value of a node
-    deferrable : (n,) nodes whose first compute may be a forced move: all of them
-    counts_page_out : (m,) whether the page-out of a value costs energy
-    representative : (m,) the first value of the group of each value (see `aggregation`)
-    """
-
-    problem: Problem
-    users: Ints
-    deferrable: Flags
-    counts_page_out: Flags
-    representative: Ints
+    problem: Problem  # irrelevant values have no bytes and are not paged
+    users: Ints  # (n, words of 64 bits) the nodes that need a value of a node
+    deferrable: Flags  # (n,) nodes whose first compute may be a forced move: all of them
+    counts_page_out: Flags  # (m,) whether the page-out of a value costs energy
+    representative: Ints  # (m,) the first value of the group of each value (see `aggregation`)
 
 
 def build_hierarchy(problem: Problem, representative: Ints) -> list[Abstraction]:

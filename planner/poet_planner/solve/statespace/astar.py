@@ -34,16 +34,10 @@ FIRST, AGAIN, PAGE = 0, 1, 2  # kinds of moves: first compute, recomputation, pa
 
 
 class MemoryStates(NamedTuple):
-    """Memory states (N, W, P) that were met.
+    """Memory states (N, W, P) that were met."""
 
-    Attributes
-    ----------
-    rows : (states, words) bits of N, then of W, then of P
-    to_go : (states,) lower bound on the cost that remains to be paid from the state, in joules above E0
-    """
-
-    rows: Ints
-    to_go: Floats
+    rows: Ints  # (states, words) bits of N, then of W, then of P
+    to_go: Floats  # (states,) lower bound on the cost that remains to be paid from the state, in joules above E0
 
 
 @struct
@@ -51,71 +45,43 @@ class PatternDatabase(Struct):
     """The states of an abstraction and the costs that remain from them.
 
     They are grouped by the part of N that is relevant to the abstraction.
-
-    Attributes
-    ----------
-    rows, to_go : as of `MemoryStates`
-    slots : hash table of the numbers of states, -1: free
-    relevant : (words of nodes,) bits of the nodes that make a relevant value
-    nodes : (groups, words of nodes) bits of the relevant nodes in N
-    node_slots : hash table of the numbers of groups
-    group_start : (groups + 1,) the states of group g, most expensive first, are ``group_start[g]:group_start[g + 1]``
     """
 
+    # rows, to_go: as of `MemoryStates`.
     rows: Ints
     to_go: Floats
-    slots: Ints
-    relevant: Ints
-    nodes: Ints
-    node_slots: Ints
+    slots: Ints  # hash table of the numbers of states, -1: free
+    relevant: Ints  # (words of nodes,) bits of the nodes that make a relevant value
+    nodes: Ints  # (groups, words of nodes) bits of the relevant nodes in N
+    node_slots: Ints  # hash table of the numbers of groups
+    # (groups + 1,) the states of group g, most expensive first, are ``group_start[g]:group_start[g + 1]``.
     group_start: Ints
 
 
 class PathResult(NamedTuple):
-    """The search of one abstraction.
+    """The search of one abstraction."""
 
-    Attributes
-    ----------
-    complete : bool
-        Whether the search ended by itself.
-    lower_bound : float
-        Joules above E0. If complete, the cost of a cheapest path, or the limit if none costs less.
-    goal : int
-        The state in which a cheapest path ends; -1 if there is none, or if all states were asked for.
-    states : MemoryStates
-        With the lower bounds known when they were met.
-    opened : (states,) whether the state was expanded
-    parent, arrived_by : (states,) the state before on the cheapest path, and the move from there: three times its
-        node or value, and ``FIRST``, ``AGAIN`` or ``PAGE``
-    arriving : (states,) the last edge that arrives at a state; -1: none
-    edges : (edges, 2) the state that an edge leads from, and the edge before that arrives at the same state; -1: none
-    edge_energy : (edges,) joules
-    """
-
-    complete: bool
+    complete: bool  # whether the search ended by itself
+    # Joules above E0. If complete, the cost of a cheapest path, or the limit if none costs less.
     lower_bound: float
-    goal: int
-    states: MemoryStates
-    opened: Flags
+    goal: int  # the state in which a cheapest path ends; -1 if there is none, or if all states were asked for
+    states: MemoryStates  # with the lower bounds known when they were met
+    opened: Flags  # (states,) whether the state was expanded
+    # parent, arrived_by: (states,) the state before on the cheapest path, and the move from there: three times its node
+    # or value, and ``FIRST``, ``AGAIN`` or ``PAGE``.
     parent: Ints
     arrived_by: Ints
-    arriving: Ints
+    arriving: Ints  # (states,) the last edge that arrives at a state; -1: none
+    # (edges, 2) the state that an edge leads from, and the edge before that arrives at the same state; -1: none.
     edges: Ints
-    edge_energy: Floats
+    edge_energy: Floats  # (edges,) joules
 
 
 class StateSpaceResult(NamedTuple):
-    """What a search of the state space proved and found. The deadline is ignored.
+    """What a search of the state space proved and found. The deadline is ignored."""
 
-    Attributes
-    ----------
-    bound_j : float
-        A lower bound on the energy of every schedule, in joules.
-    events : events (see `evaluation`) of a cheapest schedule, if one was found
-    """
-
-    bound_j: float
-    events: Ints | None
+    bound_j: float  # a lower bound on the energy of every schedule, in joules
+    events: Ints | None  # events (see `evaluation`) of a cheapest schedule, if one was found
 
 
 def search_memory_states(
@@ -166,20 +132,11 @@ def search_memory_states(
 
 
 class _HierarchyResult(NamedTuple):
-    """One search of the hierarchy.
+    """One search of the hierarchy."""
 
-    Attributes
-    ----------
-    bound : float
-        Joules above E0, up to the limit.
-    events : events of a cheapest schedule, if one was found
-    states : int
-        Of the abstraction that had most.
-    """
-
-    bound: float
-    events: Ints | None
-    states: int
+    bound: float  # joules above E0, up to the limit
+    events: Ints | None  # events of a cheapest schedule, if one was found
+    states: int  # of the abstraction that had most
 
 
 def _search_hierarchy(
@@ -208,28 +165,21 @@ def _search_hierarchy(
 
 @struct
 class _Exploration(Struct):
-    """The search of one abstraction: what it is given, and the room that it has.
-
-    Attributes
-    ----------
-    abstraction : Abstraction
-    coarser, database : Abstraction, PatternDatabase
-        For the lower bounds.
-    search : PathSearch
-    limit, first_goal : as of `_explore`
-    arriving, edges, edge_energy : as of `PathResult`; none are kept if ``first_goal``
-    key, nodes : (words,), (words of nodes,) scratch
-    """
+    """The search of one abstraction: what it is given, and the room that it has."""
 
     abstraction: Abstraction
+    # coarser, database: for the lower bounds.
     coarser: Abstraction
     database: PatternDatabase
     search: PathSearch
+    # limit, first_goal: as of `_explore`.
     limit: float
     first_goal: bool
+    # arriving, edges, edge_energy: as of `PathResult`; none are kept if ``first_goal``.
     arriving: Ints
     edges: Ints
     edge_energy: Floats
+    # key, nodes: (words,), (words of nodes,) scratch.
     key: Ints
     nodes: Ints
 

@@ -17,46 +17,27 @@ OPEN_PER_STATE = 4  # room for entries of the heap, for each state allowed; more
 
 @struct
 class OpenStates(Struct):
-    """A heap of states.
+    """A heap of states."""
 
-    Attributes
-    ----------
-    least : what a path through the state costs at least; the heap is ordered by this first
-    order : of equal ones, the least first; then the least number of a state
-    state : numbers of states
-    count : (1,) entries in the heap
-    """
-
-    least: Floats
-    order: Floats
-    state: Ints
-    count: Ints
+    least: Floats  # what a path through the state costs at least; the heap is ordered by this first
+    order: Floats  # of equal ones, the least first; then the least number of a state
+    state: Ints  # numbers of states
+    count: Ints  # (1,) entries in the heap
 
 
 @struct
 class PathSearch(Struct):
-    """The states that a search has met, in this order.
+    """The states that a search has met, in this order."""
 
-    Attributes
-    ----------
-    slots : hash table of the numbers of states, -1: free
-    rows : (states, words) bits
-    energy : (states,) least energy spent on a way to the state
-    closed : (states,) that with which the state was last expanded; infinite: it was not
-    to_go : (states,) lower bound on the cost that remains to be paid
-    parent, arrived_by : (states,) the state before on the cheapest path, and the move from there
-    count : (1,) states that were met
-    open_states : OpenStates
-    """
-
-    slots: Ints
-    rows: Ints
-    energy: Floats
-    closed: Floats
-    to_go: Floats
+    slots: Ints  # hash table of the numbers of states, -1: free
+    rows: Ints  # (states, words) bits
+    energy: Floats  # (states,) least energy spent on a way to the state
+    closed: Floats  # (states,) that with which the state was last expanded; infinite: it was not
+    to_go: Floats  # (states,) lower bound on the cost that remains to be paid
+    # parent, arrived_by: (states,) the state before on the cheapest path, and the move from there.
     parent: Ints
     arrived_by: Ints
-    count: Ints
+    count: Ints  # (1,) states that were met
     open_states: OpenStates
 
 

@@ -45,20 +45,12 @@ EXACT = -1  # as a number of attempts: the length of the edge is exact
 
 
 class SegmentEdges(NamedTuple):
-    """The edges of one segment: from all retained sets of its first bottleneck node to all of its last.
+    """The edges of one segment: from all retained sets of its first bottleneck node to all of its last."""
 
-    Attributes
-    ----------
-    starts : SegmentStarts
-        The segment, and the sets at the start.
-    ends : (sets at the end, words of N and W) states right before the last node
-    length : (sets at the end, sets at the start) lower bounds on the cost of the segment, in joules above E0
-    attempts : of the same shape, how many entries of `SEGMENT_STATES` were not enough; `EXACT`: ``length`` is exact
-    """
-
-    starts: SegmentStarts
-    ends: Ints
-    length: Floats
+    starts: SegmentStarts  # the segment, and the sets at the start
+    ends: Ints  # (sets at the end, words of N and W) states right before the last node
+    length: Floats  # (sets at the end, sets at the start) lower bounds on the cost of the segment, in joules above E0
+    # Of the same shape, how many entries of `SEGMENT_STATES` were not enough; `EXACT`: ``length`` is exact.
     attempts: Ints
 
 

@@ -27,76 +27,48 @@ STEP_S_PER_SIZE = 5e-9  # a state, or a lower bound, for each node, value and ed
 
 @struct
 class Segment(Struct):
-    """A segment, for any retained sets.
-
-    Attributes
-    ----------
-    problem : Problem
-    users, made, needed : (n, words) bits: the nodes that need a value of a node; its outputs; its inputs
-    need : (n,) bytes of the working set
-    start : the bottleneck node that the segment begins with, or ``NOWHERE``
-    inside : (n,) nodes whose first compute lies in the segment in every schedule
-    deferrable : (n,) nodes of ``inside`` whose first compute may be a forced move
-    energy : (n,) joules of a compute in the segment: 0 if it may be the first one, infinite if it is not allowed
-    middle : the node of ``inside`` with the largest working set, or ``NOWHERE``
-    before_middle, after_middle : (n,) ancestors and descendants of ``middle`` in ``inside``
-    beside_middle : (words,) bits of the values that RAM can hold beside ``middle``, and of those made after ``start``
-    start_values : (words,) bits of the inputs and outputs of ``start``
-    """
+    """A segment, for any retained sets."""
 
     problem: Problem
+    # users, made, needed: (n, words) bits: the nodes that need a value of a node; its outputs; its inputs.
     users: Ints
     made: Ints
     needed: Ints
-    need: Ints
-    start: int
-    inside: Flags
-    deferrable: Flags
+    need: Ints  # (n,) bytes of the working set
+    start: int  # the bottleneck node that the segment begins with, or ``NOWHERE``
+    inside: Flags  # (n,) nodes whose first compute lies in the segment in every schedule
+    deferrable: Flags  # (n,) nodes of ``inside`` whose first compute may be a forced move
+    # (n,) joules of a compute in the segment: 0 if it may be the first one, infinite if it is not allowed.
     energy: Floats
-    middle: int
+    middle: int  # the node of ``inside`` with the largest working set, or ``NOWHERE``
+    # before_middle, after_middle: (n,) ancestors and descendants of ``middle`` in ``inside``.
     before_middle: Flags
     after_middle: Flags
+    # (words,) bits of the values that RAM can hold beside ``middle``, and of those made after ``start``.
     beside_middle: Ints
-    start_values: Ints
+    start_values: Ints  # (words,) bits of the inputs and outputs of ``start``
 
 
 @struct
 class SegmentStarts(Struct):
-    """A segment, for some retained sets at its start.
-
-    Attributes
-    ----------
-    segment : Segment
-    at_start : (sets, words) bits of the values in RAM right after the start
-    until_middle : (sets, words) those of them that can stay there until the middle node
-    need, counted : (words,), (words of nodes,) scratch, for one thread at a time
-    """
+    """A segment, for some retained sets at its start."""
 
     segment: Segment
-    at_start: Ints
-    until_middle: Ints
+    at_start: Ints  # (sets, words) bits of the values in RAM right after the start
+    until_middle: Ints  # (sets, words) those of them that can stay there until the middle node
+    # need, counted: (words,), (words of nodes,) scratch, for one thread at a time.
     need: Ints
     counted: Ints
 
 
 class SegmentPath(NamedTuple):
-    """A search of one segment between two retained sets.
+    """A search of one segment between two retained sets."""
 
-    Attributes
-    ----------
-    complete : bool
-        Whether the search ended by itself.
-    least : float
-        A lower bound on the cost of the segment, in joules above E0. If complete, its cost, or the limit.
-    events : computes of a cheapest path, if one below the limit was found
-    states : int
-        States that were met.
-    """
-
-    complete: bool
+    complete: bool  # whether the search ended by itself
+    # A lower bound on the cost of the segment, in joules above E0. If complete, its cost, or the limit.
     least: float
-    events: list[int] | None
-    states: int
+    events: list[int] | None  # computes of a cheapest path, if one below the limit was found
+    states: int  # states that were met
 
 
 class _SegmentPath(ctypes.Structure):
