@@ -31,75 +31,52 @@ FLOAT_FORM = ".9g"
 
 @dataclass(frozen=True)
 class Point:
-    """What one method made of one problem. Shares are of one; ``plain_…`` is the store-all schedule's.
+    """What one method made of one problem. Shares are of one; ``plain_…`` is the store-all schedule's."""
 
-    Attributes
-    ----------
-    model, board : str
-        Names; of the board none where the graph names none.
-    profile_source : str
-        What the costs rest on: ``published``, ``emulated``, ``measured``, or several of these.
-    graph_hash, costs_hash : str
-        Of the graph's structure, and of what its nodes and pages cost.
-    batch : int or None
-        Samples in a step; None: the model's own.
-    ram_budget_bytes : int
-        All of the RAM, resident tensors included; ``ram_of_plain`` is its share of the store-all peak.
-    deadline_s : float or None
-        None: no deadline. ``deadline_of_plain`` is its multiple of the store-all time.
-    status : str
-        ``optimal``, ``feasible``; ``none`` where the method has no schedule within the limits, ``time`` where it found
-        none in its time, ``not run`` where it was not tried, ``failed`` where it broke: ``note`` says why.
-    overhead : float or None
-        Energy above the store-all schedule's, as a share of that.
-    recompute_j, page_in_j, page_out_j : float or None
-        What the overhead consists of; fetching a tensor again counts as recomputing.
-    bound_j, gap : float or None
-        The lower bound, which only the optimiser proves, and what is open, as a share of the energy.
-    peak_bytes, arena_bytes : int or None
-        The most RAM at once, resident tensors included; what the offsets take, without them.
-    bytes_paged : int or None
-        Out and in together.
-    seconds, time_limit_s : float
-        What the method took, and what it was allowed.
-    code_version : str
-        Of what planned (see `code_version.code_version`).
-    """
-
+    # model, board: names; of the board none where the graph names none.
     model: str
     board: str
-    profile_source: str
+    profile_source: str  # what the costs rest on: ``published``, ``emulated``, ``measured``, or several of these
+    # graph_hash, costs_hash: of the graph's structure, and of what its nodes and pages cost.
     graph_hash: str
     costs_hash: str
-    batch: int | None
+    batch: int | None  # samples in a step; None: the model's own
     nodes: int
+    # All of the RAM, resident tensors included; ``ram_of_plain`` is its share of the store-all peak.
     ram_budget_bytes: int
     ram_of_plain: float | None
+    # None: no deadline. ``deadline_of_plain`` is its multiple of the store-all time.
     deadline_s: float | None
     deadline_of_plain: float | None
     method: str
+    # ``optimal``, ``feasible``; ``none`` where the method has no schedule within the limits, ``time`` where it found
+    # none in its time, ``not run`` where it was not tried, ``failed`` where it broke: ``note`` says why.
     status: str
     energy_j: float | None
     plain_energy_j: float
-    overhead: float | None
+    overhead: float | None  # energy above the store-all schedule's, as a share of that
+    # recompute_j, page_in_j, page_out_j: what the overhead consists of; fetching a tensor again counts as recomputing.
     recompute_j: float | None
     page_in_j: float | None
     page_out_j: float | None
+    # bound_j, gap: the lower bound, which only the optimiser proves, and what is open, as a share of the energy.
     bound_j: float | None
     gap: float | None
     time_s: float | None
     plain_time_s: float
+    # peak_bytes, arena_bytes: the most RAM at once, resident tensors included; what the offsets take, without them.
     peak_bytes: int | None
     plain_peak_bytes: int
     arena_bytes: int | None
     recomputes: int | None
     page_ins: int | None
     page_outs: int | None
-    bytes_paged: int | None
+    bytes_paged: int | None  # out and in together
+    # seconds, time_limit_s: what the method took, and what it was allowed.
     seconds: float
     seed: int
     time_limit_s: float
-    code_version: str
+    code_version: str  # of what planned (see `code_version.code_version`)
     note: str = ""
 
     @property

@@ -25,20 +25,13 @@ PAGED = ("A", "I", "O")  # on the card before the stage; paged in; paged out
 
 @dataclass(frozen=True)
 class Stages:
-    """The model, and where in it each variable is: stage t has the nodes 0..t, so its columns are triangular.
-
-    Attributes
-    ----------
-    first : dict of int
-        The first column of each variable, by name; ``U`` is the RAM after each compute, in shares of the budget.
-    unit_j : float
-        What it counts energies in.
-    """
+    """The model, and where in it each variable is: stage t has the nodes 0..t, so its columns are triangular."""
 
     model: LinearModel
     nodes: int
+    # The first column of each variable, by name; ``U`` is the RAM after each compute, in shares of the budget.
     first: dict[str, int]
-    unit_j: float
+    unit_j: float  # what it counts energies in
 
     def solved(self, solver: Solver, budget: TimeBudget) -> Answer:
         """What a solver finds."""

@@ -14,22 +14,13 @@ from poet_planner.comparison.methods.rotor import Chain, Table, Walk
 
 @dataclass(frozen=True)
 class BlockRun:
-    """A block that is saved, or a run of blocks that is computed again.
+    """A block that is saved, or a run of blocks that is computed again."""
 
-    Attributes
-    ----------
-    block, end : int
-        The run reaches from ``block`` to before ``end``; 0: the block alone, which is saved.
-    offloaded : frozenset of int
-        The values that are paged out, and in before the part's backward.
-    slots : int
-        Of memory that its backward may take.
-    """
-
+    # block, end: the run reaches from ``block`` to before ``end``; 0: the block alone, which is saved.
     block: int
     end: int
-    offloaded: frozenset[int]
-    slots: int
+    offloaded: frozenset[int]  # the values that are paged out, and in before the part's backward
+    slots: int  # of memory that its backward may take
 
 
 def order_of(instance: Instance, chain: Chain, table: Table, parts: Sequence[BlockRun]) -> list[int]:

@@ -37,18 +37,12 @@ ToGo = Callable[[int, int, Floats], Floats]
 
 @dataclass(frozen=True)
 class _Labels:
-    """Ways to reach a block.
+    """Ways to reach a block."""
 
-    Attributes
-    ----------
-    slots : (k, 3) of memory: what stays for the backward pass, what is yet to be offloaded, and to be prefetched
-    cost : (k,) seconds so far, those of the backward passes outside included
-    step : (k, 5) block, kind and index of the label before, whether what entered there is offloaded, and the end of
-        the part that is computed again; 0 where the block is saved
-    """
-
-    slots: Ints
-    cost: Floats
+    slots: Ints  # (k, 3) of memory: what stays for the backward pass, what is yet to be offloaded, and to be prefetched
+    cost: Floats  # (k,) seconds so far, those of the backward passes outside included
+    # (k, 5) block, kind and index of the label before, whether what entered there is offloaded, and the end of the part
+    # that is computed again; 0 where the block is saved.
     step: Ints
 
     def at(self, chosen: Ints) -> _Labels:

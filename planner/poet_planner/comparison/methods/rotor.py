@@ -69,34 +69,22 @@ METHOD = Method(
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of L blocks. Costs are seconds or joules, sizes bytes.
-
-    Attributes
-    ----------
-    blocks : Blocks
-    forward, backward : list of float
-        (L,) cost of computing each block's nodes once.
-    entering : list of frozenset of int
-        (L + 1,) the values that enter block k; none enters after the last block.
-    saved : list of frozenset of int
-        (L + 1,) the values that block k - 1 makes and that its backward reads, and those that enter block k.
-    entering_bytes, saved_bytes : list of int
-        Their sizes.
-    gradient_bytes : list of int
-        (L + 1,) of the gradients that the backward of block k - 1 and of those in front of it need of later blocks.
-    saving_bytes, passing_bytes, backward_bytes : list of int
-        (L,) what block k takes beside entering and left values: in a forward that saves all, in one that keeps the end
-        value alone, and in the backward, gradients included.
-    """
+    """A chain of L blocks. Costs are seconds or joules, sizes bytes."""
 
     blocks: Blocks
+    # forward, backward: (L,) cost of computing each block's nodes once.
     forward: list[float]
     backward: list[float]
-    entering: list[frozenset[int]]
+    entering: list[frozenset[int]]  # (L + 1,) the values that enter block k; none enters after the last block
+    # (L + 1,) the values that block k - 1 makes and that its backward reads, and those that enter block k.
     saved: list[frozenset[int]]
+    # entering_bytes, saved_bytes: their sizes.
     entering_bytes: list[int]
     saved_bytes: list[int]
+    # (L + 1,) of the gradients that the backward of block k - 1 and of those in front of it need of later blocks.
     gradient_bytes: list[int]
+    # saving_bytes, passing_bytes, backward_bytes: (L,) what block k takes beside entering and left values: in a forward
+    # that saves all, in one that keeps the end value alone, and in the backward, gradients included.
     saving_bytes: list[int]
     passing_bytes: list[int]
     backward_bytes: list[int]

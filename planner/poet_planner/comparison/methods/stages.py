@@ -37,27 +37,19 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes as the paper knows them.
+    """Nodes as the paper knows them."""
 
-    Attributes
-    ----------
-    size : (n,) bytes
-    pageable : (n,) whether all of its values that have bytes can be paged
-    in_j, out_j, in_s, out_s : (n,) joules and seconds of paging all of them
-    tail, head : (e,) the edges: ``head`` reads ``tail``; sorted by tail, then by head
-    unit_j : float
-        What the model counts energies in.
-    """
-
-    size: Ints
-    pageable: Flags
+    size: Ints  # (n,) bytes
+    pageable: Flags  # (n,) whether all of its values that have bytes can be paged
+    # in_j, out_j, in_s, out_s: (n,) joules and seconds of paging all of them.
     in_j: Floats
     out_j: Floats
     in_s: Floats
     out_s: Floats
+    # tail, head: (e,) the edges: ``head`` reads ``tail``; sorted by tail, then by head.
     tail: Ints
     head: Ints
-    unit_j: float
+    unit_j: float  # what the model counts energies in
 
     @property
     def coefficients(self) -> int:

@@ -23,22 +23,14 @@ MARKERS: dict[str, Any] = {NONE: "x", TIME: (6, 2, 0), NOT_RUN: "1", FAILED: "2"
 
 @dataclass(frozen=True)
 class Curve:
-    """One method's points along an axis, from left to right.
-
-    Attributes
-    ----------
-    x, y : tuple of float
-        Points with a schedule, of equal number.
-    proven : tuple of float
-        What ``y`` is proven not to go below; empty for a method that proves nothing.
-    ends : str or None
-        Why there is no schedule further left: a status of the table; None: there is, or none was asked for.
-    """
+    """One method's points along an axis, from left to right."""
 
     method: str
+    # x, y: points with a schedule, of equal number.
     x: tuple[float, ...]
     y: tuple[float, ...]
-    proven: tuple[float, ...]
+    proven: tuple[float, ...]  # what ``y`` is proven not to go below; empty for a method that proves nothing
+    # Why there is no schedule further left: a status of the table; None: there is, or none was asked for.
     ends: str | None
 
 

@@ -22,28 +22,15 @@ DARK = "#30363D"
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn.
+    """How a method is drawn."""
 
-    Attributes
-    ----------
-    label : str
-        What a reader calls it.
-    colour : str
-        ``#RRGGBB``.
-    marker, line : str or tuple
-        As matplotlib takes them.
-    width : float
-        Of the line, in points.
-    filled : bool
-        Whether its markers are.
-    """
-
-    label: str
-    colour: str
+    label: str  # what a reader calls it
+    colour: str  # ``#RRGGBB``
+    # marker, line: as matplotlib takes them.
     marker: str
     line: str | tuple[float, tuple[float, ...]]
-    width: float = 1.0
-    filled: bool = True
+    width: float = 1.0  # of the line, in points
+    filled: bool = True  # whether its markers are
 
     @property
     def edge(self) -> str:
