@@ -32,37 +32,21 @@ class Gradients(StrEnum):
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where things lie, and how the step is cut.
+    """Where things lie, and how the step is cut."""
 
-    Attributes
-    ----------
-    resident_gradients : bool
-        Whether gradients have places of their own in RAM, or are values like others: on a Linux board until the step
-        ends, on a microcontroller until they are used. With parameters on the card it says nothing.
-    card_above_bytes : int or None
-        Size of the largest parameter that stays in RAM; larger ones lie on the card. None: all stay.
-    streaming : Streaming
-        Which of them are read tile by tile, and which activations are in slices.
-    counts_parameters : bool
-        Whether parameters, gradients and optimiser state count in RAM.
-    early_updates : bool
-        Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
-    constants_on_card : bool
-        Whether constants for which flash has no room lie on the card, and nothing else.
-    batch_on_card : bool
-        Whether the batch lies on the card where parameters do.
-    micro_batches : int
-        In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
-    """
-
+    # Whether gradients have places of their own in RAM, or are values like others: on a Linux board until the step
+    # ends, on a microcontroller until they are used. With parameters on the card it says nothing.
     resident_gradients: bool = True
+    # Size of the largest parameter that stays in RAM; larger ones lie on the card. None: all stay.
     card_above_bytes: int | None = None
-    streaming: Streaming = FETCHED_WHOLE
-    counts_parameters: bool = True
+    streaming: Streaming = FETCHED_WHOLE  # which of them are read tile by tile, and which activations are in slices
+    counts_parameters: bool = True  # whether parameters, gradients and optimiser state count in RAM
+    # Whether a parameter changes as soon as its gradient is done and nothing reads it any more. Nothing is paged.
     early_updates: bool = False
+    # In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     micro_batches: int = 1
-    constants_on_card: bool = False
-    batch_on_card: bool = True
+    constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
+    batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
     @property
     def gradients(self) -> str:

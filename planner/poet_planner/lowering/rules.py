@@ -32,25 +32,15 @@ LARGEST_I32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class Lowered:
-    """A firmware operator.
-
-    Attributes
-    ----------
-    operands : tuple of Ref
-        In the firmware's order.
-    results : tuple of str
-        The traced operator's values that it yields, in the firmware's order.
-    transposed : frozenset of int
-        Positions of operands that it reads as they lie, transposed.
-    update : Lowered or None
-        A second operator, run once after this one, that changes residents in place (running statistics).
-    """
+    """A firmware operator."""
 
     op: str
     params: dict[str, int]
-    operands: tuple[Ref, ...]
-    results: tuple[str, ...]
+    operands: tuple[Ref, ...]  # in the firmware's order
+    results: tuple[str, ...]  # the traced operator's values that it yields, in the firmware's order
+    # Positions of operands that it reads as they lie, transposed.
     transposed: frozenset[int] = field(default=frozenset())
+    # A second operator, run once after this one, that changes residents in place (running statistics).
     update: Lowered | None = None
 
 

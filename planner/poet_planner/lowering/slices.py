@@ -58,32 +58,18 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How an operator is cut.
+    """How an operator is cut."""
 
-    Attributes
-    ----------
-    operands, results : tuple of _Form
-        One for each.
-    params : mapping of str to tuple of str
-        The parameters that shrink with the slices of an axis.
-    extents : mapping of str to int
-        What the number of slices of an axis has to divide.
-    summed : str or None
-        The axis over which the operator sums: no result has it.
-    bias : str or None
-        The axis of whose slices only one has the bias, the last operand or result: that from which the operator's sums
-        begin, or after which it adds the bias.
-    bias_part : int
-        Which of them: 0, or -1 for the last.
-    """
-
+    # operands, results: one for each.
     operands: tuple[_Form, ...]
     results: tuple[_Form, ...]
-    params: Mapping[str, tuple[str, ...]]
-    extents: Mapping[str, int] = field(default_factory=dict)
-    summed: str | None = None
+    params: Mapping[str, tuple[str, ...]]  # the parameters that shrink with the slices of an axis
+    extents: Mapping[str, int] = field(default_factory=dict)  # what the number of slices of an axis has to divide
+    summed: str | None = None  # the axis over which the operator sums: no result has it
+    # The axis of whose slices only one has the bias, the last operand or result: that from which the operator's sums
+    # begin, or after which it adds the bias.
     bias: str | None = None
-    bias_part: int = 0
+    bias_part: int = 0  # which of them: 0, or -1 for the last
 
 
 def with_slices(graph: Graph, above_bytes: int) -> Graph:

@@ -28,42 +28,21 @@ _COUNTED_KINDS = ("input", "target", "loss", "constant")  # without parameters, 
 
 @dataclass(frozen=True)
 class CostedStep:
-    """What is to be planned.
+    """What is to be planned."""
 
-    Attributes
-    ----------
-    graph : Graph
-        With costs, and with what is resident counted.
-    layout : MemoryLayout
-        Where things lie in it. A graph that was given with its costs says itself where gradients are.
-    board : Board or None
-        Whose RAM it is planned for; None: a graph that names no board.
-    costed : CostedGraph or None
-        What the costs rest on, where they come from a profile.
-    constants : mapping of str to array
-        The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
-    program : Program or None
-        What PyTorch runs of it, for a Linux board.
-    names : mapping of str to array
-        By which a board's tensors become the model's `state_dict`. Empty if it is not known.
-    excluded_bytes : int
-        Parameters, gradients and state that are left out of the RAM.
-    training_step : TrainingStep or None
-        Of the model that it was made of.
-    costs : CostModel or None
-        Those that its costs come from.
-    """
-
-    graph: Graph
+    graph: Graph  # with costs, and with what is resident counted
+    # Where things lie in it. A graph that was given with its costs says itself where gradients are.
     layout: MemoryLayout
-    board: Board | None
-    costed: CostedGraph | None = None
+    board: Board | None  # whose RAM it is planned for; None: a graph that names no board
+    costed: CostedGraph | None = None  # what the costs rest on, where they come from a profile
+    # The data of the graph's constants, by id, and frozen tensors of the model beside them. Empty if it is not known.
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    program: Program | None = None
+    program: Program | None = None  # what PyTorch runs of it, for a Linux board
+    # By which a board's tensors become the model's `state_dict`. Empty if it is not known.
     names: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    excluded_bytes: int = 0
-    training_step: TrainingStep | None = None
-    costs: CostModel | None = None
+    excluded_bytes: int = 0  # parameters, gradients and state that are left out of the RAM
+    training_step: TrainingStep | None = None  # of the model that it was made of
+    costs: CostModel | None = None  # those that its costs come from
 
     def inference(self) -> LoweredInference | None:
         """The inference beside it, with its costs; None without a model or a profile. Raises as `TrainingStep`'s."""

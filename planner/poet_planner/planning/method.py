@@ -33,53 +33,28 @@ class Option(StrEnum):
 
 @dataclass(frozen=True)
 class Method:
-    """A scheduler. What its entry does not say, it does not do.
+    """A scheduler. What its entry does not say, it does not do."""
 
-    Attributes
-    ----------
-    name : str
-        As the user gives it.
-    source : str
-        Where it was published.
-    decides : str
-        What it chooses, in a few words.
-    schedule : callable
-        ``schedule(graph, ram_bytes, deadline_s, options)``: a schedule within that RAM (resident tensors included)
-        and that deadline (in seconds; None: no deadline), with offsets. It raises a `UserError` with the exit code
-        ``NO_SCHEDULE`` where it finds none.
-    recomputes : bool
-        Whether it may compute a node again.
-    pages : bool
-        Whether it may move values to storage and back.
-    keeps_deadline : bool
-        Whether it looks for a schedule within the deadline. Otherwise it refuses a schedule that happens to be late.
-    takes : tuple of Option
-        The options that change what it does.
-    in_parts : bool
-        Whether it is given, in place of the whole batch, the fewest equal parts of it whose store-all schedule fits.
-    general : Aware
-        Whether it plans graphs that branch, without making chains of them (this and the following: Table 1 of the POET
-        paper).
-    compute_aware : Aware
-        Whether a plan depends on what each node costs.
-    memory_aware : Aware
-        Whether a plan depends on the size of each value, and is made for a RAM budget.
-    power_aware : Aware
-        Whether a plan depends on the energy of computes and transfers, and not on their time alone.
-    """
-
-    name: str
-    source: str
-    decides: str
+    name: str  # as the user gives it
+    source: str  # where it was published
+    decides: str  # what it chooses, in a few words
+    # ``schedule(graph, ram_bytes, deadline_s, options)``: a schedule within that RAM (resident tensors included) and
+    # that deadline (in seconds; None: no deadline), with offsets. It raises a `UserError` with the exit code
+    # ``NO_SCHEDULE`` where it finds none.
     schedule: Callable[[Graph, int, float | None, OptimiseOptions], Schedule]
-    recomputes: bool = False
-    pages: bool = False
+    recomputes: bool = False  # whether it may compute a node again
+    pages: bool = False  # whether it may move values to storage and back
+    # Whether it looks for a schedule within the deadline. Otherwise it refuses a schedule that happens to be late.
     keeps_deadline: bool = False
-    takes: tuple[Option, ...] = ()
+    takes: tuple[Option, ...] = ()  # the options that change what it does
+    # Whether it plans graphs that branch, without making chains of them (this and the next three: Table 1 of the POET
+    # paper).
     general: Aware = Aware.NO
-    compute_aware: Aware = Aware.NO
-    memory_aware: Aware = Aware.NO
+    compute_aware: Aware = Aware.NO  # whether a plan depends on what each node costs
+    memory_aware: Aware = Aware.NO  # whether a plan depends on the size of each value, and is made for a RAM budget
+    # Whether a plan depends on the energy of computes and transfers, and not on their time alone.
     power_aware: Aware = Aware.NO
+    # Whether it is given, in place of the whole batch, the fewest equal parts of it whose store-all schedule fits.
     in_parts: bool = False
 
     def refuse_others(self, given: Collection[str]) -> None:

@@ -14,37 +14,18 @@ from poet_planner.schedule.timeline import CostTerm, Moment
 
 @dataclass(frozen=True)
 class Absence:
-    """Values of one node that were not in RAM for a while.
+    """Values of one node that were not in RAM for a while."""
 
-    Attributes
-    ----------
-    how : CostTerm
-        In what way they came back: recomputed, fetched again, or paged in.
-    target : str
-        The node computed again, or the value paged in.
-    bytes : int
-        What they take in RAM: freed for that while.
-    from_s, to_s : float
-        From when on they were gone, and when bringing them back began.
-    energy_j : float
-        What that cost; of a page-out the first absence after it bears the cost.
-    fullest_bytes : int
-        The most RAM that was held meanwhile.
-    fullest_at : str
-        The node that was computed then, or whose value was moved.
-    needed_by : str
-        The next node that reads what came back; empty if none does.
-    """
-
-    how: CostTerm
-    target: str
-    bytes: int
+    how: CostTerm  # in what way they came back: recomputed, fetched again, or paged in
+    target: str  # the node computed again, or the value paged in
+    bytes: int  # what they take in RAM: freed for that while
+    # from_s, to_s: from when on they were gone, and when bringing them back began.
     from_s: float
     to_s: float
-    energy_j: float
-    fullest_bytes: int
-    fullest_at: str
-    needed_by: str
+    energy_j: float  # what that cost; of a page-out the first absence after it bears the cost
+    fullest_bytes: int  # the most RAM that was held meanwhile
+    fullest_at: str  # the node that was computed then, or whose value was moved
+    needed_by: str  # the next node that reads what came back; empty if none does
 
 
 def absences(graph: Graph, schedule: Schedule, moments: list[Moment]) -> list[Absence]:

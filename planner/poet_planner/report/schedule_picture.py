@@ -47,21 +47,12 @@ LEAST_DOTS = 1200
 
 @dataclass(frozen=True)
 class Grid:
-    """What is held when.
+    """What is held when."""
 
-    Attributes
-    ----------
-    nodes : list of Node
-        The columns, in the order of first computation: what is computed once is then a diagonal.
-    moments : list of Moment
-        The rows: computes and transfers. A free takes no time, and no row.
-    held : array of bool, shape (rows, columns)
-        Whether the node has a value in RAM when the row's step begins.
-    """
-
-    nodes: list[Node]
+    nodes: list[Node]  # the columns, in the order of first computation: what is computed once is then a diagonal
+    # The rows: computes and transfers. A free takes no time, and no row.
     moments: list[Moment]
-    held: NDArray[np.bool_]
+    held: NDArray[np.bool_]  # whether the node has a value in RAM when the row's step begins
 
 
 def grid(graph: Graph, schedule: Schedule, moments: list[Moment]) -> Grid:

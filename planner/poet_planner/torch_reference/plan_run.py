@@ -33,29 +33,17 @@ _GIVEN = (*_EVERY_STEP, Kind.PARAMETER, Kind.BUFFER)
 
 @dataclass(frozen=True)
 class PlanRun:
-    """What came of training steps.
+    """What came of training steps."""
 
-    Attributes
-    ----------
-    arrays : dict
-        ``loss``, shape (steps,), and ``PARAMETER.grad``, shape (steps, …), as :func:`reference_run` has them.
-    times_s : tuple of float
-        Seconds of each step.
-    peak_bytes, planned_peak_bytes : int
-        What PyTorch allocated at once in the last step, beside parameters, buffers and the batch; and the compiled
-        step's own count.
-    traffic : Traffic
-        Pages of all steps.
-    note : str
-        What the user should know, or empty.
-    """
-
+    # ``loss``, shape (steps,), and ``PARAMETER.grad``, shape (steps, …), as :func:`reference_run` has them.
     arrays: dict[str, NDArray[Any]]
-    times_s: tuple[float, ...]
+    times_s: tuple[float, ...]  # seconds of each step
+    # peak_bytes, planned_peak_bytes: what PyTorch allocated at once in the last step, beside parameters, buffers and
+    # the batch; and the compiled step's own count.
     peak_bytes: int
     planned_peak_bytes: int
-    traffic: Traffic
-    note: str
+    traffic: Traffic  # pages of all steps
+    note: str  # what the user should know, or empty
 
 
 def plan_run(

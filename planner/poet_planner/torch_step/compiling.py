@@ -150,18 +150,10 @@ def compile(
 
 @dataclass(frozen=True)
 class _Beside:
-    """What a step allocates beside its values.
+    """What a step allocates beside its values."""
 
-    Attributes
-    ----------
-    renewed_bytes : int
-        New contents of buffers, beside the old until the step is over.
-    states_bytes : int
-        At most, of a plan: the generator's states before what draws again.
-    """
-
-    renewed_bytes: int
-    states_bytes: int
+    renewed_bytes: int  # new contents of buffers, beside the old until the step is over
+    states_bytes: int  # at most, of a plan: the generator's states before what draws again
 
     @classmethod
     def values_of(cls, traced: TracedGraph) -> _Beside:

@@ -60,20 +60,12 @@ class Ran:
 
 @dataclass
 class Reads:
-    """What a step has read.
+    """What a step has read."""
 
-    Attributes
-    ----------
-    names : dict
-        By the identity of an object.
-    ran : dict
-        By the identities of code and globals, for copies of one file are equal; without PyTorch's, Python's and poet's.
-    watched : set of type
-        The classes whose objects' reads are known. Of others, all counts.
-    """
-
-    names: dict[int, Names] = field(default_factory=dict)
+    names: dict[int, Names] = field(default_factory=dict)  # by the identity of an object
+    # By the identities of code and globals, for copies of one file are equal; without PyTorch's, Python's and poet's.
     ran: dict[tuple[int, int], Ran] = field(default_factory=dict)
+    # The classes whose objects' reads are known. Of others, all counts.
     watched: set[type] = field(default_factory=set)
 
     def ran_of(self, code: CodeType, names: Mapping[str, Any]) -> Ran | None:

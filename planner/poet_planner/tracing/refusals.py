@@ -47,22 +47,14 @@ class DrawsError(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """What one trace of a step is asked beside the step.
+    """What one trace of a step is asked beside the step."""
 
-    Attributes
-    ----------
-    questions : list of str
-        What to say of each question that the step asks about its data, if the answer matters, is put here, in order.
-    flipped : int, optional
-        The question, by number, that gets the wrong answer: whether the step is another one then tells whether the
-        answer matters.
-    protected : frozenset of int
-        Storages that it must not write: they are the user's own.
-    """
-
+    # What to say of each question that the step asks about its data, if the answer matters, is put here, in order.
     questions: list[str] = field(default_factory=list)
+    # The question, by number, that gets the wrong answer: whether the step is another one then tells whether the answer
+    # matters.
     flipped: int | None = None
-    protected: frozenset[int] = frozenset()
+    protected: frozenset[int] = frozenset()  # storages that it must not write: they are the user's own
 
 
 def storages(tensors: Iterable[Tensor]) -> frozenset[int]:
