@@ -162,12 +162,7 @@ def answers(
     The optimiser is given the schedules of the baselines to start from, and its plans with one technique alone those
     that do with that. Its own answer comes last, and is the cheapest of all. Where its plan is proven, and does with
     one technique, it is also the one with that technique alone. What plans parts of the batch is held beside it: its
-    schedules are of another graph.
-
-    Parameters
-    ----------
-    options : OptimiseOptions
-        The time limit is that of each method.
+    schedules are of another graph. The time limit of ``options`` is that of each method.
     """
     warm_up()
     made: dict[str, MethodResult] = {}

@@ -18,12 +18,8 @@ from poet_planner.solve import OptimiseOptions
 def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str]) -> list[Setting]:
     """Every pair of a RAM budget and a deadline, each once, as the user writes them.
 
-    Parameters
-    ----------
-    rams : iterable of str
-        As ``--ram``, or ``smallest``: the RAM without which there is no schedule.
-    deadlines : iterable of str
-        As ``--deadline``, or ``none``.
+    A RAM is as ``--ram``, or ``smallest``: the RAM without which there is no schedule; a deadline as ``--deadline``, or
+    ``none``.
 
     Raises
     ------

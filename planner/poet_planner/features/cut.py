@@ -36,15 +36,8 @@ class Cut:
 def least_cut(graph: Graph, fixed: Collection[str], read_j: Callable[[str, int], float]) -> Cut:
     """The cut with which an epoch takes the least energy; of equal ones, that which keeps the fewest bytes.
 
-    Parameters
-    ----------
-    graph : Graph
-        Lowered, with its costs.
-    fixed : collection of str
-        The nodes that may be computed once.
-    read_j : callable
-        What it costs to read a value, by its id and its bytes; infinite for one that must not be kept, which no input
-        may be.
+    ``graph`` is lowered, with its costs; ``fixed`` are the nodes that may be computed once. ``read_j`` says what it
+    costs to read a value, by its id and its bytes: infinite for one that must not be kept, which no input may be.
     """
     sizes = {one.id: one.bytes for one in graph.residents if one.kind == "input"}
     makers = {value.id: node.id for node in graph.nodes if node.id in fixed for value in node.values}

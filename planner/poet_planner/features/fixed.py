@@ -12,10 +12,7 @@ RANDOM = ("bernoulli",)
 def fixed_nodes(graph: Graph) -> frozenset[str]:
     """Nodes that read inputs of the batch, constants and fixed values alone, and change nothing.
 
-    Parameters
-    ----------
-    graph : Graph
-        As lowered for the firmware, with all constants in flash.
+    ``graph`` is as lowered for the firmware, with all constants in flash.
     """
     known = {one.id for one in graph.residents if one.kind == "input"} | {one.id for one in graph.constants}
     fixed: set[str] = set()

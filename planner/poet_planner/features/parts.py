@@ -21,12 +21,8 @@ def head_of(graph: Graph, cut: Cut) -> Graph:
     """The step on features; what computes in place still does.
 
     Its constants are those of the whole step, whether it reads them or not: what makes features, and an inference, find
-    them in the same places, and with other frozen weights the head's graph is another one.
-
-    Parameters
-    ----------
-    graph : Graph
-        Lowered for the firmware, with all constants in flash.
+    them in the same places, and with other frozen weights the head's graph is another one. ``graph`` is lowered for the
+    firmware, with all constants in flash.
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     samples, names = _samples(graph), _names(graph, cut)
@@ -42,12 +38,7 @@ def head_of(graph: Graph, cut: Cut) -> Graph:
 def features_of(graph: Graph, cut: Cut, head: Graph) -> Graph:
     """What makes the features of a batch, beside the head's step as it has been laid out.
 
-    Parameters
-    ----------
-    graph : Graph
-        As in `head_of`.
-    head : Graph
-        With all constants in flash.
+    ``graph`` is as in `head_of`; the head has all constants in flash, too.
     """
     nodes = [_filling(node, cut) for node in graph.nodes if node.id in cut.once]
     there, names = {value.id for node in nodes for value in node.values}, _names(graph, cut)
@@ -57,10 +48,7 @@ def features_of(graph: Graph, cut: Cut, head: Graph) -> Graph:
 def inference_on_features(inference: Graph, cut: Cut, head: Graph) -> Graph | None:
     """What an inference makes of features, which it has of one sample; None if it needs more of the sample.
 
-    Parameters
-    ----------
-    inference : Graph
-        Beside the head's step.
+    The inference is that beside the head's step.
     """
     names = {id: f"inference.{name}" for id, name in _names(inference, cut).items()}
     makers = {id: node for node in inference.nodes if node.operation for id in node.operation.results}
@@ -91,12 +79,7 @@ def inference_on_features(inference: Graph, cut: Cut, head: Graph) -> Graph | No
 def makes_alike(inference: Graph, whole: Graph, cut: Cut, contents: Callable[[str], object]) -> bool:
     """Whether an inference computes what is kept as the step does, of one sample: by the same operators on the same.
 
-    Parameters
-    ----------
-    inference, whole : Graph
-        With all constants in flash.
-    contents : callable
-        What tells constants apart, by id.
+    Both graphs have all constants in flash; ``contents`` tells constants apart, by id.
     """
     inputs = [one.id for one in whole.residents if one.kind == "input"]
     own = [one.id for one in inference.residents[len(whole.residents) :] if one.kind == "input"]

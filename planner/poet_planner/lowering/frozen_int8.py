@@ -61,12 +61,7 @@ def quantised(traced: TracedGraph) -> TracedGraph:
 def ranges_of(traced: TracedGraph, batches: Iterable[Mapping[str, Tensor]]) -> dict[str, Range]:
     """The ranges of all that is to be on int8, by id, as some batches have them; empty: no layer is frozen.
 
-    Parameters
-    ----------
-    traced : TracedGraph
-        As it was traced.
-    batches : iterable of mapping of str to Tensor
-        Tensors of the graph's inputs, by id.
+    ``batches`` hold the tensors of the graph's inputs, by id.
 
     Raises
     ------

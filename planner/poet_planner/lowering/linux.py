@@ -19,13 +19,9 @@ STEP_NODE = poets_own("step")
 def lower_for_linux(traced: TracedGraph, dma: bool, resident_gradients: bool = True) -> Graph:
     """The graph of a training step, its costs zero: one node for each traced operator, sizes and ids PyTorch's.
 
-    Parameters
-    ----------
-    dma : bool
-        Whether page transfers overlap compute on the board.
-    resident_gradients : bool
-        Whether gradients and the loss have RAM for the whole step. Otherwise they are values, as in a PyTorch process:
-        each is made once and lives until the step ends, which a last node, `STEP_NODE`, stands for.
+    ``dma`` says whether page transfers overlap compute on the board. With ``resident_gradients`` gradients and the loss
+    have RAM for the whole step. Otherwise they are values, as in a PyTorch process: each is made once and lives until
+    the step ends, which a last node, `STEP_NODE`, stands for.
     """
     if not resident_gradients:
         traced = _with_results_as_values(traced)

@@ -48,10 +48,7 @@ def odd_type(operator: TracedOperator, lowered: Lowered, traced: TracedGraph) ->
 def refusal(operator: TracedOperator, traced: TracedGraph, odd: torch.dtype | None) -> Refusal:
     """Where in the network it stands, what the firmware lacks, and what to do.
 
-    Parameters
-    ----------
-    odd : torch.dtype, optional
-        The type that is in the way, where nothing else is.
+    ``odd`` is the type that is in the way, where nothing else is.
     """
     layer = traced.layers.get(operator.module, "")
     where = f"{operator.module} ({layer})" if operator.module else f"the loss, or {layer}'s own forward"

@@ -75,12 +75,8 @@ class _Cut:
 def with_slices(graph: Graph, above_bytes: int) -> Graph:
     """The same step with every value of more than ``above_bytes`` in slices, where its operators allow it.
 
-    Nothing is computed in place any more: `with_taking_over` comes after.
-
-    Parameters
-    ----------
-    graph : Graph
-        As lowered for the firmware, with gradients as values.
+    Nothing is computed in place any more: `with_taking_over` comes after. ``graph`` is as lowered for the firmware,
+    with gradients as values.
     """
     graph = without_taking_over(graph)
     slicing = _Slicing(graph, above_bytes)

@@ -28,12 +28,7 @@ class Streamed(NamedTuple):
 def streamed(operation: Operation, kept: Mapping[str, Kept], streaming: Streaming) -> Streamed | None:
     """What reads its weights tile by tile and gives the same bits; None where there is nothing, or it is not worth it.
 
-    Parameters
-    ----------
-    operation : Operation
-        One that reads parameters.
-    kept : mapping
-        The tensors on the card, by id.
+    ``operation`` reads parameters; ``kept`` are the tensors on the card, by id.
     """
     op = operation.op.removesuffix(ACCUMULATE)
     if streaming.above_bytes is None or op not in READERS:

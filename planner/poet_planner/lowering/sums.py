@@ -39,10 +39,7 @@ def with_values_to_add(traced: TracedGraph) -> TracedGraph:
 def with_sums(graph: Graph, sums: Mapping[str, str], micro_batches: int) -> Graph:
     """The graph of one micro-batch, of one whose results are values.
 
-    Parameters
-    ----------
-    sums : mapping of str to str
-        The resident to which each value, or constant, is added.
+    ``sums`` names the resident to which each value, or constant, is added.
     """
     shapes = {resident.id: resident.shape for resident in graph.residents}
     makers = {value.id: node.id for node in graph.nodes for value in node.values}

@@ -20,14 +20,8 @@ from poet_planner.lowering.draft import added, done
 def with_updates(graph: Graph, gradients: Mapping[str, str], op: str = "sgd") -> Graph:
     """``graph`` with a node for the update of each parameter, all of them in the order in which gradients are made.
 
-    Parameters
-    ----------
-    graph : Graph
-        As `lower_for_linux` makes it with gradients as values.
-    gradients : mapping of str to str
-        By parameter, the value that is its gradient.
-    op : str
-        What an update is called in a profile, by the number of its parameters (``size=…``).
+    ``graph`` is as `lower_for_linux` makes it with gradients as values; ``gradients`` names, by parameter, the value
+    that is its gradient. ``op`` is what an update is called in a profile, by the number of its parameters (``size=…``).
     """
     sizes = {resident.id: resident.bytes // 4 for resident in graph.residents}
     updates = {

@@ -23,10 +23,7 @@ _LONGEST = 300
 def users_code(whose: str) -> Iterator[None]:
     """Within, standard output is standard error, and any exception becomes one line.
 
-    Parameters
-    ----------
-    whose : str
-        What the line begins with: the name of a model.
+    ``whose`` begins the line: the name of a model.
 
     Raises
     ------

@@ -32,13 +32,8 @@ if TYPE_CHECKING:
 class Bench:
     """Where the forms of one step are made.
 
-    Parameters
-    ----------
-    request : Request
-    whole : Bench, optional
-        That of the whole step, where this is of the head's.
-    cut : Cut, optional
-        Where the head begins: on what is kept of each sample.
+    ``whole`` is that of the whole step, where this is of the head's; ``cut`` is where the head begins: on what is kept
+    of each sample.
     """
 
     def __init__(self, request: Request, whole: Bench | None = None, cut: Cut | None = None) -> None:

@@ -41,14 +41,8 @@ def seconds_for(time_limit_s: float) -> float:
 def more_ram(graph: Graph, schedule: Schedule, store_all: Schedule, options: OptimiseOptions) -> MoreRam | None:
     """How little more RAM would save much energy; None if a fifth more would not, or the plan is cheap.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Of least energy within its budget, as far as is known.
-    store_all : Schedule
-        The graph's store-all schedule.
-    options : OptimiseOptions
-        The time limit is that of all searches together.
+    ``schedule`` is of least energy within its budget, as far as is known; ``store_all`` is the graph's store-all
+    schedule. The time limit is that of all searches together.
     """
     budget = schedule.ram_budget_bytes
     dear = schedule.energy_j > (1 + DEAR) * store_all.energy_j

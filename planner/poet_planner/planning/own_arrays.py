@@ -21,12 +21,8 @@ Array = NDArray[Any]
 def own_arrays(path: Path, batch: Sequence[TracedResident], normalising: Normalising | None = None) -> dict[str, Array]:
     """An array for each tensor of a batch, as the firmware stores it: samples, or batches, along the first axis.
 
-    Parameters
-    ----------
-    path : Path
-        An .npz with an array for each of ``batch``, of as many axes or one more.
-    normalising : Normalising, optional
-        With it, u8, i8 and i16 may stand where the model takes f32.
+    ``path`` is an .npz with an array for each of ``batch``, of as many axes or one more. With ``normalising``, u8, i8
+    and i16 may stand where the model takes f32.
 
     Raises
     ------

@@ -136,11 +136,7 @@ class TrainingStep:
         """What makes the features of a batch, or of one of so many equal parts of it, beside the head's graph.
 
         Those of a part lie where the first samples of the batch have theirs; so does what they are made of.
-
-        Parameters
-        ----------
-        streaming : Streaming
-            Which constants on the card are read tile by tile.
+        ``streaming`` says which constants on the card are read tile by tile.
 
         Raises
         ------

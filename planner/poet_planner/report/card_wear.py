@@ -16,10 +16,7 @@ from poet_profiles.schedule import Action, Schedule
 def wear(graph: Graph, schedule: Schedule, board: Board | None) -> Wear:
     """The wear of a verified plan.
 
-    Parameters
-    ----------
-    board : Board or None
-        Its file assumes what may be written to a card in all.
+    The board's file assumes what may be written to a card in all.
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     paged = sum(blocks_of(sizes[step.target]) for step in schedule.steps if step.do is Action.PAGE_OUT)

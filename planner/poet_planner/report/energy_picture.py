@@ -31,12 +31,7 @@ def energy_figure(
 ) -> Figure:
     """Left: the energy of the plan beside that of the store-all schedule. Right: what the plan adds, if any, by module.
 
-    Parameters
-    ----------
-    summary : Summary
-        It says what the store-all schedule spends.
-    origin : str
-        Where the costs come from.
+    ``summary`` says what the store-all schedule spends, ``origin`` where the costs come from.
     """
     added = energy_added(moments)
     store_all = {CostTerm.COMPUTE: summary.plain_energy_j - summary.plain_card_j, CostTerm.CARD: summary.plain_card_j}

@@ -31,12 +31,8 @@ class Group:
 def module_groups(nodes: list[Node]) -> list[Group]:
     """Neighbours of one module and pass, as deep in the network's structure as there is room for.
 
-    Operators that stand alone between modules belong to no group, or to that around them.
-
-    Parameters
-    ----------
-    nodes : list of Node
-        With ids such as ``layer1.0.conv2.backward_weight``, in the order in which they are drawn.
+    Operators that stand alone between modules belong to no group, or to that around them. ``nodes`` have ids such as
+    ``layer1.0.conv2.backward_weight``, in the order in which they are drawn.
     """
     deepest = max((len(_path(node.id)) for node in nodes), default=0)
     levels = [_groups(nodes, depth) for depth in range(deepest, 0, -1)]

@@ -23,10 +23,7 @@ LEAST_S = 0.005
 def optimiser_report(statistics: Statistics, overhead_j: float) -> OptimiserReport:
     """The record of a run.
 
-    Parameters
-    ----------
-    overhead_j : float
-        The plan's energy above the store-all schedule's.
+    ``overhead_j`` is the plan's energy above the store-all schedule's.
     """
     from poet_planner.solve.statistics import Component
 

@@ -28,15 +28,7 @@ TEMPLATE = "plan.html"
 
 
 def page_text(graph: Graph, schedule: Schedule, store_all: Schedule, summary: Summary) -> str:
-    """The page of a sound schedule.
-
-    Parameters
-    ----------
-    store_all : Schedule
-        The graph's store-all schedule.
-    summary : Summary
-        The plan's own.
-    """
+    """The page of a sound schedule."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     moments = timeline(graph, schedule)

@@ -35,12 +35,8 @@ def plan_figures(
 ) -> dict[str, Figure]:
     """The pictures by name.
 
-    Parameters
-    ----------
-    store_all : Schedule
-        The graph's store-all schedule.
-    summary : Summary, optional
-        The plan's: it knows where the costs come from, and what the whole batch's store-all schedule takes.
+    ``summary`` is the plan's, if there is one: it knows where the costs come from, and what the whole batch's store-all
+    schedule takes.
     """
     moments = timeline(graph, schedule)
     summary = summary or summarise(graph, schedule, store_all)

@@ -52,14 +52,8 @@ def write_headers(
 ) -> None:
     """Write `poet_model.h`, `poet_schedule.h` and, for a graph with constants, `poet_constants.h`.
 
-    Parameters
-    ----------
-    constants : mapping of str to array, optional
-        The data of the graph's constants, by id.
-    inference : Inference, optional
-        Beside the training step.
-    extraction : Extraction, optional
-        Likewise, of features.
+    ``constants`` are the data of the graph's constants, by id; ``inference`` and ``extraction`` lie beside the training
+    step.
 
     Raises
     ------
@@ -196,14 +190,7 @@ def model_header(
 ) -> str:
     """Text of `poet_model.h`.
 
-    Parameters
-    ----------
-    words : bytes
-        The table of constants.
-    inference : Inference, optional
-        Beside the training step.
-    extraction : Extraction, optional
-        Likewise.
+    ``words`` is the table of constants.
     """
     layout = card_layout(graph) or lay_out((), (), 0)
     return "\n".join(

@@ -72,13 +72,7 @@ class Struct:
 class Function:
     """A function of the engine.
 
-    Parameters
-    ----------
-    name : str
-        In C.
-    arguments : ctypes types
-        ``Ref`` is a struct, or an array by `ints`, `floats` or `flags`.
-    returns : ctypes type, optional
+    ``name`` is that in C. Of the ``arguments``, ``Ref`` is a struct, or an array by `ints`, `floats` or `flags`.
     """
 
     def __init__(self, name: str, *arguments: type[Any], returns: type[Any] | None = None) -> None:

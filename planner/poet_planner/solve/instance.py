@@ -64,16 +64,8 @@ class Problem(Struct):
 def build_problem(graph: Graph, ram_bytes: int, deadline_s: float | None, paging: bool = True) -> Problem:
     """The arrays of ``graph``, with the costs of a whole batch.
 
-    Compiled code does not check them, so an unsound graph is refused here.
-
-    Parameters
-    ----------
-    ram_bytes : int
-        All of the RAM, resident tensors included.
-    deadline_s : float or None
-        Seconds; None: no deadline.
-    paging : bool
-        False: plan as on a board without storage.
+    Compiled code does not check them, so an unsound graph is refused here. ``ram_bytes`` is all of the RAM, resident
+    tensors included. Without ``paging`` the plan is as on a board without storage.
 
     Raises
     ------

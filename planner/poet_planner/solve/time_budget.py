@@ -172,13 +172,9 @@ class _Part(TimeBudget):
 def in_steps(work: Callable[[Ints], Result], budget: TimeBudget, step_s: float) -> Result:
     """What compiled ``work`` comes to, in a thread of its own; the budget is spent by its steps.
 
-    Parameters
-    ----------
-    work : callable
-        Counts its steps in its argument, a tally (2,): the steps so far, and the most. It ends soon once there are as
-        many: these are the steps that the budget has left, or none any more once it has expired for another reason.
-    step_s : float
-        What a step takes: reference seconds.
+    ``work`` counts its steps in its argument, a tally (2,): the steps so far, and the most. It ends soon once there are
+    as many: these are the steps that the budget has left, or none any more once it has expired for another reason. A
+    step takes ``step_s`` reference seconds.
     """
     tally = np.array([0, budget.most_steps(step_s)], dtype=np.int64)
     with ThreadPoolExecutor(1) as thread:

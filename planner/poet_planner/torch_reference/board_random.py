@@ -45,10 +45,7 @@ def threefry(key: tuple[int, int], first: Words, second: Words) -> tuple[Words, 
 class BoardRandom(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is entered, PyTorch's ``bernoulli_``, which dropout draws by, draws what the board draws in a step.
 
-    Parameters
-    ----------
-    seed, step
-        The generator's state on the board.
+    ``seed`` and ``step`` are the generator's state on the board.
     """
 
     def __init__(self, seed: int, step: int) -> None:

@@ -20,14 +20,10 @@ def own_batches(
 ) -> dict[str, Array]:
     """An array for each tensor of a batch, with a leading axis of steps, as the firmware stores it.
 
-    Parameters
-    ----------
-    path : Path
-        An .npz with an array for each of ``batch``. One with an axis more has a batch for each step, which stay as they
-        are; one with as many has samples along the first axis: of them come the batches, in an order that the seed
-        decides, every sample once before any comes again.
-    normalising : Normalising, optional
-        With it, u8, i8 and i16 may stand where the model takes f32.
+    ``path`` is an .npz with an array for each of ``batch``. One with an axis more has a batch for each step, which stay
+    as they are; one with as many has samples along the first axis: of them come the batches, in an order that the seed
+    decides, every sample once before any comes again. With ``normalising``, u8, i8 and i16 may stand where the model
+    takes f32.
 
     Raises
     ------

@@ -51,14 +51,9 @@ def plan_run(
 ) -> PlanRun:
     """Train with the batches of a data file, one step each.
 
-    Parameters
-    ----------
-    folder : Path
-        Of a plan for a Linux board: ``program.json`` and ``schedule.json``.
-    data : Path
-        What `poet-plan data` wrote for the same model.
-    page_folder : Path, optional
-        On whose disk pages wait; default is the system's folder for temporary files.
+    ``folder`` is of a plan for a Linux board: ``program.json`` and ``schedule.json``; ``data`` is what `poet-plan data`
+    wrote for the same model. Pages wait on the disk of ``page_folder``, by default the system's folder for temporary
+    files.
 
     Raises
     ------

@@ -94,12 +94,7 @@ def training_data(
 def initial_state(model: str, seed: int, batch: int | None, weights: Path | None = None) -> Arrays:
     """Parameters and buffers that a board starts from, by name, as the firmware stores them: f32, integers as i32.
 
-    Parameters
-    ----------
-    seed : int
-        Of what the network draws, if it does.
-    weights : Path, optional
-        As :func:`training_data` takes them.
+    ``seed`` is of what the network draws, if it does; ``weights`` are as :func:`training_data` takes them.
 
     Raises
     ------

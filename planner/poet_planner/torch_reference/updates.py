@@ -40,12 +40,7 @@ class _State:
 class Updates:
     """Gradient descent with state, which begins with zeros.
 
-    Parameters
-    ----------
-    optimizer : Optimizer
-        Which one.
-    learning_rate : float
-        Of every step; rounded to f32.
+    ``learning_rate`` is that of every step; rounded to f32.
     """
 
     def __init__(self, optimizer: Optimizer, learning_rate: float) -> None:

@@ -364,14 +364,7 @@ def _page_place(pages: str | Path | None, device: Cpu) -> Path | str | None:
 def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: float | None) -> str:
     """No plan, in the words of one who counts what a step allocates: what would do, and what it is that needs it.
 
-    Parameters
-    ----------
-    asked : str
-        What no plan does.
-    least : int
-        Bytes that do.
-    below : int
-        Bytes than which less does not, as is proven.
+    ``asked`` is what no plan does; ``least`` bytes do; less than ``below`` does not, as is proven.
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())

@@ -21,10 +21,7 @@ from poet_planner.lowering.draft import added
 def in_parameter_layouts(traced: TracedGraph, parameters: Mapping[str, Tensor]) -> TracedGraph:
     """The step with a copy after each gradient whose strides, as the rehearsal saw them, are none that autograd keeps.
 
-    Parameters
-    ----------
-    parameters : mapping of str to Tensor
-        By resident id.
+    ``parameters`` are by resident id.
     """
     makers = {id: operator for operator in traced.operators for id in operator.values}
     copies: dict[str, list[TracedOperator]] = {}

@@ -34,14 +34,9 @@ class Change:
 class Guard:
     """The state that a step has read, and whether it has changed.
 
-    Parameters
-    ----------
-    roots : mapping of str to object
-        Model and loss, by what their paths begin with.
-    slots : iterable of Slot
-        The parameters and buffers that the step reads and trains.
-    followed : iterable of Tensor
-        The tensors that it reads at each call: other numbers in them, or others in their places, are no change.
+    ``roots`` are model and loss, by what their paths begin with; ``slots`` are the parameters and buffers that the step
+    reads and trains. ``followed`` are the tensors that it reads at each call: other numbers in them, or others in their
+    places, are no change.
     """
 
     def __init__(

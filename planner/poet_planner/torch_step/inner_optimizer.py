@@ -126,10 +126,7 @@ class InnerOptimizer:
     def step(self, parameters: Mapping[str, Tensor], left: Mapping[str, Tensor]) -> Iterator[None]:
         """Within, `update` may be called for each of these parameters, by id.
 
-        Parameters
-        ----------
-        left : mapping of str to Tensor
-            The parameters whose gradients the step leaves.
+        ``left`` are the parameters whose gradients the step leaves.
 
         Raises
         ------

@@ -72,14 +72,8 @@ def costed_here(
 ) -> Graph:
     """A graph with the times of this computer, and page costs of a folder's disk if there is one.
 
-    Energies are times: no sensor says more.
-
-    Parameters
-    ----------
-    residents : mapping of str to Tensor
-        Parameters, buffers and the batch of the example.
-    page_folder : Path or str, optional
-        A folder; or, for a GPU, `HOST`.
+    Energies are times: no sensor says more. ``residents`` are parameters, buffers and the batch of the example.
+    ``page_folder`` is a folder; or, for a GPU, `HOST`.
     """
     device = device_named(traced.device)
     costs = _kept(f"step {graph_hash(graph)}", device, lambda: _timed(traced, residents, device), _step_costs)
@@ -135,10 +129,7 @@ def _typical(readings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Medians over steps that add up to the median step.
 
     Something is slow in every step, each time something else: the sum of the medians is up to a twentieth below.
-
-    Parameters
-    ----------
-    readings : array, shape (steps, operators)
+    ``readings`` are by step and operator.
     """
     medians = np.median(readings, axis=0)
     total = medians.sum()

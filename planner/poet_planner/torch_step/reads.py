@@ -81,16 +81,8 @@ def reads_of(
 ) -> Reads:
     """What a step reads that is taken once; model, loss, batch and generators stay as they are.
 
-    Parameters
-    ----------
-    run : callable
-        Takes the step.
-    parts : sequence
-        What the step is made of.
-    written : sequence of Tensor
-        What it writes.
-    without_data : context manager, optional
-        Within it, the step computes nothing. A step that asks for its data then is taken with them nevertheless.
+    ``run`` takes the step; ``parts`` are what it is made of, ``written`` is what it writes. Within ``without_data`` the
+    step computes nothing. One that asks for its data then is taken with them nevertheless.
     """
     before = Snapshot(*parts, data=False)
     try:

@@ -21,12 +21,7 @@ def updating_inside(
 ) -> tuple[Graph, TracedGraph]:
     """Both with an update of every parameter that has a gradient and is the optimiser's.
 
-    Parameters
-    ----------
-    graph : Graph
-        Costed, gradients as values.
-    tensors : mapping of str to Tensor
-        Parameters, by resident id.
+    ``graph`` is costed, with gradients as values; ``tensors`` are the parameters, by resident id.
 
     Raises
     ------

@@ -95,14 +95,8 @@ def trace(
 def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = ()) -> TracedGraph:
     """The forward pass of one sample in evaluation mode as a graph without gradients.
 
-    Nothing of it is trained: all parameters and buffers that it reads are its ``frozen``.
-
-    Parameters
-    ----------
-    inputs : sequence
-        As `trace` takes them; their first axis counts samples.
-    others : iterable of str
-        Ids that are taken by what lies beside it.
+    Nothing of it is trained: all parameters and buffers that it reads are its ``frozen``. ``inputs`` are as `trace`
+    takes them; their first axis counts samples. ``others`` are ids that are taken by what lies beside it.
 
     Raises
     ------

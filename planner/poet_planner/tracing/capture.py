@@ -109,14 +109,8 @@ def capture(
 def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor]) -> Captured:
     """Trace a forward pass without gradients.
 
-    Parameters
-    ----------
-    module : nn.Module
-        In the mode that is wanted; it may have no parameter at all.
-    inputs : sequence of Tensor
-        Only shapes and types of them matter.
-    run : callable
-        The output of ``module``, one tensor, for tensors in the places of these.
+    ``module`` is in the mode that is wanted; it may have no parameter at all. Of ``inputs`` only shapes and types
+    matter. ``run`` gives the output of ``module``, one tensor, for tensors in the places of these.
 
     Raises
     ------

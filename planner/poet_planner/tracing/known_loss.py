@@ -43,10 +43,7 @@ _ROUNDING = 1e-5
 def known_loss(model: Model, sample: Sequence[int]) -> Loss | None:
     """The loss by name, or None if it has none of these names, or is no mean of all numbers.
 
-    Parameters
-    ----------
-    sample : sequence of int
-        The shape of one sample's scores, without an axis of samples.
+    ``sample`` is the shape of one sample's scores, without an axis of samples.
     """
     targets = tensors_in(model.targets)
     if len(targets) != 1 or not targets[0].dim():

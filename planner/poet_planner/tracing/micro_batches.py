@@ -51,12 +51,7 @@ def parts_of(model: Model, count: int) -> list[Batch]:
 def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
     """The model with a part of its batch, and a loss whose gradients are that part's share of the batch's.
 
-    Parameters
-    ----------
-    traced : TracedGraph
-        Its step on the whole batch.
-    count : int
-        In how many parts.
+    ``traced`` is its step on the whole batch, which is cut in ``count`` parts.
 
     Raises
     ------

@@ -251,10 +251,7 @@ def refuse_changes_from_step_to_step(
 ) -> None:
     """Refuse a step that keeps books in Python.
 
-    Parameters
-    ----------
-    start, once, twice : mapping of str to object
-        The plain state before, after one step and after two.
+    ``start``, ``once`` and ``twice`` are the plain state before, after one step and after two.
 
     Raises
     ------
@@ -308,10 +305,7 @@ def refuse_answers_that_matter(
 ) -> None:
     """Refuse a step that goes another way where its data are others.
 
-    Parameters
-    ----------
-    otherwise : callable
-        The step, traced with the other answer to one question; None where it stops with an error then.
+    ``otherwise`` gives the step, traced with the other answer to one question; None where it stops with an error then.
 
     Raises
     ------
@@ -393,12 +387,8 @@ def depends_on_data(what: str) -> str:
 def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Mapping[str, int]) -> dict[str, Tensor]:
     """The buffers in whose place a step has put another tensor, and that tensor.
 
-    Parameters
-    ----------
-    state : mapping of str to Tensor
-        The tensors that stood for parameters and buffers when the step began, by name.
-    storages : mapping of str to int
-        The address of the storage that each had then.
+    ``state`` are the tensors that stood for parameters and buffers when the step began, by name; ``storages`` are the
+    addresses of the storages that they had then.
 
     Raises
     ------

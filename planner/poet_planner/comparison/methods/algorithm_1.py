@@ -55,12 +55,7 @@ class Stages:
 def stated(problem: Problem, name: str = "Algorithm 1", whole: bool = True) -> Stages:
     """Algorithm 1 for a problem.
 
-    Parameters
-    ----------
-    name : str
-        Of the method, in messages.
-    whole : bool
-        Whether the columns are that are whole in the paper; otherwise this is the LP relaxation.
+    ``name`` is the method's, in messages. Unless ``whole``, no column has to be whole: this is the LP relaxation.
 
     Raises
     ------

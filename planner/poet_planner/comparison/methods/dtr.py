@@ -89,10 +89,7 @@ class _Request:
 class Simulator:
     """One run.
 
-    Parameters
-    ----------
-    budget : int
-        Bytes for values and workspace.
+    ``budget`` counts bytes for values and workspace.
     """
 
     def __init__(self, instance: Instance, budget: int, score: Score, release: bool) -> None:

@@ -158,12 +158,7 @@ class Instance:
     def cheapest(self, name: str, orders: Iterable[Events]) -> Schedule:
         """The cheapest schedule of those ``orders`` that keeps the limits and has offsets.
 
-        The graph's own order counts wherever it fits.
-
-        Parameters
-        ----------
-        name : str
-            Of the method, in messages.
+        The graph's own order counts wherever it fits. ``name`` is the method's, in messages.
 
         Raises
         ------

@@ -30,14 +30,7 @@ def refuse_time(options: OptimiseOptions) -> None:
 def within_limits(made: Schedule, name: str, ram_bytes: int, deadline_s: float | None) -> Schedule:
     """``made``, whose RAM budget is what it needs, as the schedule for these limits.
 
-    Parameters
-    ----------
-    name : str
-        Of the schedule, in messages.
-    ram_bytes : int
-        All of the RAM, resident tensors included.
-    deadline_s : float or None
-        None: no deadline.
+    ``name`` is the schedule's, in messages; ``ram_bytes`` is all of the RAM, resident tensors included.
 
     Raises
     ------

@@ -104,12 +104,8 @@ class _Choice:
 class Offloading:
     """The dynamic program over blocks from the first one on, beside rotor's table.
 
-    Parameters
-    ----------
-    energy : bool
-        Whether costs are joules; otherwise they are seconds.
-    hidden : bool
-        Whether transfers cost nothing, as if all of them were hidden: less than any schedule costs.
+    With ``energy`` costs are joules, otherwise seconds. With ``hidden`` transfers cost nothing, as if all of them were
+    hidden: less than any schedule costs.
 
     Raises
     ------

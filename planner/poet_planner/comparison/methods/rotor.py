@@ -165,14 +165,8 @@ def _slot_bytes(instance: Instance, chain: Chain) -> float:
 class Table:
     """The least cost of reversing blocks i..j in m slots, beside the value that enters block i; and the choice.
 
-    The table has as many slots as the budget of the instance.
-
-    Parameters
-    ----------
-    instance : Instance
-        Whose budget and time it has.
-    slot_bytes : float, optional
-        Default is a share of the store-all schedule's peak.
+    The table has as many slots as the budget of the instance, whose time it takes. By default a slot is a share of the
+    store-all schedule's peak.
 
     Raises
     ------

@@ -92,14 +92,8 @@ def draw_panels(
 ) -> Figure:
     """A figure of all panels with one legend, for one column of a page or for both.
 
-    Parameters
-    ----------
-    curves : callable
-        The curves of a panel.
-    scale : callable
-        Scales a panel's axes once its curves are drawn.
-    labels : tuple of str
-        Of the horizontal and of the vertical axis.
+    ``curves`` gives the curves of a panel, and ``scale`` scales its axes once they are drawn. ``labels`` are of the
+    horizontal and of the vertical axis.
     """
     rows, columns = max(panel.row for panel in panels) + 1, max(panel.column for panel in panels) + 1
     roomy = columns < 3

@@ -52,17 +52,8 @@ def begin_with_retained_sets(
 ) -> float:
     """Begin with a shortest path over retained sets, if the RAM barely exceeds the largest working set.
 
-    It may need more RAM than there is. ``portfolio`` repair it and keep the result.
-
-    Parameters
-    ----------
-    cutoff_j : float
-        A path that costs as much is not looked for.
-
-    Returns
-    -------
-    float
-        A lower bound of up to ``cutoff_j``, in joules.
+    It may need more RAM than there is. ``portfolio`` repair it and keep the result. A path that costs ``cutoff_j`` is
+    not looked for; what is returned is a lower bound of up to that, in joules.
     """
     context = context or Context()
     found = _search_retained_sets(problem, cutoff_j, budget, context)
@@ -102,14 +93,8 @@ def deadline_feasibility(
 ) -> FeasibilityResult:
     """Look for a schedule within RAM and deadline, and for a proof that there is none.
 
-    With DMA, only the time of the CPU counts in the proof.
-
-    Parameters
-    ----------
-    start : Incumbent
-        A schedule that needs more RAM or is late. The search starts from it.
-    context : Context or None
-        As in `Annealer`.
+    With DMA, only the time of the CPU counts in the proof. The search starts from ``start``, a schedule that needs more
+    RAM or is late.
     """
     context = context or Context()
     portfolio = _DeadlinePortfolio(problem, seed, start, context)

@@ -45,16 +45,8 @@ def what_would_do(
 ) -> tuple[Known, PlacedSchedule | None]:
     """What is known of a graph's limits once the least RAM and the shortest time have been looked for.
 
-    Parameters
-    ----------
-    work_s : float
-        How much work the least RAM may take: reference seconds.
-
-    Returns
-    -------
-    known : Known
-    found : PlacedSchedule or None
-        A schedule within the limits, if one of these is.
+    The least RAM may take ``work_s`` of work: reference seconds. With it comes a schedule within the limits, if one of
+    those found is.
     """
     known = known_of(graph, problem)
     in_time = known.computing_s <= known.asked_s
@@ -75,10 +67,7 @@ def least_ram(
 ) -> LeastRam:
     """The least RAM within the deadline, which computing every node once keeps; the problem's own RAM does not count.
 
-    Parameters
-    ----------
-    work_s : float
-        How much work it may take: reference seconds.
+    It may take ``work_s`` of work: reference seconds.
     """
     context = context or Context()
     problem = replace(problem, budget=int(working_set_bytes(problem).max(initial=0)))

@@ -50,18 +50,9 @@ def bracket_minimum_ram(
     """Bracket the smallest RAM in which there is a schedule within the deadline, whatever ``problem.budget``.
 
     The first RAM asked for is that of the largest working set, which often is enough. Then short searches bisect
-    between the peak found and the largest RAM in which they find nothing. Below that, proofs are asked for.
-
-    Parameters
-    ----------
-    problem : Problem
-        The store-all schedule meets its deadline.
-    infeasible_bytes : int
-        A RAM known to be infeasible.
-    budget : TimeBudget
-        When it has expired, the bracket so far is returned.
-    context : Context or None
-        As in `Annealer`.
+    between the peak found and the largest RAM in which they find nothing. Below that, proofs are asked for. The
+    store-all schedule has to meet the deadline, and ``infeasible_bytes`` to be infeasible. When the budget has expired,
+    the bracket so far is returned.
     """
     context = context or Context()
     infeasible_bytes = max(infeasible_bytes, int(working_set_bytes(problem).max(initial=0)) - WORD)

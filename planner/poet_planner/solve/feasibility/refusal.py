@@ -59,12 +59,8 @@ def certain_refusal(known: Known) -> str:
 def no_schedule(known: Known, lacks_offsets: bool = False, possible_form: str = "") -> NoScheduleError:
     """The error that says all that is known.
 
-    Parameters
-    ----------
-    lacks_offsets : bool
-        Whether schedules were found that fit, and no offsets for them.
-    possible_form : str
-        Which form of the step it is that does with ``known.possible_bytes``, in words.
+    ``lacks_offsets``: schedules were found that fit, and no offsets for them. ``possible_form`` is the form of the step
+    that does with ``known.possible_bytes``, in words.
     """
     unit = _unit(known)
     fact, asked = certain_refusal(known), _text(known.asked_bytes, unit)

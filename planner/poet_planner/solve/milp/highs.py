@@ -69,10 +69,7 @@ def silent_highs() -> Any:
 def run(highs: Any, stop: Callable[[], object] = lambda: None) -> None:
     """Run HiGHS to its end.
 
-    Parameters
-    ----------
-    stop : callable
-        Is called if the wait for the end is interrupted, and makes it come soon.
+    ``stop`` is called if the wait for the end is interrupted, and makes it come soon.
 
     Raises
     ------

@@ -297,10 +297,7 @@ def _read(model: pyo.ConcreteModel) -> tuple[Any, list[str]]:
 def _run(instance: Any, limits: Limits, is_whole: bool = True) -> MilpResult:
     """What HiGHS finds for the model that it has.
 
-    Parameters
-    ----------
-    is_whole : bool
-        Whether some columns are whole. If none is, HiGHS solves an LP, and is asked to end between its iterations.
+    If no column ``is_whole``, HiGHS solves an LP, and is asked to end between its iterations.
     """
     statuses = highs.load().HighsModelStatus
     instance.setOptionValue("time_limit", max(limits.budget.wall_s(), LEAST_S))

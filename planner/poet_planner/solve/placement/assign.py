@@ -125,12 +125,7 @@ class Placer:
     def place(self, found: list[Incumbent]) -> PlacedSchedule:
         """Place the first schedule, or one as near to it as possible.
 
-        A `KeyboardInterrupt` ends the work early.
-
-        Parameters
-        ----------
-        found : list of Incumbent
-            The cheapest first.
+        A `KeyboardInterrupt` ends the work early. Of those ``found`` the cheapest is the first.
 
         Raises
         ------

@@ -64,14 +64,9 @@ def eject(
 ) -> bool:
     """Whether all blocks are placed within ``capacity`` after at most ``moves`` moves, before the budget expires.
 
-    ``offsets`` receives their offsets; if not all are placed, the fullest placement, with -1 for unplaced blocks.
-
-    Parameters
-    ----------
-    offsets : Ints
-        Offsets without overlaps. The search starts from the blocks that lie within the capacity.
-    growth : float
-        Fraction of its weight that a block gains when it ejects others.
+    ``offsets`` receives their offsets; if not all are placed, the fullest placement, with -1 for unplaced blocks. The
+    search starts from the blocks that lie within the capacity by ``offsets``, which have no overlaps. A block that
+    ejects others gains ``growth`` of its weight.
     """
     weight = np.sqrt(end - start) * size
     weight = 1 + (MEAN_WEIGHT * (weight / weight.mean())).astype(np.int64)

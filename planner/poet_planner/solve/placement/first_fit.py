@@ -211,10 +211,7 @@ def _least_arena(
 ) -> tuple[Ints, int]:
     """Offsets within the least capacity at which a few rounds of the ejection search succeed.
 
-    Parameters
-    ----------
-    known : Ints
-        Offsets without overlaps, higher than the capacity.
+    ``known`` are offsets without overlaps, higher than the capacity.
     """
     best, height = known, int((known + size).max())
     low = max(capacity, most_alive(start, end, size) - 1)
@@ -243,13 +240,8 @@ def _by_ejection(
 ) -> tuple[Ints, int, Ints]:
     """Offsets, their height, and the blocks that are unplaced within the capacity.
 
-    Parameters
-    ----------
-    known : Ints
-        Offsets without overlaps, higher than the capacity.
-    rounds : int
-        Most rounds within the capacity.
-    budget, lowest, seed : as of `place`
+    ``known`` are offsets without overlaps, higher than the capacity; ``rounds`` is the most within the capacity. The
+    rest is as of `place`.
     """
     offsets, height = known, int((known + size).max())
     unplaced = np.zeros(0, dtype=np.int64)

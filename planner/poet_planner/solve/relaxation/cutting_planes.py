@@ -59,12 +59,8 @@ class LpRelaxation:
     ) -> None:
         """Run the cutting-plane loop: solve the LP, fix variables, add cuts, until the bound hardly rises.
 
-        Parameters
-        ----------
-        cutoff : callable
-            Nothing that costs more is looked for; in units of the model.
-        on_progress : callable
-            Called with the bound and the cutoff after every LP.
+        Nothing that costs more than ``cutoff`` is looked for, in units of the model. ``on_progress`` is called with the
+        bound and the cutoff after every LP.
         """
         history: list[float] = []
         self.most_cuts_of = Component.RELAXATION

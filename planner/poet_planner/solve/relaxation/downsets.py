@@ -39,13 +39,7 @@ def search_downsets(problem: Problem, overhead_j: float, budget: TimeBudget, con
 
     It begins with all nodes. The node that proves least as the last one is taken out, again and again. No order of
     doing so misses the best downset: while all of it is left, a node that is in it proves at least as much as in it.
-
-    Parameters
-    ----------
-    overhead_j : float
-        Energy of the best schedule above E0, in joules. It takes no part in the proof.
-    context : Context or None
-        As in `Annealer`.
+    ``overhead_j`` is the energy of the best schedule above E0. It takes no part in the proof.
     """
     store_all_j = float(problem.node_energy.sum())
     stating_s = seconds_to_state_lp(about_entries(problem, event_points=1))

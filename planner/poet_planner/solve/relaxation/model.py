@@ -52,11 +52,8 @@ def seconds_to_state_lp(entries: int) -> float:
 def build_relaxation(problem: Problem, event_points: Ints, cutoff_j: float) -> Relaxation:
     """The MILP for ``problem`` with the given event points.
 
-    Parameters
-    ----------
-    event_points : (t,) nodes on one path, in its order
-    cutoff_j : float
-        Joules, may be infinite. Columns that no schedule below it can use are left out.
+    The event points are nodes on one path, in its order. Columns that no schedule below ``cutoff_j`` (joules, may be
+    infinite) can use are left out.
     """
     n, m, last = len(problem.node_time), len(problem.size), len(event_points)
     store_all_j = float(problem.node_energy.sum())

@@ -116,14 +116,9 @@ class AnnealingPass:
 class Annealer:
     """One annealer. Each call of `run` continues from the best schedule so far.
 
-    Parameters
-    ----------
-    seed : int
-        Equal seeds and equal calls give equal schedules. Even and odd seeds use different repair strategies.
-    orders : sequence of (n,)
-        Topological orders of the nodes: the first to start from, all of them to evict in. Empty: that of the graph.
-    context : Context or None
-        Switches and statistics; None: all parts are on.
+    Equal seeds and equal calls give equal schedules. Even and odd seeds use different repair strategies. ``orders`` are
+    topological orders of the nodes, the first to start from, all of them to evict in; empty: that of the graph. Without
+    a ``context`` all parts are on.
     """
 
     def __init__(
@@ -198,12 +193,8 @@ class Annealer:
 
         The first run anneals from several starts, then from offspring, then under an energy cap. If the moves are few
         for the graph, it anneals in cycles instead: passes of rising length, in turn from the best schedule and from
-        the last state. A later run anneals in cycles, then under an energy cap.
-
-        Parameters
-        ----------
-        budget : TimeBudget
-            It is checked every few hundredths of a second.
+        the last state. A later run anneals in cycles, then under an energy cap. The budget is checked every few
+        hundredths of a second.
         """
         if budget.expired:
             return

@@ -27,16 +27,9 @@ _cheapest_offspring = Function("cheapest_offspring", Ref, Ref, Ref, Float, Float
 def cross(problem: Problem, one: Ints, other: Ints, per_byte: float, per_second: float, work: Workspace) -> Ints | None:
     """The cheapest offspring of two schedules; None if each offspring costs as much as a parent.
 
-    Each node gives one offspring. Events that nothing needs are dropped from it. It may break the limits.
-
-    Parameters
-    ----------
-    one, other : Ints
-        The parents, as events (see `evaluation`).
-    per_byte, per_second : float
-        Penalties for a byte over the budget and a second over the deadline, in joules.
-    work : Workspace
-        Scratch.
+    Each node gives one offspring. Events that nothing needs are dropped from it. It may break the limits. ``one`` and
+    ``other`` are the parents, as events (see `evaluation`). The penalties ``per_byte`` over the budget and
+    ``per_second`` over the deadline are in joules; ``work`` is scratch.
     """
     nodes = len(problem.node_time)
     length: int = _cheapest_offspring(problem, _parent(one, nodes), _parent(other, nodes), per_byte, per_second, work)

@@ -25,12 +25,7 @@ def decode(graph: Graph, problem: Problem, events: Ints) -> Decoded:
 
     A paged value is paged out right after its first compute. A value is freed after its last use. If transfers overlap
     compute, it is freed when its transfer has ended or its RAM is needed. A value of no bytes is freed only before its
-    node is computed again.
-
-    Parameters
-    ----------
-    events : Ints
-        Each must be needed, as in what `evaluation.evaluate` leaves.
+    node is computed again. Each of the events must be needed, as in what `evaluation.evaluate` leaves.
     """
     return Decoder(graph, problem, events).decoded()
 

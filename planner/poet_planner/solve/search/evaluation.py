@@ -82,10 +82,7 @@ class Evaluation(NamedTuple):
 def new_workspace(problem: Problem, random: np.ndarray[tuple[int], np.dtype[np.uint64]], events: int = 0) -> Workspace:
     """A workspace for sequences of up to `capacity` events, or ``events`` if that is more.
 
-    Parameters
-    ----------
-    random : (1,)
-        State of the random number generator, which the workspace shares.
+    It shares ``random``, the state of the random number generator.
     """
     n, m = len(problem.node_time), len(problem.size)
     events = max(events, capacity(problem))

@@ -74,12 +74,7 @@ def evict_once(
 ) -> Ints | None:
     """Events (see `evaluation`) of a schedule within the budget, whatever its time; None if the pass failed.
 
-    Parameters
-    ----------
-    order : (n,)
-        A topological order of the nodes: that of their first computes.
-    random : numpy.random.Generator
-        Each pass draws other weights. Some passes find a schedule where others do not.
+    ``order`` is that of the first computes. Each pass draws other weights: some find a schedule where others do not.
     """
     n, m = len(problem.node_time), len(problem.size)
     patience, greed, noise = (random.uniform(*between) for between in (PATIENCE, GREED, NOISE))

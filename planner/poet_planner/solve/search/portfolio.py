@@ -68,14 +68,7 @@ def own_budget(annealer: Annealer, work: Work, most_s: float, enough_s: float) -
 class Portfolio:
     """Annealers with different seeds, each in a thread of its own. All continue from the best result.
 
-    Parameters
-    ----------
-    seed : int
-        Equal seeds and equal calls give equal schedules.
-    orders : sequence of (n,)
-        As in `Annealer`.
-    context : Context or None
-        As in `Annealer`.
+    Equal seeds and equal calls give equal schedules; ``orders`` and ``context`` are as in `Annealer`.
     """
 
     def __init__(
@@ -153,12 +146,8 @@ class Portfolio:
         """Run each annealer for ``moves`` moves. The budget is checked in this thread, and shared equally.
 
         If the first annealer finds a schedule that costs no more than the store-all schedule, the run ends. If another
-        does, only that one ends. So the result does not depend on which thread is faster.
-
-        Parameters
-        ----------
-        enough : TimeBudget
-            Once its equal share of this has expired, an annealer ends that has found a schedule.
+        does, only that one ends. So the result does not depend on which thread is faster. An annealer that has found a
+        schedule ends once its equal share of ``enough`` has expired.
         """
         first, *others = self._annealers
         if first.has_least:

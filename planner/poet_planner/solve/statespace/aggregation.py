@@ -63,9 +63,7 @@ def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
 def disaggregated(problem: Problem, representative: Ints, events: Ints) -> Ints:
     """``events`` in which the other values of a group are made again right after the first of it is.
 
-    Parameters
-    ----------
-    events : of a schedule of the aggregated problem (see `evaluation`)
+    ``events`` are of a schedule of the aggregated problem (see `evaluation`).
     """
     n = len(problem.node_time)
     joined: dict[int, set[int]] = {}

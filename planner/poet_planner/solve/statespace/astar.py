@@ -95,18 +95,9 @@ def search_memory_states(
     """A lower bound of up to ``cutoff_j``, or a cheapest schedule.
 
     The deadline and the overlap of transfers and computes are ignored. Neither makes a schedule cheaper.
-
-    Parameters
-    ----------
-    representative : (m,) the first value of each value's group in all abstractions but the last (see `aggregation`)
-    bound_j : float
-        A lower bound known already, in joules: E0 at least.
-    cutoff_j : float
-        Energy of the best schedule known, in joules.
-    most_states : int
-        Of one abstraction. The search ends if it has more.
-    budget : TimeBudget
-        Asked every few hundredths of a second.
+    ``representative`` is the first value of each value's group in all abstractions but the last (see `aggregation`).
+    ``bound_j`` is a lower bound known already: E0 at least; ``cutoff_j`` is the energy of the best schedule known. The
+    search ends if one abstraction has more than ``most_states``. The budget is asked every few hundredths of a second.
     """
     store_all_j = float(problem.node_energy.sum())
     limit = cutoff_j - store_all_j

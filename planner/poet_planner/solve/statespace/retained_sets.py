@@ -104,9 +104,7 @@ def segment_edges(
 ) -> list[SegmentEdges] | None:
     """The edges of each segment; None if there are too many retained sets for the time.
 
-    Parameters
-    ----------
-    before : (n, n) as `ancestors` gives it
+    ``before`` is as `ancestors` gives it.
     """
     problem = abstraction.problem
     nodes = bottleneck_nodes(problem).tolist()

@@ -101,11 +101,8 @@ def _step_s(segment: Segment) -> float:
 def lower_bounds(starts: SegmentStarts, ends: Ints, budget: TimeBudget) -> Floats:
     """A lower bound on the cost between each end and each start, in joules above E0. (ends, starts)
 
-    RAM counts at the middle node alone. Where the time was not enough, the bound is 0.
-
-    Parameters
-    ----------
-    ends : (ends, words) bits of N, then of W
+    RAM counts at the middle node alone. Where the time was not enough, the bound is 0. ``ends`` are bits of N, then of
+    W: (ends, words).
     """
     least = np.zeros((len(ends), len(starts.at_start)))
     in_steps(
@@ -121,15 +118,9 @@ def cheapest_path(
 ) -> SegmentPath:
     """A* from the end of the segment to its start.
 
-    Parameters
-    ----------
-    start : int
-        Number of the retained set at the start.
-    end : (words,) the state right before the next bottleneck node
-    limit : float
-        Joules above E0. A path that costs as much is not looked for.
-    most_states : int
-        The search ends if there are more.
+    ``start`` is the number of the retained set at the start, ``end`` the state right before the next bottleneck node. A
+    path that costs ``limit``, in joules above E0, is not looked for. The search ends if there are more than
+    ``most_states``.
     """
     search = new_search(most_states, len(end))
     path = in_steps(
