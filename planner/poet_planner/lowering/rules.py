@@ -642,12 +642,9 @@ def _map_s8(operator: TracedOperator) -> Lowered | None:
     return _lowered("map_s8", {"size": prod(x.shape)}, (x, table), operator.outputs[0])
 
 
-def _filled(value: float) -> Rule:
-    def rule(operator: TracedOperator) -> Lowered | None:
-        (like,) = operator.args
-        return _lowered("fill", {"size": prod(like.shape), "value_nano": round(value * NANO)}, (), operator.outputs[0])
-
-    return rule
+def _ones(operator: TracedOperator) -> Lowered | None:
+    (like,) = operator.args
+    return _lowered("fill", {"size": prod(like.shape), "value_nano": NANO}, (), operator.outputs[0])
 
 
 RULES: dict[str, Rule] = {
@@ -712,7 +709,7 @@ RULES: dict[str, Rule] = {
     "binary_cross_entropy_with_logits.default": _mean_loss("binary_cross_entropy_with_logits"),
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
-    "ones_like.default": _filled(1.0),
+    "ones_like.default": _ones,
     "poet.quantize_s8.default": _quantize_s8,
     "poet.dequantize_s8.default": _dequantize_s8,
     "poet.conv2d_s8.default": _conv2d_s8,

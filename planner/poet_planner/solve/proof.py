@@ -49,18 +49,8 @@ WORTH_PROVING = 0.9  # no relaxation is solved where a larger fraction of the bo
 class Proof:
     """Raises the bound until it meets the best schedule.
 
-    Parameters
-    ----------
-    with_minimal_event_points : bool
-        Begin with minimal event points, and refine them from the LP. For proofs with a small margin, in which each
-        needless event point costs the MILP solver much time.
-    context : Context or None
-        As in `Annealer`.
-
-    Attributes
-    ----------
-    bound_j : float
-        A lower bound on the energy of every schedule, in joules.
+    With minimal event points it begins with these, and refines them from the LP: for proofs with a small margin, in
+    which each needless event point costs the MILP solver much time.
     """
 
     def __init__(
@@ -83,7 +73,7 @@ class Proof:
         self._path = longest_path(problem)
         self._proofs = 0
         self._background_found: list[Incumbent] = []
-        self.bound_j = float(problem.node_energy.sum())
+        self.bound_j = float(problem.node_energy.sum())  # a lower bound on the energy of every schedule, in joules
 
     @property
     def found(self) -> list[Incumbent]:

@@ -109,33 +109,20 @@ class _Frame:
 class Statistics:
     """What each part of one run did; filled in by `optimise`, from several threads.
 
-    Parameters
-    ----------
-    clock : callable
-        In seconds.
-
-    Attributes
-    ----------
-    seconds : float
-        Of the whole run.
-    improvements : list of Improvement
-        Each best schedule on the way, before it was given offsets. They are looked at a few dozen times a second, so
-        that one may stand for several.
-    source : Component or None
-        The part that found the schedule that is the answer. None while there is none.
-    unplaced : Unplaced or None
-        The schedule that would have been the answer if it had offsets.
-    failures : list of str
-        What solvers failed at, a line each. The bound may be lower for it; the plan is as good.
+    Its ``clock`` counts seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # Each best schedule on the way, before it was given offsets. They are looked at a few dozen times a second, so
+        # that one may stand for several.
         self.improvements: list[Improvement] = []
+        # The part that found the schedule that is the answer. None while there is none.
         self.source: Component | None = None
-        self.unplaced: Unplaced | None = None
+        self.unplaced: Unplaced | None = None  # the schedule that would have been the answer if it had offsets
+        # What solvers failed at, a line each. The bound may be lower for it; the plan is as good.
         self.failures: list[str] = []
-        self.seconds = 0.0
+        self.seconds = 0.0  # of the whole run
         self._records: dict[Component, PartRecord] = {}
         self._lock = threading.Lock()
         self._thread = threading.local()

@@ -76,11 +76,6 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Parameters, buffers and batch.
     drawn : dict of str to str
         What the step does first after a draw from a generator, or a seed, is put here, by the generator's name.
-
-    Attributes
-    ----------
-    number_taken_at : str
-        Where a number has last been taken out of a tensor.
     """
 
     def __init__(self, path: Callable[[], str], asked: Asked, flat: Sequence[Tensor], drawn: dict[str, str]) -> None:
@@ -93,7 +88,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._drawn = drawn
         self._states = _generators_states()
         self._line = ""
-        self.number_taken_at = ""
+        self.number_taken_at = ""  # where a number has last been taken out of a tensor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

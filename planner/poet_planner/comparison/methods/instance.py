@@ -47,35 +47,13 @@ class _Trial:
 class Instance:
     """A graph, its limits, and lists of what its nodes and values are.
 
-    Nodes and values are numbered as in `poet_planner.solve.instance.Problem`.
-
-    Parameters
-    ----------
-    ram_bytes : int
-        All of the RAM, resident tensors included.
-    deadline_s : float or None
-        None: no deadline.
+    Nodes and values are numbered as in `poet_planner.solve.instance.Problem`. ``ram_bytes`` is all of the RAM, resident
+    tensors included.
 
     Raises
     ------
     UserError
         If the objective is time, or the graph is not one that `build_problem` takes.
-
-    Attributes
-    ----------
-    budget : int
-        Bytes of RAM without the resident tensors.
-    first_backward : int
-        Where the backward pass begins: its first node that yields anything. What stands after it belongs to it, the
-        update of the parameters included. Running statistics may be updated before it.
-    outputs, inputs : list of list of int
-        The values that each node yields, and needs.
-    users : list of list of int
-        The nodes that need each value.
-    producer, size : list of int
-        Of each value: its node, its bytes.
-    time_s, energy_j, workspace : list
-        Of each node: seconds, joules, bytes.
     """
 
     def __init__(self, graph: Graph, ram_bytes: int, deadline_s: float | None, options: OptimiseOptions) -> None:
@@ -86,21 +64,26 @@ class Instance:
         self.options = options
         self.time_left = TimeBudget(options.time_limit_s, options.clock)
         self.problem = problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
-        self.budget = problem.budget
+        self.budget = problem.budget  # bytes of RAM without the resident tensors
         self.nodes = len(graph.nodes)
         self.values = len(problem.size)
         backward = (j for j, node in enumerate(graph.nodes) if node.backward and any(v.bytes for v in node.values))
+        # Where the backward pass begins: its first node that yields anything. What stands after it belongs to it, the
+        # update of the parameters included. Running statistics may be updated before it.
         self.first_backward = next(backward, self.nodes)
+        # producer, size: of each value: its node, its bytes.
         self.producer: list[int] = problem.producer.tolist()
         self.size: list[int] = problem.size.tolist()
+        # time_s, energy_j, workspace: of each node: seconds, joules, bytes.
         self.time_s: list[float] = problem.node_time.tolist()
         self.energy_j: list[float] = problem.node_energy.tolist()
         self.workspace: list[int] = problem.workspace.tolist()
         self.recomputable: list[bool] = problem.recomputable.tolist()
         self.pageable: list[bool] = problem.pageable.tolist()
+        # outputs, inputs: the values that each node yields, and needs.
         self.outputs = _lists(problem.output_start, np.arange(self.values))
         self.inputs = _lists(problem.input_start, problem.input_value)
-        self.users = _lists(problem.use_start, problem.use_node)
+        self.users = _lists(problem.use_start, problem.use_node)  # the nodes that need each value
 
     @cached_property
     def empty(self) -> frozenset[int]:

@@ -84,11 +84,6 @@ class Overlapped:
     ------
     TimeoutError
         If the time is up.
-
-    Attributes
-    ----------
-    cost : float
-        Seconds of the best order; infinite if there is none.
     """
 
     def __init__(
@@ -121,6 +116,7 @@ class Overlapped:
         # After the last block, nothing is left to hide a transfer.
         seconds = last.cost + last.slots[:, 1] / self._rate_out + last.slots[:, 2] / self._rate_in
         self._best = int(np.argmin(seconds)) if len(seconds) else 0
+        # Seconds of the best order; infinite if there is none.
         self.cost = float(seconds[self._best]) if len(seconds) else math.inf
 
     def order(self) -> list[int]:

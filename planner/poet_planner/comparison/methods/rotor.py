@@ -94,9 +94,9 @@ class Chain:
         return len(self.forward)
 
 
-def chain_of(instance: Instance, cost: Sequence[float], made: Blocks | None = None) -> Chain:
-    """The chain of an instance, or of other blocks; ``cost`` is of each node."""
-    chain = made or blocks(instance)
+def chain_of(instance: Instance, cost: Sequence[float]) -> Chain:
+    """The chain of an instance; ``cost`` is of each node."""
+    chain = blocks(instance)
     count = len(chain.forward)
     block_of = {node: k for k, nodes in enumerate(chain.forward) for node in nodes}
     part_of = {node: k for k, nodes in enumerate(chain.backward) for node in nodes}

@@ -142,17 +142,11 @@ def _deadline(problem: Problem) -> float:
 
 
 class _DeadlinePortfolio(Portfolio):
-    """A portfolio whose incumbent is the given schedule, as if it were just late, until one in time is found.
-
-    Attributes
-    ----------
-    bound_s : float
-        A lower bound on the time of every schedule, in seconds.
-    """
+    """A portfolio whose incumbent is the given schedule, as if it were just late, until one in time is found."""
 
     def __init__(self, problem: Problem, seed: int, start: Incumbent | None, context: Context) -> None:
         super().__init__(_time_problem(problem), seed, context=context)
-        self.bound_s = busy_s(problem)
+        self.bound_s = busy_s(problem)  # a lower bound on the time of every schedule, in seconds
         self._deadline = _deadline(problem)
         self._moves = int(SEARCH_S * moves_per_second(problem))
         self._late = start and replace(start, energy=self._deadline * (1 + LATER))

@@ -72,7 +72,7 @@ def least_ram(
     context = context or Context()
     problem = replace(problem, budget=int(working_set_bytes(problem).max(initial=0)))
     budget = TimeBudget(work_s)
-    bracket = bracket_minimum_ram(problem, 0, seed, solver, budget.share(BRACKET_SHARE), context)
+    bracket = bracket_minimum_ram(problem, seed, solver, budget.share(BRACKET_SHARE), context)
     best = _with_offsets(graph, problem, bracket.schedule, budget.share(0.5))
     for one in _others(replace(problem, budget=bracket.feasible_bytes), seed, budget, context):
         if best.placement.arena_bytes <= CLOSE * bracket.feasible_bytes or budget.expired:

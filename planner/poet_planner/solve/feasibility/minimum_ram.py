@@ -41,7 +41,6 @@ class Bracket:
 
 def bracket_minimum_ram(
     problem: Problem,
-    infeasible_bytes: int,
     seed: int,
     solver: Solver,
     budget: TimeBudget,
@@ -51,11 +50,10 @@ def bracket_minimum_ram(
 
     The first RAM asked for is that of the largest working set, which often is enough. Then short searches bisect
     between the peak found and the largest RAM in which they find nothing. Below that, proofs are asked for. The
-    store-all schedule has to meet the deadline, and ``infeasible_bytes`` to be infeasible. When the budget has expired,
-    the bracket so far is returned.
+    store-all schedule has to meet the deadline. When the budget has expired, the bracket so far is returned.
     """
     context = context or Context()
-    infeasible_bytes = max(infeasible_bytes, int(working_set_bytes(problem).max(initial=0)) - WORD)
+    infeasible_bytes = max(0, int(working_set_bytes(problem).max(initial=0)) - WORD)
     bracket = Bracket(infeasible_bytes, _frugal(problem, seed, budget, context))
     not_found: set[int] = set()
     undecided: set[int] = set()

@@ -51,13 +51,6 @@ class RefinementStep:
         A lower bound known already, in joules.
     context : Context or None
         As in `Annealer`.
-
-    Attributes
-    ----------
-    bound_j : float
-        A lower bound on the energy of every schedule, in joules.
-    raised_by : Component
-        The part that raised it last.
     """
 
     def __init__(
@@ -86,8 +79,8 @@ class RefinementStep:
         self._lp: LpRelaxation | None = None
         self._store_all_j = float(problem.node_energy.sum())
         self._scale = 1.0
-        self.bound_j = bound_j
-        self.raised_by = Component.RELAXATION
+        self.bound_j = bound_j  # a lower bound on the energy of every schedule, in joules
+        self.raised_by = Component.RELAXATION  # the part that raised it last
 
     @property
     def events(self) -> Ints:

@@ -28,19 +28,11 @@ REPAIR_S = 0.3  # effort of each of them: reference seconds
 class BackgroundWorker:
     """Lets an annealer run in a thread of its own.
 
-    Parameters
-    ----------
-    most_s, enough_s : float
-        As of `own_budget`.
-
-    Attributes
-    ----------
-    work : Work
-        What it has done: it is known once the run has ended.
+    ``most_s`` and ``enough_s`` are as of `own_budget`.
     """
 
     def __init__(self, annealer: Annealer, moves: int, most_s: float = inf, enough_s: float = inf) -> None:
-        self.work = Work()
+        self.work = Work()  # what it has done: it is known once the run has ended
         self._stop = threading.Event()
         budget = own_budget(annealer, self.work, most_s, enough_s).until(self._stop.is_set)
         self._thread = ThreadPoolExecutor(1)

@@ -25,7 +25,7 @@ SECONDS = 5.0
 
 def bracket_of(graph: Graph, deadline_s: float | None, seconds: float = SECONDS) -> Bracket:
     problem = build_problem(graph, 0, deadline_s)
-    return bracket_minimum_ram(problem, 0, 0, solver_named("highs"), TimeBudget(seconds))
+    return bracket_minimum_ram(problem, 0, solver_named("highs"), TimeBudget(seconds))
 
 
 @pytest.mark.parametrize("seed", range(24))
