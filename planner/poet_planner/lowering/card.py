@@ -41,7 +41,7 @@ from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
 from poet_planner.lowering.in_place import without_taking_over
 from poet_planner.lowering.optimizer_step import ORDERING_NODE, is_descent
-from poet_planner.lowering.streamed import Streamed, streamed, streamed_update, tile_rows
+from poet_planner.lowering.streamed import streamed, streamed_update, tile_rows
 from poet_planner.lowering.transposed_gradients import with_turned_gradients
 
 COMMIT_NODE = poets_own("commit")
@@ -320,28 +320,23 @@ class _Step:
 
     def _reading(self, node: Node) -> Node:
         """The node with what it reads of the card as values, but for what it streams."""
-        if node.operation is None:
+        operation = node.operation
+        if operation is None:
             return node
-        form = streamed(node.operation, self.kept, self._streaming)
-        if form is not None:
-            return self._streaming_node(node, node.operation, form)
-        fetched = {id: self._fetch(id, node) for id in node.operation.operands if id in self.kept}
-        operands = tuple(fetched.get(id, id) for id in node.operation.operands)
-        inputs = tuple(dict.fromkeys((*node.inputs, *fetched.values())))
-        return replace(node, inputs=inputs, operation=replace(node.operation, operands=operands))
-
-    def _streaming_node(self, node: Node, operation: Operation, form: Streamed) -> Node:
+        form = streamed(operation, self.kept, self._streaming)
         fetched = {
             id: self._fetch(id, node)
             for place, id in enumerate(operation.operands)
-            if id in self.kept and place != form.place
+            if id in self.kept and (form is None or place != form.place)
         }
-        operands = tuple(fetched.get(id, id) for id in operation.operands)
+        operation = replace(operation, operands=tuple(fetched.get(id, id) for id in operation.operands))
+        reading = replace(node, inputs=tuple(dict.fromkeys((*node.inputs, *fetched.values()))), operation=operation)
+        if form is None:
+            return reading
         return replace(
-            node,
-            inputs=tuple(dict.fromkeys((*node.inputs, *fetched.values()))),
+            reading,
             workspace_bytes=OPERATORS[form.op].sizes(form.params).workspace,
-            operation=replace(operation, op=form.op, params=params_key(form.op, form.params), operands=operands),
+            operation=replace(operation, op=form.op, params=params_key(form.op, form.params)),
             uses=Uses.BOTH,
         )
 

@@ -45,13 +45,7 @@ _PLAIN = frozenset(ascii_letters + digits + " _-+.,:/()")
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name for a network (:func:`why_no_name`).
-
-    Raises
-    ------
-    UserError
-        If it is refused.
-    """
+    """Refuse what is no name for a network (:func:`why_no_name`)."""
     reason = why_no_name(name)
     if reason:
         raise UserError(f"--library {name}: {reason}")

@@ -53,13 +53,7 @@ def refuse_beyond_flash(
     inference: Inference | None = None,
     extraction: Extraction | None = None,
 ) -> None:
-    """Refuse a plan for the firmware whose constants and tables, and those of what is beside it, do not fit.
-
-    Raises
-    ------
-    UserError
-        By how much, and the cure.
-    """
+    """Refuse a plan for the firmware whose constants and tables, and those of what is beside it, do not fit."""
     room = room_in_flash(graph, board, inference, extraction)
     if board is None or room is None or why_no_headers(graph):
         return

@@ -49,12 +49,7 @@ class Updates:
         self._states: dict[str, _State] = {}
 
     def check_loss(self, loss: Tensor, step: int) -> None:
-        """Refuse what no training goes on from: a loss, of a step counted from 0, that is infinite or no number.
-
-        Raises
-        ------
-        UserError
-        """
+        """Refuse what no training goes on from: a loss, of a step counted from 0, that is infinite or no number."""
         if not loss.isfinite():
             cause = f": the rate {self._rate:g} is too high, or a sample is damaged"
             if not step or not self._rate:

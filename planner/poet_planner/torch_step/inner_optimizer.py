@@ -78,12 +78,7 @@ class InnerOptimizer:
         self._refuse()
 
     def refuse_strangers(self, modules: Sequence[nn.Module]) -> None:
-        """Refuse an optimiser that holds what is no parameter of the modules: its own step would update that as well.
-
-        Raises
-        ------
-        UserError
-        """
+        """Refuse an optimiser that holds what is no parameter of the modules: its own step would update that, too."""
         known = {id(parameter) for module in modules for parameter in module.parameters()}
         strangers = [p for group in self._optimizer.param_groups for p in group["params"] if id(p) not in known]
         if strangers:

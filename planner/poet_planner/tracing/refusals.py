@@ -216,12 +216,7 @@ def _is_users_code(file: str) -> bool:
 
 
 def refuse_hooks_on_gradients(module: nn.Module, loss: object) -> None:
-    """Refuse hooks that PyTorch calls while it computes gradients: nobody can know whether they change something.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse hooks that PyTorch calls while it computes gradients: nobody can know whether they change something."""
     everywhere = hooks_on_every_module
     if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
         raise UserError("a backward hook on all modules would not be called in a plan; remove it before planning")
@@ -265,12 +260,7 @@ def refuse_changes_from_step_to_step(
 
 
 def refuse_what_was_kept(second: GraphModule) -> None:
-    """Refuse a step that reads what the one before it has kept.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a step that reads what the one before it has kept."""
     kept = next((node for node in second.graph.nodes if isinstance(_constant(second, node), FakeTensor)), None)
     if kept is not None:
         user = next(iter(kept.users), kept)
@@ -281,12 +271,7 @@ def refuse_what_was_kept(second: GraphModule) -> None:
 
 
 def refuse_another_step(first: GraphModule, second: GraphModule) -> None:
-    """Refuse a step that is another one the second time.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a step that is another one the second time."""
     node = difference(first, second)
     if node is not None:
         raise UserError(
@@ -301,10 +286,6 @@ def refuse_answers_that_matter(
     """Refuse a step that goes another way where its data are others.
 
     ``otherwise`` gives the step, traced with the other answer to one question; None where it stops with an error then.
-
-    Raises
-    ------
-    UserError
     """
     for number, words in enumerate(questions):
         other = otherwise(number)
@@ -313,12 +294,7 @@ def refuse_answers_that_matter(
 
 
 def refuse_numbers(graph: GraphModule) -> None:
-    """Refuse a step over fake tensors that goes on with a number out of one.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a step over fake tensors that goes on with a number out of one."""
     for node in graph.graph.find_nodes(op="call_function", target=aten._local_scalar_dense.default):
         if node.users:
             raise UserError(f"{module_of(node)} {NUMBER_TAKEN}")

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 def refuse_time(options: OptimiseOptions) -> None:
-    """Refuse the objective that only the optimiser knows.
-
-    Raises
-    ------
-    UserError
-        If the objective is time.
-    """
+    """Refuse the objective that only the optimiser knows."""
     if options.objective is not Objective.ENERGY:
         raise UserError("--objective time: only --method optimal plans for time; leave one of the two out")
 

@@ -91,13 +91,7 @@ def nodes_of(problem: Problem) -> Nodes:
 
 
 def refuse_too_many(nodes: Nodes, most: int, name: str) -> None:
-    """Refuse a model of too many coefficients, before it is stated.
-
-    Raises
-    ------
-    NoScheduleError
-        If it has.
-    """
+    """Refuse a model of too many coefficients, before it is stated."""
     if nodes.coefficients > most:
         raise NoScheduleError(
             f"{name}: {nodes.coefficients:,} coefficients, and {most:,} is the most; use another method",
