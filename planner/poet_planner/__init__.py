@@ -97,7 +97,7 @@ def plan(
         A model of your own (`poet_planner.Model`: a module, its loss and an example batch), which stays as it is; the
         name of a built-in one, or ``module:callable``; or a graph with its costs, or its file (poet-graph/1).
     profile : str or Path, or a sequence of these, optional
-        What a model's operators cost: a CSV file or a shipped name. Of several each adds what those before it lack.
+        What a model's operators cost: a CSV file or a shipped name. Of several, each fills in missing rows.
     board : str, optional
         Default is the profile's.
     batch : int, optional

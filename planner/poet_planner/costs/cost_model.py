@@ -213,7 +213,10 @@ class CostModel:
         return self._runner_s / cost.time_s
 
     def _on_card(self, node: str, op: str, params: str, work: CardWork) -> _Cost:
-        """Of a row's cost, the card takes what its transfers are predicted to take; all, if it does nothing else."""
+        """Split a measured cost into compute and card.
+
+        The card's part is the predicted cost of its transfers, or all of it for a pure transfer.
+        """
         parts = self._sum(node, work)
         if (op, params) not in self._exact:
             return parts
