@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PlatformIO project outside the clone, with poet as a library, and what its program says on an emulated board."""
+"""A PlatformIO project outside the clone, built with poet; what its program says."""
 
 from __future__ import annotations
 
