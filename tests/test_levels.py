@@ -89,6 +89,7 @@ def test_waits():
 
 
 def test_processor_time_is_written_a_file_and_a_level(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]")  # so that no folder above is the root
     pytester.makepyfile(test_one=SUITE, test_two="def test_nothing(): pass")
     for level in (FAST, REST):
         pytester.makeconftest(

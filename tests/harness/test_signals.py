@@ -85,9 +85,9 @@ def steps_on_disk(folder: Path) -> list[int]:
     return steps
 
 
-def test_run_keeps_every_step_that_was_done_at_twenty_moments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_run_keeps_every_step_that_was_done_at_twenty_moments(tmp_path: Path) -> None:
     folder = write_plan(tmp_path / "plan")
-    whole = requests_of_a_whole_run(monkeypatch, folder)
+    whole = requests_of_a_whole_run(folder)
     chosen = random.Random(1)
     for moment in sorted(chosen.sample(range(len(whole)), 20)):
         number = chosen.choice(SIGNALS)
@@ -101,11 +101,9 @@ def test_run_keeps_every_step_that_was_done_at_twenty_moments(monkeypatch: pytes
             (folder / name).unlink(missing_ok=True)
 
 
-def test_a_second_signal_cuts_the_step_under_way_and_keeps_those_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
-) -> None:
+def test_a_second_signal_cuts_the_step_under_way_and_keeps_those_before(tmp_path: Path, capsys: Said) -> None:
     folder = write_plan(tmp_path / "plan")
-    whole = requests_of_a_whole_run(monkeypatch, folder)
+    whole = requests_of_a_whole_run(folder)
     third = [place for place, line in enumerate(whole) if line.startswith("step")][2]
     device = board(Signalling, moments={third: signal.SIGINT, third + 1: signal.SIGINT})
     with serve(device) as url:
@@ -114,11 +112,9 @@ def test_a_second_signal_cuts_the_step_under_way_and_keeps_those_before(
     assert capsys.readouterr().err.splitlines()[-1] == "poet-harness: interrupted (SIGINT) after 2 steps"
 
 
-def test_a_step_that_is_finished_for_a_signal_is_committed_where_steps_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_step_that_is_finished_for_a_signal_is_committed_where_steps_are(tmp_path: Path) -> None:
     folder = write_plan(tmp_path / "plan")
-    whole = requests_of_a_whole_run(monkeypatch, folder)
+    whole = requests_of_a_whole_run(folder)
     second = [place for place, line in enumerate(whole) if line.startswith("step")][1]
     device = board(Signalling, moments={second: signal.SIGTERM})
     with serve(device) as url:

@@ -68,7 +68,7 @@ def test_it_is_found_before_any_search_and_before_any_file(complaint: str, tmp_p
 
 @pytest.mark.parametrize("board", ["nrf52840", "rpi4b"])
 def test_it_is_found_in_a_models_graph(board: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "lower_for_firmware" if board == "nrf52840" else "lower_for_linux"
+    name = "lower_for_firmware" if board == "nrf52840" else "for_board.lower_for_linux"
 
     def wrong(*_: object) -> Graph:
         node = Node("a", 0.0, 0.0, (Value("a", 4),), ("a",))
