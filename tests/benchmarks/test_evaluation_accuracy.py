@@ -10,23 +10,6 @@ import pytest
 import torch
 
 from benchmarks.evaluation import accuracy
-from benchmarks.evaluation.accuracy import (
-    BIASES,
-    DIGITS,
-    FULL,
-    HEAD,
-    LAST_BLOCK,
-    SPEECH,
-    Curve,
-    Step,
-    curve,
-    epochs_to,
-    facts,
-    frozen,
-    joules_to,
-    read,
-    write,
-)
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
 from notebooks import voices
 
@@ -36,26 +19,28 @@ CODE = "c"
 
 def test_each_way_trains_what_it_says_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights that are others after an epoch."""
-    changed = {}
-    for trained in (FULL, LAST_BLOCK, BIASES, HEAD):
-        before = DIGITS.network().state_dict()
+    changed, frozen = {}, accuracy.frozen
+    for trained in (accuracy.FULL, accuracy.LAST_BLOCK, accuracy.BIASES, accuracy.HEAD):
+        before = accuracy.DIGITS.network().state_dict()
         made = []
         monkeypatch.setattr(accuracy, "frozen", lambda *given: made.append(frozen(*given)) or made[-1])  # noqa: B023
-        found = curve(DIGITS, trained, 0.01, 0, epochs=1)
+        found = accuracy.curve(accuracy.DIGITS, trained, 0.01, 0, epochs=1)
         assert [one.epoch for one in found] == [0, 1]
         after = made[-1].state_dict()
         changed[trained] = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed[HEAD] == {"fc.weight", "fc.bias"}
-    assert changed[LAST_BLOCK] == {"fc.weight", "fc.bias", "conv5.weight", "conv5.bias"}
-    assert changed[BIASES] == {name for name in changed[FULL] if name.endswith("bias") or name == "fc.weight"}
-    assert changed[FULL] > changed[BIASES] > changed[HEAD]
+    assert changed[accuracy.HEAD] == {"fc.weight", "fc.bias"}
+    assert changed[accuracy.LAST_BLOCK] == {"fc.weight", "fc.bias", "conv5.weight", "conv5.bias"}
+    assert changed[accuracy.BIASES] == {
+        name for name in changed[accuracy.FULL] if name.endswith("bias") or name == "fc.weight"
+    }
+    assert changed[accuracy.FULL] > changed[accuracy.BIASES] > changed[accuracy.HEAD]
 
 
 def test_strangers_are_heard_by_a_network_that_knows_six_others() -> None:
     """Folded, its batch norms say what they said; and nothing that is asked was shown."""
-    data, other = (SPEECH.data(seed) for seed in (0, 1))
+    data, other = (accuracy.SPEECH.data(seed) for seed in (0, 1))
     known = voices.pretrained()[0].eval()
-    assert torch.allclose(SPEECH.network()[:-1](data.tested), known(data.tested), atol=1e-5)
+    assert torch.allclose(accuracy.SPEECH.network()[:-1](data.tested), known(data.tested), atol=1e-5)
     assert data.labels.bincount().tolist() == other.labels.bincount().tolist() == [voices.ENROLLED] * 3
     assert not torch.equal(data.shown, other.shown)
     apart = torch.cdist(data.shown.flatten(1), data.tested.flatten(1))
@@ -63,7 +48,7 @@ def test_strangers_are_heard_by_a_network_that_knows_six_others() -> None:
 
 
 def test_curves_are_the_same_each_time_and_full_training_learns() -> None:
-    first, again = (curve(DIGITS, FULL, 0.03, 1, epochs=2) for _ in range(2))
+    first, again = (accuracy.curve(accuracy.DIGITS, accuracy.FULL, 0.03, 1, epochs=2) for _ in range(2))
     assert first == again
     assert first[-1].right > first[0].right + 0.2
 
@@ -73,15 +58,15 @@ def test_curves_are_the_same_each_time_and_full_training_learns() -> None:
     [([0.9, 0.9, 0.9], 0), ([0.1, 0.9, 0.1, 0.9, 0.9, 0.95], 3), ([0.1, 0.1, 0.9, 0.9], None), ([0.9, 0.9], None)],
 )
 def test_a_goal_counts_where_it_is_kept(right: list[float], epochs: int | None) -> None:
-    assert epochs_to(right, 0.85) == epochs
+    assert accuracy.epochs_to(right, 0.85) == epochs
 
 
-def curves_of(task: str = "digits", trained: str = FULL) -> list[Curve]:
+def curves_of(task: str = "digits", trained: str = accuracy.FULL) -> list[accuracy.Curve]:
     """Two rates, three seeds: the quicker rate reaches 0.9 after 1, 2 and never; the slower after 3."""
     quick = {0: [0.1, 0.95, 0.95, 0.95, 0.95, 0.95], 1: [0.1, 0.1, 0.95, 0.95, 0.95, 0.95], 2: [0.1, *[0.85] * 5]}
     slow = {seed: [0.1, 0.1, 0.1, 0.9, 0.9, 0.9] for seed in range(3)}
     return [
-        Curve(task, trained, rate, seed, epoch, share)
+        accuracy.Curve(task, trained, rate, seed, epoch, share)
         for rate, of in ((0.1, quick), (0.01, slow))
         for seed, shares in of.items()
         for epoch, share in enumerate(shares)
@@ -90,19 +75,19 @@ def curves_of(task: str = "digits", trained: str = FULL) -> list[Curve]:
 
 def test_joules_are_those_of_the_rate_that_gets_there_soonest_with_their_spread() -> None:
     frame = pd.DataFrame([one.__dict__ for one in curves_of()])
-    assert joules_to(frame, 0.9, 2.0) == pytest.approx([2.0, 4.0, float("nan")], nan_ok=True)
-    assert joules_to(frame, 0.97, 2.0) is None
+    assert accuracy.joules_to(frame, 0.9, 2.0) == pytest.approx([2.0, 4.0, float("nan")], nan_ok=True)
+    assert accuracy.joules_to(frame, 0.97, 2.0) is None
     slow = frame[frame["rate"] == 0.01]
-    assert joules_to(slow, 0.9, 2.0) == [6.0, 6.0, 6.0]
+    assert accuracy.joules_to(slow, 0.9, 2.0) == [6.0, 6.0, 6.0]
 
 
 def test_the_table_says_what_was_reached_what_never_and_what_was_not_run() -> None:
     steps = [
-        Step("digits", FULL, "store-all", "", 1, 450_428, 0.001, 8.0, CODE),
-        Step("digits", FULL, "poet in half", NONE_EXISTS, 0, 0, 0.0, 8.0, CODE),
-        Step("digits", HEAD, "parts in half", "", 2, 9, 0.001, 8.0, CODE),
+        accuracy.Step("digits", accuracy.FULL, "store-all", "", 1, 450_428, 0.001, 8.0, CODE),
+        accuracy.Step("digits", accuracy.FULL, "poet in half", NONE_EXISTS, 0, 0, 0.0, 8.0, CODE),
+        accuracy.Step("digits", accuracy.HEAD, "parts in half", "", 2, 9, 0.001, 8.0, CODE),
     ]
-    table = facts(curves_of(), steps)["table"]
+    table = accuracy.facts(curves_of(), steps)["table"]
     # Eight steps an epoch of 1 mJ each.
     assert "| digits | full | store-all | 1 | 450,428 | 1 | 85%: " in table
     assert "90%: 12 (8 to 16, 2 of 3)" in table
@@ -113,9 +98,11 @@ def test_the_table_says_what_was_reached_what_never_and_what_was_not_run() -> No
 
 def test_tables_are_read_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "curves.csv"
-    assert read(path, Curve) == []
-    write(curves_of(), Curve, path)
-    assert read(path, Curve) == curves_of()
-    steps = [Step("digits", FULL, "store-all", why, 1, 9, 0.5, 8.0, CODE) for why in ("", NONE_EXISTS)]
-    write(steps, Step, path)
-    assert read(path, Step) == steps
+    assert accuracy.read(path, accuracy.Curve) == []
+    accuracy.write(curves_of(), accuracy.Curve, path)
+    assert accuracy.read(path, accuracy.Curve) == curves_of()
+    steps = [
+        accuracy.Step("digits", accuracy.FULL, "store-all", why, 1, 9, 0.5, 8.0, CODE) for why in ("", NONE_EXISTS)
+    ]
+    accuracy.write(steps, accuracy.Step, path)
+    assert accuracy.read(path, accuracy.Step) == steps

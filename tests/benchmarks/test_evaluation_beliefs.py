@@ -13,18 +13,6 @@ from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action
 
 from benchmarks.evaluation import beliefs
-from benchmarks.evaluation.beliefs import (
-    CASES,
-    RIGHT,
-    Case,
-    Row,
-    facts,
-    price_j,
-    read_rows,
-    rows_of,
-    run_beliefs,
-    scaled,
-)
 from benchmarks.evaluation.results import NOT_RUN
 from tests.support.graphs.paper_graphs import paper_graph
 
@@ -34,7 +22,7 @@ RAM = int(0.5 * PLAIN.peak_bytes)
 
 def test_a_plan_is_priced_by_the_costs_of_the_world() -> None:
     """Added up from the graph's own costs, a step at a time."""
-    world = scaled(GRAPH, [1 + 0.01 * k for k in range(len(GRAPH.nodes))], 3.0)
+    world = beliefs.scaled(GRAPH, [1 + 0.01 * k for k in range(len(GRAPH.nodes))], 3.0)
     plan = optimise(GRAPH, RAM, None, OptimiseOptions(time_limit_s=1.0))
     energy = {node.id: node.energy_j for node in world.nodes}
     page = {value.id: value.page for node in GRAPH.nodes for value in node.values}
@@ -46,20 +34,20 @@ def test_a_plan_is_priced_by_the_costs_of_the_world() -> None:
         elif step.do in (Action.PAGE_IN, Action.PAGE_OUT):
             assert paged is not None
             total += 3 * (paged.in_energy_j if step.do is Action.PAGE_IN else paged.out_energy_j)
-    assert price_j(world, plan) == pytest.approx(total)
-    assert price_j(GRAPH, plan) == pytest.approx(plan.energy_j)
+    assert beliefs.price_j(world, plan) == pytest.approx(total)
+    assert beliefs.price_j(GRAPH, plan) == pytest.approx(plan.energy_j)
 
 
 def test_what_is_no_schedule_of_the_graph_is_refused() -> None:
     plan = store_all_schedule(GRAPH)
     with pytest.raises(UserError, match="is no schedule of the graph"):
-        price_j(GRAPH, replace(plan, steps=plan.steps[1:]))
+        beliefs.price_j(GRAPH, replace(plan, steps=plan.steps[1:]))
 
 
 def test_beliefs_are_wrong_by_as_much_as_they_say() -> None:
     worlds = beliefs.beliefs(GRAPH)
     assert len(worlds) == 7
-    assert worlds[RIGHT] == GRAPH
+    assert worlds[beliefs.RIGHT] == GRAPH
     for name, world in worlds.items():
         times = [(node.time_s, other.time_s) for node, other in zip(GRAPH.nodes, world.nodes, strict=True)]
         assert all(0.8 * own <= other <= 1.2 * own for own, other in times)
@@ -71,7 +59,7 @@ def test_beliefs_are_wrong_by_as_much_as_they_say() -> None:
 
 
 def test_the_best_plan_of_a_world_has_no_regret_and_a_dear_page_decides() -> None:
-    rows = rows_of(("linear", "m4", 0.5), GRAPH, RAM, 1.0)
+    rows = beliefs.rows_of(("linear", "m4", 0.5), GRAPH, RAM, 1.0)
     assert len(rows) == 49
     for world in {row.world for row in rows}:
         regrets = [row.regret for row in rows if row.world == world]
@@ -83,20 +71,21 @@ def test_the_best_plan_of_a_world_has_no_regret_and_a_dear_page_decides() -> Non
 def test_cases_are_resumed_and_what_was_not_run_is_said(tmp_path: Path) -> None:
     path, made = tmp_path / "beliefs.csv", []
 
-    def plan(case: Case, limit_s: float) -> list[Row]:
+    def plan(case: beliefs.Case, limit_s: float) -> list[beliefs.Row]:
         made.append(case)
-        worlds = (RIGHT, "operators, draw 1", "operators, draw 2", "each node", "pages x 3", "pages / 3")
+        worlds = (beliefs.RIGHT, "operators, draw 1", "operators, draw 2", "each node", "pages x 3", "pages / 3")
         return [
-            Row(*case, RIGHT, world, 0.5, 0.01 * k, limit_s, beliefs.code_version()) for k, world in enumerate(worlds)
+            beliefs.Row(*case, beliefs.RIGHT, world, 0.5, 0.01 * k, limit_s, beliefs.code_version())
+            for k, world in enumerate(worlds)
         ]
 
-    run_beliefs(2.0, path, plan)
-    run_beliefs(2.0, path, plan)
-    assert made == list(CASES)
-    rows = read_rows(path)
-    assert {row.case for row in rows} == set(CASES)
-    beliefs.write_rows([row for row in rows if row.case != CASES[2]], path)
-    assert facts(read_rows(path))["table"].count(NOT_RUN) == 5
-    assert facts(rows)["table"].count("| 50 | 1 to 2 | 3 | 4 | 5 |") == len(CASES)
-    run_beliefs(2.0, path, plan)
-    assert made[len(CASES) :] == [CASES[2]]
+    beliefs.run_beliefs(2.0, path, plan)
+    beliefs.run_beliefs(2.0, path, plan)
+    assert made == list(beliefs.CASES)
+    rows = beliefs.read_rows(path)
+    assert {row.case for row in rows} == set(beliefs.CASES)
+    beliefs.write_rows([row for row in rows if row.case != beliefs.CASES[2]], path)
+    assert beliefs.facts(beliefs.read_rows(path))["table"].count(NOT_RUN) == 5
+    assert beliefs.facts(rows)["table"].count("| 50 | 1 to 2 | 3 | 4 | 5 |") == len(beliefs.CASES)
+    beliefs.run_beliefs(2.0, path, plan)
+    assert made[len(beliefs.CASES) :] == [beliefs.CASES[2]]

@@ -25,14 +25,7 @@ from poet_harness.verbs.console import wide_console
 from poet_harness.verbs.profile import _report
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
-from poet_profiles.firmware.operators import (
-    ACCUMULATE,
-    GENERAL_UPDATE,
-    OPERATORS,
-    is_winograd,
-    params_key,
-    parse_params,
-)
+from poet_profiles.firmware import operators as numbers
 from poet_profiles.graph import Kept
 from poet_profiles.graph.file import write_graph
 from poet_profiles.profile import ProfileWriter, read_profile
@@ -269,11 +262,11 @@ def test_larger_pages_are_not_measured_once_more(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_cut_shrinks_in_proportion(op: str, key: str, expected: str, fraction: float) -> None:
-    params = parse_params(key)
-    largest = {**params, **parse_params(expected)}
+    params = numbers.parse_params(key)
+    largest = {**params, **numbers.parse_params(expected)}
     assert next(iter(slices(op, params, ram_bytes(op, largest)))) == (fraction, largest)
     cut = largest
-    whole, part = OPERATORS[op].sizes(params), OPERATORS[op].sizes(cut)
+    whole, part = numbers.OPERATORS[op].sizes(params), numbers.OPERATORS[op].sizes(cut)
     assert sum(part.outputs) == pytest.approx(fraction * sum(whole.outputs), rel=0.01)
     assert part.flops == pytest.approx(fraction * whole.flops, rel=0.01)
 
@@ -282,11 +275,11 @@ def test_the_grid_leaves_nothing_out_on_the_smallest_board() -> None:
     board = load_board("mkr1000")
     for item in grid():
         if not item.is_page:
-            assert next(iter(slices(item.op, parse_params(item.params), board.usable_ram_bytes)), None), item
+            assert next(iter(slices(item.op, numbers.parse_params(item.params), board.usable_ram_bytes)), None), item
 
 
 def test_the_first_slice_is_the_largest_along_its_axis() -> None:
-    params = parse_params("n=8 c=4 h=8 w=8 k=4 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
+    params = numbers.parse_params("n=8 c=4 h=8 w=8 k=4 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
     limit = ram_bytes("conv2d", {**params, "n": 5})
     fraction, cut = next(iter(slices("conv2d", params, limit)))
     assert (fraction, cut["n"]) == (5 / 8, 5)
@@ -298,10 +291,10 @@ def test_the_first_slice_is_the_largest_along_its_axis() -> None:
 @pytest.mark.parametrize(("kilobytes", "found"), [(24, False), (32, True), (64, True), (96, True)])
 @pytest.mark.parametrize("op", ["conv2d", "conv2d_backward_input", "conv2d_backward_weight"])
 def test_a_slice_is_computed_by_the_same_algorithm(op: str, kilobytes: int, found: bool) -> None:
-    params = parse_params("n=4 c=24 h=16 w=16 k=32 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
+    params = numbers.parse_params("n=4 c=24 h=16 w=16 k=32 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=1 bias=0")
     parts = [cut for _, cut in slices(op, params, kilobytes * 1024)]
-    assert is_winograd(params)
-    assert all(map(is_winograd, parts))
+    assert numbers.is_winograd(params)
+    assert all(map(numbers.is_winograd, parts))
     assert bool(parts) == found
 
 
@@ -365,12 +358,14 @@ def test_windows_are_repeated_until_the_interval_is_narrow() -> None:
 
 def test_the_grid_is_canonical_and_covers_every_operator() -> None:
     wanted = grid()
-    elsewhere = {"fetch", "store", "commit"} | {op for op in OPERATORS if op.endswith((ACCUMULATE, GENERAL_UPDATE))}
+    elsewhere = {"fetch", "store", "commit"} | {
+        op for op in numbers.OPERATORS if op.endswith((numbers.ACCUMULATE, numbers.GENERAL_UPDATE))
+    }
     elsewhere.remove("conv2d_backward_input_accumulate")  # of weights tile by tile
-    assert {item.op for item in wanted} == {*OPERATORS, "page_in", "page_out"} - elsewhere
+    assert {item.op for item in wanted} == {*numbers.OPERATORS, "page_in", "page_out"} - elsewhere
     for item in wanted:
         if not item.is_page:
-            assert params_key(item.op, parse_params(item.params)) == item.params
+            assert numbers.params_key(item.op, numbers.parse_params(item.params)) == item.params
 
 
 def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
@@ -590,4 +585,4 @@ def test_a_program_reads_the_outcome_as_json_and_nothing_else(tmp_path: Path) ->
 
 def test_a_model_is_profiled_for_each_number_of_micro_batches() -> None:
     wanted = from_model("digits_cnn_small", "mkr1000")
-    assert {parse_params(item.params)["n"] for item in wanted if item.op == "conv2d"} == {4, 2, 1}
+    assert {numbers.parse_params(item.params)["n"] for item in wanted if item.op == "conv2d"} == {4, 2, 1}

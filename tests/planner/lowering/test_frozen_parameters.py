@@ -26,15 +26,7 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import nn
 from torch.nn import functional
 
-from tests.support.networks.own import (
-    backbone_without_gradients,
-    biases_alone,
-    frozen_backbone,
-    moving_statistics,
-    positions,
-    trained_through_folded_norms,
-    trained_through_frozen_norms,
-)
+from tests.support.networks import own
 
 
 def traced(model: Model) -> TracedGraph:
@@ -53,7 +45,7 @@ def operators(graph: Graph, prefix: str = "") -> list[str]:
     return [node.operation.op for node in graph.nodes if node.operation and node.id.startswith(prefix)]
 
 
-@pytest.mark.parametrize("make", [frozen_backbone, backbone_without_gradients])
+@pytest.mark.parametrize("make", [own.frozen_backbone, own.backbone_without_gradients])
 def test_a_backbone_that_is_cut_off_runs_forward_alone(make: Callable[[], Model]) -> None:
     graph = lowered(make())
     assert operators(graph, "backbone") == ["conv2d_relu", "max_pool2d_infer", "conv2d_relu", "avg_pool2d"]
@@ -76,7 +68,7 @@ def test_a_pooling_has_indices_where_a_backward_pass_reads_them() -> None:
 
 def test_values_of_a_frozen_part_live_until_the_next_operator() -> None:
     """Nothing of it is saved for a way back."""
-    graph = lowered(frozen_backbone())
+    graph = lowered(own.frozen_backbone())
     readers = {
         value.id: [node.id for node in graph.nodes if value.id in node.inputs]
         for node in graph.nodes
@@ -90,7 +82,7 @@ def test_values_of_a_frozen_part_live_until_the_next_operator() -> None:
 
 
 def test_norms_are_folded_on_the_way_back_too() -> None:
-    graph = lowered(trained_through_folded_norms())
+    graph = lowered(own.trained_through_folded_norms())
     frozen = [node for node in graph.nodes if node.id.startswith("2.")]
     forward = ["conv2d_relu", "conv2d", "linear", "tanh", "linear"]
     backward = ["matmul", "tanh_backward", "matmul", "conv2d_backward_input", "relu_backward", "conv2d_backward_input"]
@@ -112,7 +104,7 @@ def test_norms_are_folded_on_the_way_back_too() -> None:
 
 def test_a_folded_layer_is_the_layer_and_the_norm() -> None:
     torch.manual_seed(0)
-    model = frozen_backbone()
+    model = own.frozen_backbone()
     data = constant_data(traced(model))
     convolution, norm = model.module.backbone[0], model.module.backbone[1]
     with torch.no_grad():
@@ -123,7 +115,7 @@ def test_a_folded_layer_is_the_layer_and_the_norm() -> None:
 
 
 def test_what_is_trained_or_counts_on_is_no_constant() -> None:
-    graph = lowered(trained_through_frozen_norms())
+    graph = lowered(own.trained_through_frozen_norms())
     constants = {constant.id for constant in graph.constants}
     of_a_norm = ("weight", "bias", "running_mean", "running_var")
     norms = {f"backbone.{index}.{name}" for index in (1, 5) for name in of_a_norm}
@@ -131,16 +123,16 @@ def test_what_is_trained_or_counts_on_is_no_constant() -> None:
     assert ids(graph, "parameter") == {"backbone.0.weight", "backbone.4.weight", "backbone.4.bias"} | {
         "head.weight", "head.bias"
     }  # fmt: skip
-    graph = lowered(moving_statistics())
+    graph = lowered(own.moving_statistics())
     assert {"0.0.1.running_mean", "0.0.1.running_var"} == ids(graph, "state")
     assert {"0.0.0.weight", "0.0.1.weight"} < {constant.id for constant in graph.constants}
-    graph = lowered(biases_alone())
+    graph = lowered(own.biases_alone())
     assert {id.rpartition(".")[2] for id in ids(graph, "parameter")} == {"bias"}
 
 
 def test_constants_are_the_data_and_the_hash_sees_them() -> None:
     torch.manual_seed(0)
-    model = frozen_backbone()
+    model = own.frozen_backbone()
     step = traced(model)
     graph, data = lower_for_firmware(step), constant_data(step)
     end = 0
@@ -160,7 +152,7 @@ def test_constants_are_the_data_and_the_hash_sees_them() -> None:
 
 
 def test_what_follows_from_constants_alone_is_computed_beforehand() -> None:
-    model = positions()
+    model = own.positions()
     graph = lowered(model)
     (constant,) = graph.constants
     data = constant_data(traced(model))[constant.id]
@@ -170,7 +162,7 @@ def test_what_follows_from_constants_alone_is_computed_beforehand() -> None:
 
 
 def test_a_constant_that_is_no_number_is_refused_in_one_line() -> None:
-    model = frozen_backbone()
+    model = own.frozen_backbone()
     with torch.no_grad():
         model.module.backbone[1].running_var[0] = -1
     with pytest.raises(UserError, match=r"backbone\.1\.\.weight holds what is no number"):

@@ -9,31 +9,23 @@ from unittest.mock import patch
 
 from poet_harness.emulation import EmulatedBoard, open_emulated_board
 
+from tests.support.emulation import python_peripherals as peripherals
 from tests.support.emulation.python_card import PythonCard, PythonSpiBus
 from tests.support.emulation.python_machine import PythonMachine
-from tests.support.emulation.python_peripherals import (
-    PythonNordicSpi,
-    PythonNordicTimer,
-    PythonSamSpi,
-    PythonSamTimer,
-    PythonStmSpi,
-    PythonStmTimer,
-    PythonSystemControlSpace,
-)
 
 IN_PLACE_OF = {
     "emulated_board.Machine": PythonMachine,
     "emulated_board.SdCard": PythonCard,
-    "chip.SystemControlSpace": PythonSystemControlSpace,
-    "nrf5340.NordicSpi": PythonNordicSpi,
-    "nrf5340.NordicTimer": PythonNordicTimer,
-    "nrf52840.NordicSpi": PythonNordicSpi,
-    "nrf52840.NordicTimer": PythonNordicTimer,
-    "samd21.SamSpi": PythonSamSpi,
-    "samd21.SamTimer": PythonSamTimer,
+    "chip.SystemControlSpace": peripherals.PythonSystemControlSpace,
+    "nrf5340.NordicSpi": peripherals.PythonNordicSpi,
+    "nrf5340.NordicTimer": peripherals.PythonNordicTimer,
+    "nrf52840.NordicSpi": peripherals.PythonNordicSpi,
+    "nrf52840.NordicTimer": peripherals.PythonNordicTimer,
+    "samd21.SamSpi": peripherals.PythonSamSpi,
+    "samd21.SamTimer": peripherals.PythonSamTimer,
     "samd21.SpiBus": PythonSpiBus,
-    "stm32f411.StmSpi": PythonStmSpi,
-    "stm32f411.StmTimer": PythonStmTimer,
+    "stm32f411.StmSpi": peripherals.PythonStmSpi,
+    "stm32f411.StmTimer": peripherals.PythonStmTimer,
     "peripherals.spi.SpiBus": PythonSpiBus,
 }
 

@@ -7,22 +7,8 @@ import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem
-from poet_planner.solve.search import annealer
+from poet_planner.solve.search import annealer, annealing
 from poet_planner.solve.search.annealer import Annealer
-from poet_planner.solve.search.annealing import (
-    BEST,
-    BEST_LENGTH,
-    COOLING_FACTOR,
-    ENERGY,
-    ENERGY_CAP,
-    PER_BYTE,
-    PER_SECOND,
-    TEMPERATURE,
-    State,
-    anneal,
-    new_state,
-    start_from,
-)
 from poet_planner.solve.search.delta_evaluation import new_delta_evaluation
 from poet_planner.solve.search.evaluation import new_workspace
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
@@ -41,22 +27,22 @@ def problem(request: pytest.FixtureRequest) -> Problem:
     return build_problem(graph, int(0.5 * plain.peak_bytes), deadline_s)
 
 
-def energies(problem: Problem, known: Incumbent, energy_cap: float) -> tuple[State, list[float]]:
+def energies(problem: Problem, known: Incumbent, energy_cap: float) -> tuple[annealing.State, list[float]]:
     """After each of many moves from ``known``, so hot that energy hardly counts."""
     work, other = (new_workspace(problem, np.array([7], dtype=np.uint64)) for _ in range(2))
     delta, spare = new_delta_evaluation(problem), new_delta_evaluation(problem)
-    state = new_state(len(work.candidate))
-    assert start_from(problem, work, state, known.events, len(known.events))
+    state = annealing.new_state(len(work.candidate))
+    assert annealing.start_from(problem, work, state, known.events, len(known.events))
     figures = state.figures
-    figures[ENERGY_CAP] = energy_cap
-    figures[TEMPERATURE] = problem.node_energy.sum()
-    figures[COOLING_FACTOR] = 1.0
-    figures[PER_BYTE] = problem.node_energy.sum() / problem.budget
-    figures[PER_SECOND] = problem.node_energy.sum() / problem.node_time.sum()
+    figures[annealing.ENERGY_CAP] = energy_cap
+    figures[annealing.TEMPERATURE] = problem.node_energy.sum()
+    figures[annealing.COOLING_FACTOR] = 1.0
+    figures[annealing.PER_BYTE] = problem.node_energy.sum() / problem.budget
+    figures[annealing.PER_SECOND] = problem.node_energy.sum() / problem.node_time.sum()
     energies_j = []
     for _ in range(MOVES):
-        anneal(problem, work, other, delta, spare, state, 1)
-        energies_j.append(float(figures[ENERGY]))
+        annealing.anneal(problem, work, other, delta, spare, state, 1)
+        energies_j.append(float(figures[annealing.ENERGY]))
     return state, energies_j
 
 
@@ -76,9 +62,9 @@ def test_no_move_ends_above_the_energy_cap(problem: Problem) -> None:
     )
     # Under the cap every move is accepted: the energy goes up and down, far above that of a search.
     assert min(energies_j) < max(energies_j[-1000:]) < energy_cap
-    best = evaluated(problem, state.best[: state.lengths[BEST_LENGTH]])
+    best = evaluated(problem, state.best[: state.lengths[annealing.BEST_LENGTH]])
     assert best is not None
-    assert best.energy == pytest.approx(float(state.figures[BEST]), rel=1e-12)
+    assert best.energy == pytest.approx(float(state.figures[annealing.BEST]), rel=1e-12)
     assert best.peak <= problem.budget
     assert best.time <= problem.deadline
     assert best.energy == pytest.approx(known.energy, rel=1e-12) or best.energy < energy_cap

@@ -11,17 +11,7 @@ import numpy as np
 import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, inputs_of
-from poet_planner.solve.search.annealing import (
-    CURRENT_LENGTH,
-    ENERGY,
-    ENERGY_CAP,
-    OVERFLOW,
-    TEMPERATURE,
-    TIME,
-    anneal,
-    new_state,
-    start_from,
-)
+from poet_planner.solve.search import annealing
 from poet_planner.solve.search.delta_evaluation import DeltaEvaluation, new_delta_evaluation
 from poet_planner.solve.search.evaluation import EXTRAS, Evaluation, Workspace, evaluate, new_workspace
 
@@ -191,19 +181,19 @@ def test_what_is_accepted_has_the_figures_of_the_full_evaluation(dma: bool) -> N
     n = len(problem.node_time)
     random_state = np.array([5], dtype=np.uint64)
     w, other, whole = (new_workspace(problem, random_state) for _ in range(3))
-    state = new_state(len(w.candidate))
-    state.figures[:ENERGY_CAP] = 1
-    state.figures[TEMPERATURE] = 1e-3 * problem.node_energy.sum()
-    assert start_from(problem, w, state, np.arange(n), n)
+    state = annealing.new_state(len(w.candidate))
+    state.figures[: annealing.ENERGY_CAP] = 1
+    state.figures[annealing.TEMPERATURE] = 1e-3 * problem.node_energy.sum()
+    assert annealing.start_from(problem, w, state, np.arange(n), n)
     before = state.current[:n].tolist()
     for _ in range(20):
-        anneal(problem, w, other, new_delta_evaluation(problem), new_delta_evaluation(problem), state, 100)
-        current = state.current[: state.lengths[CURRENT_LENGTH]]
+        annealing.anneal(problem, w, other, new_delta_evaluation(problem), new_delta_evaluation(problem), state, 100)
+        current = state.current[: state.lengths[annealing.CURRENT_LENGTH]]
         expected = evaluate(problem, current, len(current), whole)
         assert expected.length == len(current)
-        assert state.figures[ENERGY] == pytest.approx(expected.energy, rel=1e-12)
-        assert state.figures[TIME] == pytest.approx(expected.time, rel=1e-12)
-        assert state.figures[OVERFLOW] == expected.overflow
+        assert state.figures[annealing.ENERGY] == pytest.approx(expected.energy, rel=1e-12)
+        assert state.figures[annealing.TIME] == pytest.approx(expected.time, rel=1e-12)
+        assert state.figures[annealing.OVERFLOW] == expected.overflow
     assert current.tolist() != before
 
 
