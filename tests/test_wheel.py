@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from poet_profiles.boards import board_names
 from poet_profiles.cells import cell_names
 from poet_profiles.profile import read_profile
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "profiles", "harness", "planner", "firmware")
 ENGINE = Path("poet_planner/solve/native")
@@ -175,10 +174,7 @@ def test_the_compiled_half_of_the_emulation_is_inside(site: Path) -> None:
     assert sorted(path.name for path in (site / folder).iterdir()) == names
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+@needs.emulator
 def test_the_firmware_is_built_and_emulated_in_an_empty_folder(site: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("op,params\nrelu,size=64\n")
     arguments = ["profile", "--board", "nrf52840", "--emulate", "--quick", "--configs", "c.csv", "--out", "p.csv"]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,12 +14,9 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import training_data
 from poet_profiles.boards import load_board
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+pytestmark = needs.emulator
 
 FIRMWARE = ROOT / "firmware"
 MODEL, BATCH = "digits_cnn", 24

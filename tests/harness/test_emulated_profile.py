@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,13 +23,10 @@ from poet_profiles.boards import load_board
 from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_profiles.profile import ProfileWriter, read_profile
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 from tests.support.harness.simulated_device import Noise
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+pytestmark = needs.emulator
 
 BOARD = load_board("nrf52840")
 EAGER = Patience(acknowledge_s=0.05, answer_s=0.5, attempts=10)

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -36,12 +34,9 @@ from safetensors.numpy import load_file
 from sklearn import metrics
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None
-    or shutil.which("arm-none-eabi-gcc") is None
-    or shutil.which("gcc") is None,
-    reason="needs the emulator extra, arm-none-eabi-gcc and gcc",
-)
+from tests.support import needs
+
+pytestmark = needs.emulator_and_gcc
 
 MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
 DECAY, ADAMS_RATE = 0.1, 0.003

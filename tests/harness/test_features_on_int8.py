@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from poet_planner.torch_reference.training_data import training_data, write_arra
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from tests.support import needs
 from tests.support.profile_rows import profile_of
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 COUNT = 18
 OPTIONS = OptimiseOptions(time_limit_s=1)

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,14 +31,10 @@ from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.support import needs
 from tests.support.harness.made_plans import plan_of
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None
-    or shutil.which("arm-none-eabi-gcc") is None
-    or shutil.which("gcc") is None,
-    reason="needs the emulator extra, arm-none-eabi-gcc and gcc",
-)
+pytestmark = needs.emulator_and_gcc
 
 MODEL, RATE, STEPS, COUNT = "tests.support.networks.pretrained:make", 0.05, 4, 17
 OPTIMIZER = Optimizer(momentum=0.9, nesterov=True, weight_decay=0.01)

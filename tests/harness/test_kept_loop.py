@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +18,9 @@ from safetensors.numpy import load_file
 from typer import Typer
 from typer.testing import CliRunner
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+from tests.support import needs
+
+pytestmark = needs.emulator
 
 MODEL, STEPS, RATE = "digits_cnn_small", 3, "0.05"
 BOARD = ["--board", "nrf52840", "--emulate"]

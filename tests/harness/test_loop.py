@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -24,12 +23,9 @@ from safetensors.numpy import load_file
 from typer import Typer
 from typer.testing import CliRunner
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+pytestmark = needs.emulator
 
 # The shipped profile's fits are a quarter off for kernels of 1 x k; the network's own profile is not.
 MODEL = "tests.support.networks.watch:make"

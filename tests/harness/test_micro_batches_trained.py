@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,14 +29,10 @@ from poet_profiles.program.stopping import Stopped
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from tests.support import needs
 from tests.support.firmware.crude_schedules import everything_paged
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None
-    or shutil.which("arm-none-eabi-gcc") is None
-    or shutil.which("gcc") is None,
-    reason="needs the emulator extra, arm-none-eabi-gcc and gcc",
-)
+pytestmark = needs.emulator_and_gcc
 
 MODEL, MOMENTUM, RATE, EPOCHS, SEED = "digits_cnn_small", 0.9, 0.05, 2, 11
 COUNT, BATCH, PARTS, VALIDATED = 15, 4, 2, 6

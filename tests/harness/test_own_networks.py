@@ -6,10 +6,8 @@ Then they are evaluated there, with the weights that they were trained to, and b
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -27,17 +25,14 @@ from safetensors.torch import load_file
 from typer import Typer
 from typer.testing import CliRunner
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 
 BOARD = ["--board", "nrf52840", "--emulate"]
 STEPS = 3
 RATE = 0.05
 TOLERANCE = 1e-5
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+pytestmark = needs.emulator
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +59,8 @@ def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> No
     call(harness, "flash", *BOARD, "--plan", plan)
     trained = folder / f"{network}.safetensors"
     files = [
-        "--data",
-        str(data),
-        "--out",
-        str(folder / "observed.csv"),
-        "--save",
-        str(saved),
-        "--trained",
-        str(trained),
+        *("--data", str(data), "--out", str(folder / "observed.csv")),
+        *("--save", str(saved), "--trained", str(trained)),
     ]
     call(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
     expected = reference_run(model, data, RATE, follow=saved)

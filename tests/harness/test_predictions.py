@@ -6,9 +6,7 @@ Its floating point is software, quicker on the zeros that training has: rows of 
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+from tests.support import needs
+
+pytestmark = needs.emulator
 
 HARNESS = [sys.executable, "-c", "from poet_harness.cli import main; main()"]
 PLANNER = [sys.executable, "-c", "from poet_planner.cli import main; main()"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -22,12 +21,12 @@ from torch.nn.functional import cross_entropy
 from typer import Typer
 from typer.testing import CliRunner
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 
 BOARD = ["--board", "native"]
 COUNT, VALIDATED = 12, 5
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 @pytest.fixture(scope="module")

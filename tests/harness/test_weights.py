@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from tests.support import needs
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 from tests.support.harness.tiny_plan import BATCHES, STEPS, board, write_plan
 
@@ -92,7 +92,7 @@ def test_a_damaged_table_is_one_line(tmp_path: Path) -> None:
         assert words in str(result.exception)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize(
     ("model_name", "chosen", "words"),
     [

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 from poet_planner.costs.loops import loops
 from poet_profiles.firmware.operators import output_extent, parse_params
 
+from tests.support import needs
 from tests.support.levels import examples
 
 few = st.integers(1, 5)
@@ -75,10 +74,7 @@ UNPROFILED = (
 )
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("unicorn") is None or shutil.which("arm-none-eabi-gcc") is None,
-    reason="needs the emulator extra and arm-none-eabi-gcc",
-)
+@needs.emulator
 def test_small_shapes_that_nobody_profiled_take_what_is_predicted(tmp_path: Path) -> None:
     from poet_harness.profiling.configurations import Configuration
     from poet_profiles.boards import load_board

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.validation import check_graph
 from torch import Tensor, nn
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.networks.heads import badge_head, badge_last_block
@@ -57,7 +56,7 @@ NETWORKS: list[tuple[Callable[[], Model], list[str]]] = [
 ]
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize(("make", "kept"), NETWORKS, ids=["finetune_cnn", "small", "badge", "last block", "watch"])
 def test_two_parts_have_the_bits_of_the_whole_step(
     make: Callable[[], Model], kept: list[str], operators: Operators
@@ -87,7 +86,7 @@ def test_two_parts_have_the_bits_of_the_whole_step(
     assert all(again[one.id].tobytes() == second[one.id].tobytes() for one in whole.residents)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize(("make", "kept"), NETWORKS, ids=["finetune_cnn", "small", "badge", "last block", "watch"])
 def test_an_inference_from_features_gives_the_scores_of_the_sample(
     make: Callable[[], Model], kept: list[str], operators: Operators
@@ -117,7 +116,7 @@ def test_an_inference_from_features_gives_the_scores_of_the_sample(
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 def test_features_may_be_bytes(operators: Operators) -> None:
     """Frozen layers on int8: the last of them is kept, a quarter of what f32 takes."""
     step = training_step("finetune_cnn_small", 4, calibration=calibration("int8", None))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import cache
 
@@ -32,6 +31,7 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.networks.heads import wide_head
@@ -55,7 +55,7 @@ def lowered(name: str, above: int = ABOVE, streaming: Streaming = FETCHED_WHOLE)
     return graph, with_parameters_on_the_card(graph, above, streaming=streaming)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize(
     ("name", "above", "streaming"),
     [
@@ -84,7 +84,7 @@ def test_a_step_computes_the_same_to_the_last_bit(
     assert len(changed) > 0.8 * len(parameters)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize("make", OWN_NETWORKS)
 def test_own_networks_compute_the_same_with_every_parameter_on_the_card(
     make: Callable[[int | None], models.Model], operators: Operators
@@ -114,7 +114,7 @@ def _planes() -> models.Model:
     return models.Model("planes", module, (torch.randn(2, 3, 8, 8),), (torch.tensor([0, 2]),), cross_entropy)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize(
     ("make", "streaming", "most"), [(wide_head, Streaming(4096, 4096), 126_000), (_planes, Streaming(0, 1024), None)]
 )

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from poet_profiles.schedule import Action, Step
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.graphs.costed import costed
@@ -44,7 +44,7 @@ def normed() -> models.Model:
     return models.Model("normed", module, (torch.randn(3, 1, 8, 8),), (torch.randint(10, (3,)),), cross_entropy)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("name", ["normed", "digits_cnn_small"])
 def test_it_has_the_bits_of_updates_at_the_end(name: str, optimizer: Optimizer, operators: Operators) -> None:

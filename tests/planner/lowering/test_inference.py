@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -22,30 +21,19 @@ from poet_profiles.graph.sizes import constant_bytes
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.networks import own
 
 BOARD = load_board("nrf52840")
 OWN = [
-    own.sigmoid_bce,
-    own.dropout,
-    own.sixteen_channels,
-    own.encoder_with_dropout,
-    own.keyword_spotter,
-    own.causal,
-    own.frozen_backbone,
-    own.trained_through_fixed_statistics,
-    own.trained_through_folded_norms,
-    own.biases_alone,
-    own.moving_statistics,
-    own.group_norms,
-    own.masked_encoder,
-    own.joined,
-    own.norms_without_weights,
+    *(own.sigmoid_bce, own.dropout, own.sixteen_channels, own.encoder_with_dropout, own.keyword_spotter, own.causal),
+    *(own.frozen_backbone, own.trained_through_fixed_statistics, own.trained_through_folded_norms, own.biases_alone),
+    *(own.moving_statistics, own.group_norms, own.masked_encoder, own.joined, own.norms_without_weights),
 ]
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 def named(name: str) -> Callable[[], Model]:

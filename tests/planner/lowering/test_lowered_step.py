@@ -8,7 +8,6 @@ PyTorch's own single precision is.
 
 from __future__ import annotations
 
-import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -24,27 +23,21 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, Tensors, run_step
 
 TOLERANCE = 1e-5
 ROUNDING = 16.0
 MODELS = [
-    "digits_cnn",
-    "cnn_40k",
-    "bert_2x128",
-    "mlperf_resnet8",
-    "mlperf_ds_cnn",
-    "mlperf_autoencoder",
-    "resnet18_cifar_w4",
-    "vgg16_cifar_w4",
-    "transformer",
+    *("digits_cnn", "cnn_40k", "bert_2x128", "mlperf_resnet8", "mlperf_ds_cnn"),
+    *("mlperf_autoencoder", "resnet18_cifar_w4", "vgg16_cifar_w4", "transformer"),
 ]
 
 # After 27 batch norms of a batch of one, rounding alone turns a ReLU on or off, and gradients jump.
 JUMPING_MODELS = ["mlperf_mobilenet_v1", "poet_resnet18"]
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 @pytest.mark.parametrize("name", [*MODELS, *JUMPING_MODELS])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +18,7 @@ from poet_planner.schedule.verify import verify
 from poet_planner.torch_reference.board_random import BoardRandom
 from poet_planner.tracing import trace
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import Tensors, run_step
 from tests.support.networks.own import OWN_NETWORKS
@@ -27,7 +27,7 @@ STEPS = 3
 TOLERANCE = 1e-5
 ROUNDING = 16.0
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 @pytest.mark.parametrize("make", OWN_NETWORKS)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from functools import cache
 
@@ -25,11 +24,12 @@ from poet_profiles.graph.validation import check_graph
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import Tensors, run_step
 from tests.support.levels import examples
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 @cache

@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from poet_planner.lowering.strided_copies import copied, strided_operator
 from poet_runtime.traced_graph import Ref, TracedOperator, View
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.levels import examples
 
 aten = torch.ops.aten
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 def view_of(draw: st.DrawFn, tensor: torch.Tensor) -> View:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +21,13 @@ from poet_profiles.graph.file import read_graph, write_graph
 from torch import nn
 from torch.nn.functional import mse_loss
 
+from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, Tensors, run_step
 
 BOARD = load_board("nrf52840")
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+pytestmark = needs.gcc
 
 
 def model_named(name: str, batch: int) -> models.Model:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 from binascii import crc32
@@ -27,7 +26,7 @@ from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import Call
 from poet_profiles.schedule.file import schedule_hash
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
 from tests.support.graphs.kept_graphs import kept_step, table_step
 from tests.support.graphs.replayed_calls import faults_of
@@ -147,7 +146,7 @@ def calls_in(lines: list[str]) -> list[Call]:
     return calls
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 @pytest.mark.parametrize("make", [store_all_schedule, everything_paged, everything_recomputed])
 @pytest.mark.parametrize("graph", [small_graph(), kept_step(), table_step()], ids=lambda graph: graph.name)
 def test_compiled_calls_meet_what_was_written_last(
@@ -179,7 +178,7 @@ def frozen_graph(data: dict[str, NDArray[Any]]) -> Graph:
 DATA: dict[str, NDArray[Any]] = {"w": np.array([1, -2, 3, 4], "<f4"), "table": np.array([-7], "<i4")}
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 def test_constants_lie_where_the_graph_says(tmp_path: Path) -> None:
     graph = frozen_graph(DATA)
     write_headers(graph, store_all_schedule(graph), tmp_path, DATA)
@@ -203,7 +202,7 @@ def test_constants_lie_where_the_graph_says(tmp_path: Path) -> None:
     assert text.split() == [f"{crc32(table):08x}", *words]
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 def test_kept_tensors_lie_where_the_layout_says(tmp_path: Path) -> None:
     """By hand: homes of w and of the resident b, the same again, a constant, and a batch of x and t."""
     graph = kept_step()
@@ -285,7 +284,7 @@ def with_inference(graph: Graph) -> Inference:
     return Inference(beside, store_all_schedule(beside), {"own": own})
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@needs.gcc
 def test_an_inference_shares_the_tables_of_what_stays(tmp_path: Path) -> None:
     graph = frozen_graph(DATA)
     schedule, inference = store_all_schedule(graph), with_inference(graph)
