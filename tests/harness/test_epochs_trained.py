@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ import torch
 from poet_harness.cli import app
 from poet_harness.protocol.device import Device
 from poet_harness.training.feeding import Order
-from poet_harness.training.observed import ObservedStep
-from poet_harness.training.trainer import Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
@@ -28,13 +25,13 @@ from poet_planner.torch_reference.training_data import training_data, write_arra
 from poet_profiles.boards import load_board
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.plan_folder.files import PlanFiles, write_plan
-from poet_profiles.program.stopping import Stopped
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from sklearn import metrics
 from typer.testing import CliRunner
 
 from tests.support import needs
+from tests.support.harness.trained import end_in_step
 
 pytestmark = needs.emulator_and_gcc
 
@@ -138,15 +135,8 @@ def test_a_rate_that_is_too_high_ends_it_and_the_folder_keeps_its_last_epoch(fol
 
 def run_until_step_4(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> None:
     """A signal ends it there, in the middle of the second epoch."""
-    whole = Trainer._step
-
-    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
-        if number == 4:
-            raise Stopped(signal.SIGINT)
-        return whole(self, number, *arguments, **options)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_step", interrupted)
+        end_in_step(patch, 4)
         result = run(folder, board, name, *options, plan=plan)
     assert "after 4 steps; --resume goes on after step 4" in str(result.exception)
 

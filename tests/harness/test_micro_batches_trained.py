@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import pytest
 import torch
 from poet_harness.cli import app
 from poet_harness.training.feeding import Order
-from poet_harness.training.observed import ObservedStep
-from poet_harness.training.trainer import Trainer
 from poet_planner import models
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.training_graph import TrainingStep
@@ -25,12 +22,12 @@ from poet_planner.torch_reference.training_data import training_data, write_arra
 from poet_profiles.boards import load_board
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.plan_folder.files import PlanFiles, write_plan
-from poet_profiles.program.stopping import Stopped
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from tests.support import needs
 from tests.support.firmware.crude_schedules import everything_paged
+from tests.support.harness.trained import end_in_step
 
 pytestmark = needs.emulator_and_gcc
 
@@ -118,15 +115,8 @@ def test_the_emulated_board_has_the_same_bits_also_with_its_samples_on_the_card(
 
 
 def test_a_training_that_is_cut_ends_with_the_same_bits(folder: Path, trained: dict[str, bytes]) -> None:
-    whole = Trainer._step
-
-    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
-        if number == 4:
-            raise Stopped(signal.SIGINT)
-        return whole(self, number, *arguments, **options)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_step", interrupted)
+        end_in_step(patch, 4)
         assert "after 4 steps; --resume" in str(run(folder, "native", "cut", "--validate").exception)
     options = ["--validate", "--resume", "--trained", str(folder / "rest.safetensors")]
     result = run(folder, "native", "cut", *options)

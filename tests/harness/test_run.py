@@ -7,7 +7,6 @@ import json
 import random
 import re
 import shutil
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from poet_harness.training.observed import ObservedStep
 from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
-from poet_profiles.program.stopping import Stopped
 from typer.testing import CliRunner
 
 from tests.support.harness.made_plans import write_summary
@@ -41,7 +39,7 @@ from tests.support.harness.tiny_plan import (
     board,
     write_plan,
 )
-from tests.support.harness.trained import device_at, trained
+from tests.support.harness.trained import device_at, end_in_step, trained
 
 
 @pytest.fixture
@@ -287,13 +285,7 @@ def test_a_card_that_gives_back_another_runs_weights_is_not_believed(plan_folder
 
 
 def test_interrupting_tells_from_where_to_go_on(plan_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
-        if number == 3:
-            raise Stopped(signal.SIGINT)
-        return whole(self, number, *arguments, **options)
-
-    whole = Trainer._step
-    monkeypatch.setattr(Trainer, "_step", interrupted)
+    end_in_step(monkeypatch, 3)
     for options, words in (
         ((), "after 3 steps"),
         (("--commit-every", "2"), "after 3 steps; --resume goes on after step 2"),

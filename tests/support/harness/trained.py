@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from poet_harness.data.batches import read_training_data
 from poet_harness.meters.nominal import NominalMeter
 from poet_harness.plan_folder.plan import read_plan
@@ -15,6 +17,7 @@ from poet_harness.protocol.link import Link, Patience
 from poet_harness.training.observed import ObservedStep
 from poet_harness.training.trainer import Trainer
 from poet_profiles.boards import load_board
+from poet_profiles.program.stopping import Stopped
 
 from tests.support.harness.simulated_device import SimulatedDevice, serve
 
@@ -34,3 +37,15 @@ def trained(
     with serve(device) as url:
         trainer = Trainer(device_at(url), NominalMeter(load_board("nrf52840")), plan)
         return trainer, trainer.train(data, learning_rate, **options)
+
+
+def end_in_step(patch: pytest.MonkeyPatch, last: int) -> None:
+    """Let a signal end a training as that step begins."""
+    whole = Trainer._step
+
+    def interrupted(self: Trainer, number: int, *arguments: Any, **options: Any) -> ObservedStep:
+        if number == last:
+            raise Stopped(signal.SIGINT)
+        return whole(self, number, *arguments, **options)
+
+    patch.setattr(Trainer, "_step", interrupted)
