@@ -252,8 +252,7 @@ def test_17_operators_take_at_most_73_kb(application: Application, tmp_path: Pat
         *machine,
         *flags,
         *folders,
-        *map(str, sources),
-        str(core),
+        *map(str, (*sources, core)),
         "-o",
         str(tmp_path / "elf"),
     ]

@@ -32,9 +32,13 @@ from tests.support.graphs.kept_graphs import kept_step, table_step
 from tests.support.graphs.replayed_calls import faults_of
 
 
+def node(id: str, bytes: int, operation: tuple[str, str, tuple[str, ...], tuple[str, ...]], *inputs: str) -> Node:
+    return Node(id, 0.1, 0.2, (Value(id, bytes),), inputs, operation=Operation(*operation))
+
+
 def small_graph() -> Graph:
     """Two max-poolings one after another and a gradient, with a workspace and an ordering node."""
-    pool = "n=1 c=1 h=4 w=4 r=2 s=2 sh=2 sw=2 ph=0 pw=0"
+    pool, read = "n=1 c=1 h=4 w=4 r=2 s=2 sh=2 sw=2 ph=0 pw=0", ("relu", "pool.indices")
     return Graph(
         "small */ graph",
         (
@@ -46,32 +50,10 @@ def small_graph() -> Graph:
                 operation=Operation("max_pool2d", pool, ("input",), ("pool", "pool.indices")),
                 workspace_bytes=6,
             ),
-            Node(
-                "relu",
-                0.1,
-                0.2,
-                (Value("relu", 15),),
-                ("pool",),
-                operation=Operation("relu", "size=4", ("pool",), ("relu",)),
-            ),
-            Node(
-                "grad",
-                0.1,
-                0.2,
-                (Value("grad", 0),),
-                ("relu", "pool.indices"),
-                operation=Operation("max_pool2d_backward", pool, ("relu", "pool.indices"), ("w.grad",)),
-            ),
+            node("relu", 15, ("relu", "size=4", ("pool",), ("relu",)), "pool"),
+            node("grad", 0, ("max_pool2d_backward", pool, read, ("w.grad",)), *read),
             Node("gradients", 0, 0, (Value("gradients", 0),), ("grad",)),
-            Node(
-                "sgd",
-                0.1,
-                0.2,
-                (Value("sgd", 0),),
-                ("gradients",),
-                recomputable=False,
-                operation=Operation("sgd", "size=16", ("w.grad",), ("input",)),
-            ),
+            replace(node("sgd", 0, ("sgd", "size=16", ("w.grad",), ("input",)), "gradients"), recomputable=False),
         ),
         resident_bytes=128,
         residents=(
@@ -263,15 +245,8 @@ def with_inference(graph: Graph) -> Inference:
     beside = Graph(
         "beside",
         (
-            Node("add", 0.1, 0.2, (Value("add", 16),), operation=Operation("add", "size=4", ("w", "in"), ("add",))),
-            Node(
-                "mul",
-                0.1,
-                0.2,
-                (Value("mul", 0),),
-                ("add",),
-                operation=Operation("mul", "size=4", ("add", "own"), ("out",)),
-            ),
+            node("add", 16, ("add", "size=4", ("w", "in"), ("add",))),
+            node("mul", 0, ("mul", "size=4", ("add", "own"), ("out",)), "add"),
         ),
         resident_bytes=graph.resident_bytes + 32,
         residents=(
