@@ -44,18 +44,10 @@ def logits_bce(batch: int | None = None) -> Model:
 def relu6(batch: int | None = None) -> Model:
     """A block of MobileNet: expansion, depthwise, projection, each with its batch norm."""
     module = nn.Sequential(
-        nn.Conv2d(2, 8, 1, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU6(inplace=True),
-        nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU6(),
-        nn.Conv2d(8, 4, 1, bias=False),
-        nn.BatchNorm2d(4),
-        nn.Hardtanh(-1.5, 1.5),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, CLASSES),
+        *(nn.Conv2d(2, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(inplace=True)),
+        *(nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8, bias=False), nn.BatchNorm2d(8), nn.ReLU6()),
+        *(nn.Conv2d(8, 4, 1, bias=False), nn.BatchNorm2d(4), nn.Hardtanh(-1.5, 1.5), nn.AdaptiveAvgPool2d(1)),
+        *(nn.Flatten(), nn.Linear(4, CLASSES)),
     )
     return _own("relu6", module, (2, 6, 6), batch)
 
@@ -80,16 +72,9 @@ def hard_activations(batch: int | None = None) -> Model:
 def dropout(batch: int | None = None) -> Model:
     """Elements and whole channels, and a share left out that takes a factor above what billionths in 32 bits hold."""
     module = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.ReLU(),
-        nn.Dropout2d(0.3),
-        nn.Conv2d(4, 4, 3),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Dropout(0.6),
-        nn.Linear(16, 16),
-        nn.Dropout(0.0),
-        nn.Linear(16, CLASSES),
+        *(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Dropout2d(0.3)),
+        *(nn.Conv2d(4, 4, 3), nn.ReLU()),
+        *(nn.Flatten(), nn.Dropout(0.6), nn.Linear(16, 16), nn.Dropout(0.0), nn.Linear(16, CLASSES)),
     )
     return _own("dropout", module, (1, 6, 6), batch)
 
@@ -97,16 +82,10 @@ def dropout(batch: int | None = None) -> Model:
 def sixteen_channels(batch: int | None = None) -> Model:
     """Convolutions by Winograd's algorithm, of two parts of channels each."""
     module = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 16, 3, padding=1, bias=False),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(64, CLASSES),
+        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU()),
+        *(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64, CLASSES)),
     )
     return _own("sixteen_channels", module, (1, 8, 8), batch)
 
@@ -114,16 +93,13 @@ def sixteen_channels(batch: int | None = None) -> Model:
 def convolutions(batch: int | None = None) -> Model:
     """Each kind that has kernels of its own: by Winograd's algorithm, direct, strided, depthwise, and of stride 2."""
     module = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.ReLU(),
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()),
         nn.Conv2d(8, 8, 3, padding=1),
-        nn.Conv2d(8, 8, 3, padding=1, groups=8),
-        nn.ReLU(),
+        *(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ReLU()),
         nn.Conv2d(8, 8, 5, stride=2, padding=2),
         nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=8),
         nn.Conv2d(8, 6, 1),
-        nn.Flatten(),
-        nn.Linear(24, CLASSES),
+        *(nn.Flatten(), nn.Linear(24, CLASSES)),
     )
     return _own("convolutions", module, (1, 8, 8), batch)
 
@@ -131,20 +107,10 @@ def convolutions(batch: int | None = None) -> Model:
 def many_layers(batch: int | None = None) -> Model:
     """Most of what stands here in one network, so that a board is built once for all of it."""
     module = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.ReLU6(),
-        nn.Dropout2d(0.2),
-        nn.Conv2d(4, 4, 1),
-        nn.SiLU(),
-        nn.Conv2d(4, 4, 3, groups=4),
-        nn.LeakyReLU(0.1),
-        nn.Flatten(),
-        nn.Linear(16, 8),
-        nn.Hardswish(),
-        nn.Dropout(0.4),
-        nn.Linear(8, CLASSES),
-        nn.Sigmoid(),
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU6(), nn.Dropout2d(0.2)),
+        *(nn.Conv2d(4, 4, 1), nn.SiLU()),
+        *(nn.Conv2d(4, 4, 3, groups=4), nn.LeakyReLU(0.1)),
+        *(nn.Flatten(), nn.Linear(16, 8), nn.Hardswish(), nn.Dropout(0.4), nn.Linear(8, CLASSES), nn.Sigmoid()),
     )
     return _own("many_layers", module, (1, 6, 6), batch, binary_cross_entropy)
 
@@ -194,20 +160,10 @@ def gated(batch: int | None = None) -> Model:
 def keyword_spotter(batch: int | None = None) -> Model:
     """Conv1d, strided, depthwise and pointwise, with 1-d pools and BatchNorm1d over 3-d and 2-d tensors."""
     module = nn.Sequential(
-        nn.Conv1d(4, 8, 5, padding=2, bias=False),
-        nn.BatchNorm1d(8),
-        nn.ReLU(),
-        nn.MaxPool1d(2),
+        *(nn.Conv1d(4, 8, 5, padding=2, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(2)),
         nn.Conv1d(8, 8, 3, stride=2, padding=1, groups=8, bias=False),
-        nn.Conv1d(8, 12, 1),
-        nn.ReLU(),
-        nn.AvgPool1d(2),
-        nn.AdaptiveMaxPool1d(2),
-        nn.Flatten(),
-        nn.Linear(24, 16, bias=False),
-        nn.BatchNorm1d(16),
-        nn.ReLU(),
-        nn.Linear(16, CLASSES),
+        *(nn.Conv1d(8, 12, 1), nn.ReLU(), nn.AvgPool1d(2), nn.AdaptiveMaxPool1d(2)),
+        *(nn.Flatten(), nn.Linear(24, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, CLASSES)),
     )
     return _own("keyword_spotter", module, (4, 32), batch or 12)
 
@@ -248,14 +204,8 @@ class OnBackbone(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.backbone = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1, bias=False),
-            nn.BatchNorm2d(8),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(8, 8, 3, padding=1),
-            nn.BatchNorm2d(8, eps=1e-3),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(2),
+            *(nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8, eps=1e-3), nn.ReLU(), nn.AdaptiveAvgPool2d(2)),
             nn.Flatten(),
         )
         self.head = nn.Linear(32, CLASSES)
@@ -311,17 +261,9 @@ def trained_through_frozen_norms(batch: int | None = None) -> Model:
 def trained_through_folded_norms(batch: int | None = None) -> Model:
     """Trained, frozen and trained again; the frozen part has norms after convolutions and after linear layers."""
     frozen = nn.Sequential(
-        nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Conv2d(6, 6, 3, groups=3),
-        nn.BatchNorm2d(6, affine=False),
-        nn.Flatten(),
-        nn.Linear(24, 10, bias=False),
-        nn.BatchNorm1d(10),
-        nn.Tanh(),
-        nn.Linear(10, 8),
+        *(nn.Conv2d(4, 6, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(0.5)),
+        *(nn.Conv2d(6, 6, 3, groups=3), nn.BatchNorm2d(6, affine=False)),
+        *(nn.Flatten(), nn.Linear(24, 10, bias=False), nn.BatchNorm1d(10), nn.Tanh(), nn.Linear(10, 8)),
         nn.BatchNorm1d(8, eps=1e-3),
     )
     with_statistics(frozen)
@@ -352,15 +294,9 @@ def positions(batch: int | None = None) -> Model:
 def biases_alone(batch: int | None = None) -> Model:
     """Weights frozen, biases trained, through batch norms in training mode."""
     module = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(4, 4, 3),
-        nn.GroupNorm(2, 4),
-        nn.Flatten(),
-        nn.LayerNorm(4),
-        nn.Linear(4, CLASSES),
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4)),
+        *(nn.Flatten(), nn.LayerNorm(4), nn.Linear(4, CLASSES)),
     )
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name.endswith("bias"))
@@ -376,18 +312,10 @@ def moving_statistics(batch: int | None = None) -> Model:
 
 def group_norms(batch: int | None = None) -> Model:
     module = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.GroupNorm(4, 8),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 6, 3, padding=1),
-        nn.GroupNorm(1, 6),
-        nn.ReLU(),
-        nn.Conv2d(6, 6, 1, bias=False),
-        nn.InstanceNorm2d(6, affine=True),
-        nn.AdaptiveMaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(24, CLASSES),
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.GroupNorm(4, 8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 6, 3, padding=1), nn.GroupNorm(1, 6), nn.ReLU()),
+        *(nn.Conv2d(6, 6, 1, bias=False), nn.InstanceNorm2d(6, affine=True), nn.AdaptiveMaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(24, CLASSES)),
     )
     return _own("group_norms", module, (1, 8, 8), batch)
 
@@ -514,16 +442,9 @@ def patches(batch: int | None = None) -> Model:
 
 def norms_without_weights(batch: int | None = None) -> Model:
     module = nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.BatchNorm2d(4, affine=False),
-        nn.ReLU(),
-        nn.Conv2d(4, 4, 3),
-        nn.GroupNorm(2, 4, affine=False),
-        nn.InstanceNorm2d(4),
-        nn.Flatten(),
-        nn.LayerNorm(64, elementwise_affine=False),
-        nn.Linear(64, 16),
-        nn.LayerNorm(16, bias=False),
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4, affine=False), nn.ReLU()),
+        *(nn.Conv2d(4, 4, 3), nn.GroupNorm(2, 4, affine=False), nn.InstanceNorm2d(4)),
+        *(nn.Flatten(), nn.LayerNorm(64, elementwise_affine=False), nn.Linear(64, 16), nn.LayerNorm(16, bias=False)),
         nn.Linear(16, CLASSES),
     )
     return _own("norms_without_weights", module, (1, 8, 8), batch)

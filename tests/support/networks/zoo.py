@@ -129,15 +129,9 @@ class Checkpointed(nn.Module):
 
 def frozen() -> Model:
     module = nn.Sequential(
-        nn.Conv2d(2, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.Conv2d(4, 4, 3),
-        nn.BatchNorm2d(4),
-        nn.Hardswish(),
-        nn.AdaptiveMaxPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, CLASSES),
+        *(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
+        *(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Hardswish(), nn.AdaptiveMaxPool2d(1)),
+        *(nn.Flatten(), nn.Linear(4, CLASSES)),
     )
     module[1].eval()
     module[0].weight.requires_grad_(False)
@@ -146,28 +140,18 @@ def frozen() -> Model:
 
 def norms() -> Model:
     module = nn.Sequential(
-        nn.Conv2d(2, 4, 3),
-        nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
-        nn.PReLU(),
-        nn.GroupNorm(2, 4),
-        nn.ELU(inplace=True),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16, CLASSES),
+        *(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True, track_running_stats=True), nn.PReLU()),
+        *(nn.GroupNorm(2, 4), nn.ELU(inplace=True), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(16, CLASSES)),
     )
     return _model(module, torch.randn(3, 2, 6, 6))
 
 
 def random() -> Model:
     module = nn.Sequential(
-        nn.Conv2d(2, 4, 3),
-        nn.BatchNorm2d(4, track_running_stats=False),
-        nn.Dropout2d(0.3),
-        nn.AlphaDropout(0.2),
+        *(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4, track_running_stats=False), nn.Dropout2d(0.3), nn.AlphaDropout(0.2)),
         nn.RReLU(),
-        nn.Flatten(),
-        nn.Dropout(0.5, inplace=True),
-        nn.Linear(64, CLASSES),
+        *(nn.Flatten(), nn.Dropout(0.5, inplace=True), nn.Linear(64, CLASSES)),
     )
     return _model(module, torch.randn(3, 2, 6, 6))
 
