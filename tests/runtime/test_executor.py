@@ -11,7 +11,6 @@ import pytest
 import torch
 from poet_planner import models
 from poet_planner.models import Model
-from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action, Step
 from poet_runtime.executor import Execution, execute, residents_of, store_all_steps
@@ -19,7 +18,7 @@ from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor
 
 from tests.support.graphs.breaches import BREACHES
-from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.eager import SEED, differences, eager_step, traced
 from tests.support.networks.zoo import ZOO, zoo_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -29,10 +28,6 @@ BUILT_IN = {"digits_cnn": 2, "resnet18_cifar_w4": 2, "mlperf_ds_cnn": 1, "gpt_sm
 
 def load(name: str) -> Model:
     return zoo_model(name) if name in ZOO else models.load(name, BUILT_IN[name])
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 class RandomSchedule:

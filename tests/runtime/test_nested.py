@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from poet_planner.models import Model
-from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_runtime.executor import execute, residents_of, train_step
 from poet_runtime.nested import fixed_in, tensors_in, with_tensors
-from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.eager import SEED, differences, eager_step, traced
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,6 @@ BATCHES: dict[str, Callable[[], tuple[Any, ...]]] = {
     "a dataclass": lambda: (Sides(x(), x(), 0.5), Sides(x())),
     "a named tuple": lambda: (Pair(x(), x()),),
 }
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def model(inputs: tuple[Any, ...], targets: tuple[Any, ...] | None = None, loss: Any = None) -> Model:

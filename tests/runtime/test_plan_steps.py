@@ -17,7 +17,6 @@ from poet_planner.models import Model
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.torch_reference.check import check_plan
-from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import write_graph
@@ -35,7 +34,7 @@ from typer.testing import CliRunner
 
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
 from tests.support.graphs.costed import costed
-from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.eager import SEED, differences, eager_step, traced
 from tests.support.networks.own import frozen_backbone, positions, trained_through_folded_norms
 from tests.support.networks.zoo import ZOO, zoo_model
 
@@ -44,10 +43,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def load(name: str) -> Model:
     return zoo_model(name) if name in ZOO else models.load(name, 2)
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def run(model: Model, graph: TracedGraph, steps: Iterator[Step]) -> list[str]:

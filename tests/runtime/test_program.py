@@ -16,7 +16,6 @@ from poet_planner import models
 from poet_planner.graph import read_graph
 from poet_planner.lowering import lower_for_linux
 from poet_planner.models import Model
-from poet_planner.tracing import trace
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.schedule import Action, Step
 from poet_runtime.executor import execute, residents_of
@@ -34,13 +33,9 @@ from poet_runtime.program import (
 from poet_runtime.traced_graph import Blank, OptimizerUpdate, TracedGraph
 from torch import nn
 
-from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.eager import SEED, differences, eager_step, traced
 from tests.support.networks.zoo import ZOO, zoo_model
 from tests.support.programs import Said, poet_plan
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def read_back(graph: TracedGraph) -> TracedGraph:

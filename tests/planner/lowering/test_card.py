@@ -27,21 +27,17 @@ from poet_profiles.graph import Graph, Uses
 from poet_profiles.graph.file import document_of_graph, graph_from_document
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
-from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
+from tests.support.networks.eager import traced
 from tests.support.networks.heads import wide_head
 from tests.support.networks.own import OWN_NETWORKS
 
 ABOVE = 2048
-
-
-def traced(model: models.Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 @cache

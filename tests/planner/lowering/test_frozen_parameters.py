@@ -16,21 +16,16 @@ from poet_planner import models
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.models import Model
-from poet_planner.tracing import trace
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import constant_bytes
-from poet_runtime.traced_graph import TracedGraph
 from torch import nn
 from torch.nn import functional
 
 from tests.support.networks import own
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
+from tests.support.networks.eager import traced
 
 
 def lowered(model: Model) -> Graph:

@@ -16,32 +16,16 @@ from poet_runtime.executor import Execution, execute, residents_of, train_step
 from poet_runtime.traced_graph import Blank, Kind, TracedGraph
 from torch import nn
 
-from tests.support.networks.eager import SEED, differences, eager_step
+from tests.support.networks.eager import SEED, differences, eager_step, traced
 from tests.support.networks.zoo import ZOO, zoo_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = {
-    "digits_cnn": 4,
-    "digits_cnn_small": 1,
-    "resnet18_cifar_w4": 2,
-    "vgg16_cifar_w4": 2,
-    "resnet18_w4": 1,
-    "unet": 1,
-    "transformer": 2,
-    "gpt_small": 2,
-    "cnn_40k": 2,
-    "bert_2x128": 2,
-    "poet_resnet18": 2,
-    "mlperf_resnet8": 3,
-    "mlperf_ds_cnn": 2,
-    "mlperf_mobilenet_v1": 2,
-    "mlperf_autoencoder": 4,
+    **{"digits_cnn": 4, "digits_cnn_small": 1, "resnet18_cifar_w4": 2, "vgg16_cifar_w4": 2, "resnet18_w4": 1},
+    **{"unet": 1, "transformer": 2, "gpt_small": 2, "cnn_40k": 2, "bert_2x128": 2, "poet_resnet18": 2},
+    **{"mlperf_resnet8": 3, "mlperf_ds_cnn": 2, "mlperf_mobilenet_v1": 2, "mlperf_autoencoder": 4},
 }
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def check(model: Model) -> TracedGraph:

@@ -19,7 +19,6 @@ from poet_planner.models import Model
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions, optimise
 from poet_planner.torch_reference.check import check_plan
-from poet_planner.tracing import trace
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
@@ -29,16 +28,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.support.graphs.costed import costed
+from tests.support.networks.eager import traced
 from tests.support.networks.layers import LAYERS, REFUSED, layer_model
 from tests.support.networks.mistakes import MISTAKES, mistake
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STEPS = 3
-
-
-def traced(model: Model) -> TracedGraph:
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def refusal(model: Model) -> str:

@@ -7,9 +7,15 @@ import copy
 
 import torch
 from poet_planner.models import Model
+from poet_planner.tracing import trace
 from poet_runtime.executor import StepResult
+from poet_runtime.traced_graph import TracedGraph
 
 SEED = 1
+
+
+def traced(model: Model) -> TracedGraph:
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name)
 
 
 def eager_step(model: Model) -> StepResult:
