@@ -121,13 +121,8 @@ def test_gradient_accumulation_by_hand_is_never_below_ours_and_costs_what_is_pla
 @pytest.mark.parametrize(
     ("share", "text"),
     [
-        (0.271, "27.1"),
-        (2.945, "294"),
-        (0.000193, "0.019"),
-        (0.0, "0"),
-        (1.0, "100"),
-        (float("nan"), "\u2013"),
-        (None, "\u2013"),
+        *((0.271, "27.1"), (2.945, "294"), (0.000193, "0.019"), (0.0, "0")),
+        *((1.0, "100"), (float("nan"), "\u2013"), (None, "\u2013")),
     ],
 )
 def test_shares_in_per_cent(share: float | None, text: str) -> None:

@@ -50,14 +50,8 @@ CORTEX_M4 = [
 
 # Table 3-1 of the Cortex-M0+ manual, with the single-cycle multiplier.
 CORTEX_M0PLUS = [
-    ("adds r0, r1, r2", 1),
-    ("muls r0, r1, r0", 1),
-    ("ldr r0, [r1]", 2),
-    ("ldr r0, [r1]; ldr r2, [r3]", 4),
-    ("str r0, [r1]", 2),
-    ("push {r4, r5, lr}", 4),
-    ("ldmia r0!, {r1, r2, r3}", 4),
-    ("stmia r0!, {r1, r2, r3}", 4),
+    *(("adds r0, r1, r2", 1), ("muls r0, r1, r0", 1), ("ldr r0, [r1]", 2), ("ldr r0, [r1]; ldr r2, [r3]", 4)),
+    *(("str r0, [r1]", 2), ("push {r4, r5, lr}", 4), ("ldmia r0!, {r1, r2, r3}", 4), ("stmia r0!, {r1, r2, r3}", 4)),
 ]
 
 

@@ -201,12 +201,8 @@ def test_a_register_that_the_build_keeps_for_itself(net: Net, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "option",
     [
-        "-Ofast",
-        "-ffast-math",
-        "-funsafe-math-optimizations",
-        "-fassociative-math -fno-signed-zeros -fno-trapping-math",
-        "-freciprocal-math",
-        "-ffinite-math-only",
+        *("-Ofast", "-ffast-math", "-funsafe-math-optimizations"),
+        *("-fassociative-math -fno-signed-zeros -fno-trapping-math", "-freciprocal-math", "-ffinite-math-only"),
         "-fno-signed-zeros",
     ],
 )

@@ -42,15 +42,9 @@ NODES = [
     (fw.COMMIT, [1], [], [], 0),
 ]
 SCHEDULE: list[tuple[int, int, object]] = [
-    (fw.COMPUTE, 0, [0]),
-    (fw.COMPUTE, 1, [32]),
-    (fw.COMPUTE, 2, [32 + Y_BYTES]),
-    (fw.FREE, 1, 0),
-    (fw.COMPUTE, 3, [32 + 2 * Y_BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.COMPUTE, 4, []),
-    (fw.FREE, 2, 0),
-    (fw.COMPUTE, 5, []),
+    *((fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, [32]), (fw.COMPUTE, 2, [32 + Y_BYTES])),
+    *((fw.FREE, 1, 0), (fw.COMPUTE, 3, [32 + 2 * Y_BYTES]), (fw.FREE, 0, 0)),
+    *((fw.COMPUTE, 4, []), (fw.FREE, 2, 0), (fw.COMPUTE, 5, [])),
 ]
 KEPT = [(4 * TOKENS, fw.INPUT, None), (W_BYTES, fw.PARAMETER, 0, WORDS), (Y_BYTES, fw.STATE, 1)]
 

@@ -154,15 +154,8 @@ def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_
 
     small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 2, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
     small |= {
-        "bias": 1,
-        "m": 3,
-        "b": 2,
-        "ta": 0,
-        "tb": 1,
-        "d": 128,
-        "nesterov": 1,
-        "size": 16,
-        "value_nano": -500_000_000,
+        **{"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "d": 128, "nesterov": 1, "size": 16},
+        **{"value_nano": -500_000_000},
     }
     stream = frame(0, "hello") + frame(1, "format")
     for number, operator in enumerate(OPERATORS.values(), 2):
@@ -181,22 +174,8 @@ def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_
 def test_noise_and_valid_frames_around_nonsense(host_program: Path) -> None:
     source = random.Random(4)
     words = [
-        "hello",
-        "bench",
-        "put",
-        "get",
-        "step",
-        "times",
-        "page",
-        "in",
-        "idle",
-        "0",
-        "1",
-        "7",
-        "-1",
-        "4294967296",
-        "",
-        "ff",
+        *("hello", "bench", "put", "get", "step", "times", "page", "in"),
+        *("idle", "0", "1", "7", "-1", "4294967296", "", "ff"),
     ]
     stream = b""
     for number in range(600):

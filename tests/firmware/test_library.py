@@ -43,14 +43,8 @@ PLAIN = [
     (fw.COMPUTE, 3, []),
 ]
 PAGED = [
-    (fw.COMPUTE, 0, [0]),
-    (fw.PAGE_OUT, 0, 0),
-    (fw.FREE, 0, 0),
-    (fw.PAGE_IN, 0, BYTES),
-    (fw.COMPUTE, 1, [0, 2 * BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.COMPUTE, 2, [2 * BYTES]),
-    (fw.FREE, 1, 0),
+    *((fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0), (fw.PAGE_IN, 0, BYTES)),
+    *((fw.COMPUTE, 1, [0, 2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 2, [2 * BYTES]), (fw.FREE, 1, 0)),
     (fw.COMPUTE, 3, []),
 ]
 ARENA = 3 * BYTES

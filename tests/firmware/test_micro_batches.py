@@ -36,16 +36,10 @@ RESIDENTS = [
 ]
 END = 3 * BYTES + 20
 NODES = [
-    (fw.ADD, [SIZE], [4, 4], [0], BYTES),
-    (fw.ADD, [SIZE], [0, 6], [1], BYTES),
-    (fw.ADD, [SIZE], [1, 5], [5], BYTES),
-    (fw.RELU, [2], [7], [2], 0),
-    (fw.ADD, [2], [2, 8], [8], 8),
-    (fw.RELU, [1], [4], [3], 0),
-    (fw.ADD, [1], [3, 9], [9], 4),
-    (0, [], [], [], 0),
-    (fw.SGD, [SIZE], [5, 6], [6], 0),
-    (fw.ADVANCE, [1], [7], [7], 0),
+    *((fw.ADD, [SIZE], [4, 4], [0], BYTES), (fw.ADD, [SIZE], [0, 6], [1], BYTES)),
+    *((fw.ADD, [SIZE], [1, 5], [5], BYTES), (fw.RELU, [2], [7], [2], 0), (fw.ADD, [2], [2, 8], [8], 8)),
+    *((fw.RELU, [1], [4], [3], 0), (fw.ADD, [1], [3, 9], [9], 4), (0, [], [], [], 0)),
+    *((fw.SGD, [SIZE], [5, 6], [6], 0), (fw.ADVANCE, [1], [7], [7], 0)),
 ]
 VALUES = [(BYTES, 0), (BYTES, 2), (8, None), (4, None)]
 SMALL = [

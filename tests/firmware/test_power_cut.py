@@ -11,24 +11,7 @@ import numpy as np
 import pytest
 from poet_profiles.protocol.f32 import f32_bits
 
-from tests.support.firmware.core import (
-    ADD,
-    BLOCK,
-    COMPUTE,
-    E_IO,
-    FREE,
-    GRADIENT,
-    INPUT,
-    PAGE_AREA,
-    PAGE_IN,
-    PAGE_OUT,
-    PARAMETER,
-    RELU,
-    SGD,
-    STATE,
-    Card,
-    Net,
-)
+from tests.support.firmware import core as fw
 from tests.support.firmware.cut_card import TEARS, CutCard
 from tests.support.firmware.device import Device, boot
 
@@ -39,31 +22,25 @@ STEPS = 4
 SLOTS = (16, 1032)
 
 
-def training_net() -> Net:
+def training_net() -> fw.Net:
     """gradient = relu(x) + parameter (so that the weights depend on every step), and relu(x) is paged."""
-    return Net(
+    return fw.Net(
         nodes=[
-            (RELU, [SIZE], [1], [0], 0),
-            (ADD, [SIZE], [0, 3], [2], BYTES),
-            (SGD, [SIZE], [2, 3], [3], 0),
-            (SGD, [SIZE], [2, 4], [4], 0),
+            (fw.RELU, [SIZE], [1], [0], 0),
+            (fw.ADD, [SIZE], [0, 3], [2], BYTES),
+            (fw.SGD, [SIZE], [2, 3], [3], 0),
+            (fw.SGD, [SIZE], [2, 4], [4], 0),
         ],
         values=[(BYTES, 0)],
         residents=[
-            (0, BYTES, INPUT),
-            (BYTES, BYTES, GRADIENT),
-            (2 * BYTES, BYTES, PARAMETER),
-            (3 * BYTES, BYTES, STATE),
+            (0, BYTES, fw.INPUT),
+            (BYTES, BYTES, fw.GRADIENT),
+            (2 * BYTES, BYTES, fw.PARAMETER),
+            (3 * BYTES, BYTES, fw.STATE),
         ],
         steps=[
-            (COMPUTE, 0, [0]),
-            (PAGE_OUT, 0, 0),
-            (FREE, 0, 0),
-            (PAGE_IN, 0, BYTES),
-            (COMPUTE, 1, [0]),
-            (FREE, 0, 0),
-            (COMPUTE, 2, []),
-            (COMPUTE, 3, []),
+            *((fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.FREE, 0, 0), (fw.PAGE_IN, 0, BYTES)),
+            *((fw.COMPUTE, 1, [0]), (fw.FREE, 0, 0), (fw.COMPUTE, 2, []), (fw.COMPUTE, 3, [])),
         ],
         arena_bytes=2 * BYTES,
     )
@@ -104,7 +81,7 @@ def train(device: Device, first: int) -> tuple[int, dict[int, bytes]]:
     return done, after
 
 
-def start(core: c.CDLL, card: Card) -> Device:
+def start(core: c.CDLL, card: fw.Card) -> Device:
     device = boot(core, training_net(), noise=True)
     device.insert(card)
     device.ok("hello")
@@ -119,7 +96,7 @@ def initialise(device: Device) -> None:
 
 @pytest.fixture(scope="module")
 def uninterrupted(core: c.CDLL) -> tuple[CutCard, dict[int, bytes]]:
-    card = CutCard(PAGE_AREA + 16)
+    card = CutCard(fw.PAGE_AREA + 16)
     device = start(core, card)
     initialise(device)
     first = weights(device)
@@ -137,7 +114,7 @@ def test_a_cut_at_any_write_loses_at_most_the_step_under_way(
     per_commit = 3  # two tensors and the header
     assert whole.writes == per_commit + STEPS * (per_commit + 1)
     for cut in range(per_commit, whole.writes):
-        card = CutCard(PAGE_AREA + 16)
+        card = CutCard(fw.PAGE_AREA + 16)
         device = start(core, card)
         initialise(device)
         card.cut, card.torn = cut, torn
@@ -157,21 +134,21 @@ def test_a_cut_at_any_write_loses_at_most_the_step_under_way(
 def test_the_bytes_on_the_card_are_those_of_the_spec(uninterrupted: tuple[CutCard, dict[int, bytes]]) -> None:
     card, expected = uninterrupted
     for step, slot in ((STEPS, SLOTS[0]), (STEPS - 1, SLOTS[1])):
-        header = bytes(card.content[slot * BLOCK : (slot + 1) * BLOCK])
+        header = bytes(card.content[slot * fw.BLOCK : (slot + 1) * fw.BLOCK])
         fields = struct.pack("<IQIII", step + 1, 0x0123456789ABCDEF, step, 2 * BYTES, zlib.crc32(expected[step]))
         assert header[:36] == b"POET SLOT 1\n" + fields
-        assert header[36:] == struct.pack("<I", zlib.crc32(header[:36])) + bytes(BLOCK - 40)
-        tensors = bytes(card.content[(slot + 1) * BLOCK : (slot + 7) * BLOCK])
+        assert header[36:] == struct.pack("<I", zlib.crc32(header[:36])) + bytes(fw.BLOCK - 40)
+        tensors = bytes(card.content[(slot + 1) * fw.BLOCK : (slot + 7) * fw.BLOCK])
         assert tensors == expected[step][:BYTES].ljust(1536, b"\0") + expected[step][BYTES:].ljust(1536, b"\0")
 
 
 def test_nothing_committed_yet(core: c.CDLL) -> None:
-    device = start(core, Card(PAGE_AREA + 16))
+    device = start(core, fw.Card(fw.PAGE_AREA + 16))
     assert device.ask("restore") == "err -9 no commit of this model on the card"
 
 
 def test_a_commit_of_another_model_is_not_restored(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + 16)
+    card = fw.Card(fw.PAGE_AREA + 16)
     initialise(start(core, card))
     other = training_net()
     other.model.graph_hash = other.schedule.graph_hash = 99
@@ -189,33 +166,33 @@ def test_a_commit_of_another_model_is_not_restored(core: c.CDLL) -> None:
 
 
 def test_a_damaged_newest_commit_gives_way_to_the_one_before(core: c.CDLL) -> None:
-    card = Card(PAGE_AREA + 16)
+    card = fw.Card(fw.PAGE_AREA + 16)
     device = start(core, card)
     initialise(device)
     first = weights(device)
     put(device, 2, bytes(BYTES))
     device.ok("commit 1")
-    card.content[(SLOTS[1] + 2) * BLOCK] ^= 1
+    card.content[(SLOTS[1] + 2) * fw.BLOCK] ^= 1
     assert device.ok("restore")["step"] == "0"
     assert weights(device) == first
-    card.content[(SLOTS[0] + 2) * BLOCK] ^= 1
+    card.content[(SLOTS[0] + 2) * fw.BLOCK] ^= 1
     assert device.ask("restore").startswith("err -7")
     assert weights(device) == first
 
 
-class WornCard(Card):
+class WornCard(fw.Card):
     """Cannot read some blocks any more, until they are written anew."""
 
     def __init__(self) -> None:
-        super().__init__(PAGE_AREA + 16)
+        super().__init__(fw.PAGE_AREA + 16)
         self.unreadable: set[int] = set()
 
     def _read(self, context: int, block: int, data: int, count: int) -> int:
-        blocks = range(block, block - -count // BLOCK)
-        return E_IO if self.unreadable.intersection(blocks) else super()._read(context, block, data, count)
+        blocks = range(block, block - -count // fw.BLOCK)
+        return fw.E_IO if self.unreadable.intersection(blocks) else super()._read(context, block, data, count)
 
     def _write(self, context: int, block: int, data: int, count: int) -> int:
-        self.unreadable.difference_update(range(block, block - -count // BLOCK))
+        self.unreadable.difference_update(range(block, block - -count // fw.BLOCK))
         return super()._write(context, block, data, count)
 
 
@@ -260,7 +237,7 @@ def test_nothing_is_written_while_every_commit_is_unreadable(core: c.CDLL, commi
     assert device.ok("restore")["step"] == str(commits - 1)
 
 
-class UnsteadyCard(Card):
+class UnsteadyCard(fw.Card):
     """Gives back the wrong bits in the first `wrong_reads` reads of each block, and stores one wrong if `careless`."""
 
     wrong_reads = 0
@@ -272,13 +249,13 @@ class UnsteadyCard(Card):
 
     def _write(self, context: int, block: int, data: int, count: int) -> int:
         status = super()._write(context, block, data, count)
-        self.content[block * BLOCK + 5] ^= 4 * self.careless
+        self.content[block * fw.BLOCK + 5] ^= 4 * self.careless
         return status
 
 
 @pytest.mark.parametrize("wrong_reads", [1, 2])
 def test_reading_errors_are_retried(core: c.CDLL, wrong_reads: int) -> None:
-    card = UnsteadyCard(PAGE_AREA + 16)
+    card = UnsteadyCard(fw.PAGE_AREA + 16)
     device = start(core, card)
     initialise(device)
     before = weights(device)
@@ -290,7 +267,7 @@ def test_reading_errors_are_retried(core: c.CDLL, wrong_reads: int) -> None:
 
 
 def test_a_write_that_went_wrong_silently_is_found_before_it_counts(core: c.CDLL) -> None:
-    card = UnsteadyCard(PAGE_AREA + 16)
+    card = UnsteadyCard(fw.PAGE_AREA + 16)
     device = start(core, card)
     initialise(device)
     card.careless = True
@@ -300,9 +277,9 @@ def test_a_write_that_went_wrong_silently_is_found_before_it_counts(core: c.CDLL
 
 
 def test_weights_larger_than_a_slot_are_refused(core: c.CDLL) -> None:
-    size = 1016 * BLOCK
-    net = Net([], [], [(0, size, PARAMETER)], [], 0)
+    size = 1016 * fw.BLOCK
+    net = fw.Net([], [], [(0, size, fw.PARAMETER)], [], 0)
     device = boot(core, net)
-    device.insert(Card(PAGE_AREA + 16))
+    device.insert(fw.Card(fw.PAGE_AREA + 16))
     device.ok("hello")
     assert device.ask("commit 0").startswith("err -6")

@@ -26,28 +26,14 @@ NODES = [
 VALUES = [(BYTES, 0), (BYTES, 2)]
 RESIDENTS = [(0, BYTES, fw.INPUT), (BYTES, BYTES, fw.GRADIENT), (2 * BYTES, BYTES, fw.PARAMETER)]
 PLAIN = [
-    (fw.COMPUTE, 0, [0]),
-    (fw.COMPUTE, 1, [BYTES, 2 * BYTES]),
-    (fw.COMPUTE, 2, [2 * BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.FREE, 1, 0),
-    (fw.COMPUTE, 3, []),
-    (fw.COMPUTE, 4, []),
+    *((fw.COMPUTE, 0, [0]), (fw.COMPUTE, 1, [BYTES, 2 * BYTES]), (fw.COMPUTE, 2, [2 * BYTES])),
+    *((fw.FREE, 0, 0), (fw.FREE, 1, 0), (fw.COMPUTE, 3, []), (fw.COMPUTE, 4, [])),
 ]
 # relu(x) waits on the card while its place is used otherwise, and comes back elsewhere; value 1 is recomputed.
 PAGED = [
-    (fw.COMPUTE, 0, [0]),
-    (fw.PAGE_OUT, 0, 0),
-    (fw.COMPUTE, 1, [BYTES, 2 * BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.PAGE_OUT, 1, 0),
-    (fw.FREE, 1, 0),
-    (fw.FREE, fw.NO_VALUE, 0),
-    (fw.PAGE_IN, 0, BYTES),
-    (fw.COMPUTE, 1, [0, 2 * BYTES]),
-    (fw.COMPUTE, 2, [2 * BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.COMPUTE, 3, []),
+    *((fw.COMPUTE, 0, [0]), (fw.PAGE_OUT, 0, 0), (fw.COMPUTE, 1, [BYTES, 2 * BYTES]), (fw.FREE, 0, 0)),
+    *((fw.PAGE_OUT, 1, 0), (fw.FREE, 1, 0), (fw.FREE, fw.NO_VALUE, 0), (fw.PAGE_IN, 0, BYTES)),
+    *((fw.COMPUTE, 1, [0, 2 * BYTES]), (fw.COMPUTE, 2, [2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 3, [])),
     (fw.COMPUTE, 4, []),
 ]
 ARENA = 3 * BYTES
@@ -133,14 +119,8 @@ def test_what_is_counted(core: c.CDLL, dma: bool, trace: bool) -> None:
 
 # Value 1 takes over value 0's place, from which it has been paged out; another value 0 comes back beside it.
 IN_PLACE = [
-    (fw.COMPUTE, 0, [BYTES]),
-    (fw.PAGE_OUT, 0, 0),
-    (fw.COMPUTE, 1, [BYTES, 0]),
-    (fw.PAGE_IN, 0, 0),
-    (fw.COMPUTE, 2, [2 * BYTES]),
-    (fw.FREE, 0, 0),
-    (fw.COMPUTE, 3, []),
-    (fw.COMPUTE, 4, []),
+    *((fw.COMPUTE, 0, [BYTES]), (fw.PAGE_OUT, 0, 0), (fw.COMPUTE, 1, [BYTES, 0]), (fw.PAGE_IN, 0, 0)),
+    *((fw.COMPUTE, 2, [2 * BYTES]), (fw.FREE, 0, 0), (fw.COMPUTE, 3, []), (fw.COMPUTE, 4, [])),
 ]
 
 

@@ -181,14 +181,9 @@ def test_a_training_whose_energy_is_not_known_is_refused(
 def test_every_assumption_is_printed_with_its_source(plan: Path, capsys: Said) -> None:
     _, out, _ = battery(capsys, "--plan", plan, "--cell", "cr123a")
     for words in (
-        "Panasonic CR123A",
-        "1,550 mAh",
-        "85%  assumed (--usable)",
-        "90%  assumed (--efficiency)",
-        "100%  assumed (--duty)",
-        "5 mW  that of the profile, or of --run (--idle-power)",
-        "0.08 of training (emulated)",
-        "not counted: self-discharge",
+        *("Panasonic CR123A", "1,550 mAh", "85%  assumed (--usable)", "90%  assumed (--efficiency)"),
+        *("100%  assumed (--duty)", "5 mW  that of the profile, or of --run (--idle-power)"),
+        *("0.08 of training (emulated)", "not counted: self-discharge"),
     ):
         assert words in out
     _, out, _ = battery(capsys, "--plan", plan, *CELL, "--duty", "50%", "--idle-power", "20uW")

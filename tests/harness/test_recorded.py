@@ -119,13 +119,7 @@ def test_a_recording_is_played_back_window_by_window(tmp_path: Path) -> None:
 @pytest.mark.parametrize("voltage_v", ["nan", "inf", "-3", "0", "3300", "1e9"])
 def test_what_is_no_voltage_is_refused_before_the_trace_is_read(tmp_path: Path, voltage_v: str) -> None:
     arguments = [
-        "energy",
-        "--trace",
-        str(tmp_path / "none"),
-        "--windows",
-        str(tmp_path / "none"),
-        "--voltage",
-        voltage_v,
+        *("energy", "--trace", str(tmp_path / "none"), "--windows", str(tmp_path / "none"), "--voltage", voltage_v),
     ]
     result = CliRunner().invoke(app, arguments)
     assert result.exception is not None

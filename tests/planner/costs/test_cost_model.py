@@ -305,21 +305,7 @@ def test_only_the_first_tile_of_an_input_gradient_is_not_added() -> None:
     assert [(p["c"], p["k"], p["g"]) for p in cut] == [(16, 16, 8), (16, 16, 8), (8, 8, 4)]
 
 
-LAYER = {
-    "n": 1,
-    "c": 32,
-    "h": 8,
-    "w": 8,
-    "k": 64,
-    "r": 3,
-    "s": 3,
-    "sh": 1,
-    "sw": 1,
-    "ph": 1,
-    "pw": 1,
-    "g": 1,
-    "bias": 0,
-}
+LAYER = dict(n=1, c=32, h=8, w=8, k=64, r=3, s=3, sh=1, sw=1, ph=1, pw=1, g=1, bias=0)
 TRANSFORMED = 16 * 32  # 4x4 tiles of the input of that layer
 PRODUCTS = 4 * 32 * 16  # of four of them with four filters
 PER_TRANSFORM, PER_PRODUCT = 2e-6, 7e-6

@@ -296,18 +296,8 @@ def test_two_networks_in_one_program_have_no_name_in_common(tmp_path: Path) -> N
 
 HEADERS = [
     *(
-        "assert",
-        "complex",
-        "ctype",
-        "errno",
-        "fenv",
-        "float",
-        "inttypes",
-        "iso646",
-        "limits",
-        "locale",
-        "math",
-        "setjmp",
+        *("assert", "complex", "ctype", "errno", "fenv", "float"),
+        *("inttypes", "iso646", "limits", "locale", "math", "setjmp"),
     ),
     *("signal", "stdalign", "stdarg", "stdatomic", "stdbool", "stddef", "stdint", "stdio", "stdlib", "stdnoreturn"),
     *("string", "strings", "tgmath", "threads", "time", "uchar", "unistd", "wchar", "wctype"),

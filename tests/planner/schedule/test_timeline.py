@@ -94,13 +94,8 @@ def test_ram_curve_while_a_page_leaves_beside_a_compute() -> None:
     )
     graph = Graph("beside", nodes, 0, dma=True)
     steps = (
-        Step(Action.COMPUTE, "a", (0,)),
-        Step(Action.PAGE_OUT, "a"),
-        Step(Action.COMPUTE, "b", (8,)),
-        Step(Action.FREE, "a"),
-        Step(Action.COMPUTE, "c", (16,)),
-        Step(Action.FREE, "b"),
-        Step(Action.FREE, "c"),
+        *(Step(Action.COMPUTE, "a", (0,)), Step(Action.PAGE_OUT, "a"), Step(Action.COMPUTE, "b", (8,))),
+        *(Step(Action.FREE, "a"), Step(Action.COMPUTE, "c", (16,)), Step(Action.FREE, "b"), Step(Action.FREE, "c")),
     )
     times_s, ram_bytes = ram_over_time(timeline(graph, replace(store_all_schedule(graph), steps=steps)))
     curve = dict(zip(times_s, ram_bytes, strict=True))

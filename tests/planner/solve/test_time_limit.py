@@ -35,12 +35,8 @@ LIMIT_S = 60.0
 BRIEF_S = 2.0
 MOST_PLACEMENTS = 1  # for the schedule that was found
 TAKES_TIME = (
-    "search.annealing.anneal",
-    "search.annealing.reorder",
-    "relaxation.refinement.build_relaxation",
-    "relaxation.cutting_planes.Lp",
-    "relaxation.cutting_planes.separate",
-    "milp.solvers.Highs._solve",
+    *("search.annealing.anneal", "search.annealing.reorder", "relaxation.refinement.build_relaxation"),
+    *("relaxation.cutting_planes.Lp", "relaxation.cutting_planes.separate", "milp.solvers.Highs._solve"),
     "placement.assign.place",
 )
 

@@ -51,20 +51,8 @@ WORDS = [
 ]
 # fmt: on
 ODD = (
-    "größe",
-    "a b",
-    'say "x"',
-    "a/b",
-    "*/",
-    "/*",
-    "$x$",
-    "[/red]",
-    "a:b",
-    "x\ty",
-    "back\\slash",
-    "名前",
-    "l" * 300,
-    "_",
+    *("größe", "a b", 'say "x"', "a/b", "*/", "/*", "$x$", "[/red]"),
+    *("a:b", "x\ty", "back\\slash", "名前", "l" * 300, "_"),
 )
 NAMES = st.one_of(
     st.sampled_from(WORDS),

@@ -191,27 +191,11 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
 
 # Types that safetensors has, the bits of each, and what a message calls it.
 TYPES = {
-    "F4": (4, "F4"),
-    "F6_E2M3": (6, "F6_E2M3"),
-    "F6_E3M2": (6, "F6_E3M2"),
-    "F8_E4M3": (8, "F8_E4M3"),
-    "F8_E5M2": (8, "F8_E5M2"),
-    "F8_E8M0": (8, "F8_E8M0"),
-    "F8_E4M3FNUZ": (8, "F8_E4M3FNUZ"),
-    "F8_E5M2FNUZ": (8, "F8_E5M2FNUZ"),
-    "BF16": (16, "BF16"),
-    "F16": (16, "float16"),
-    "F64": (64, "float64"),
-    "C64": (64, "C64"),
-    "BOOL": (8, "bool"),
-    "U8": (8, "uint8"),
-    "I8": (8, "int8"),
-    "U16": (16, "uint16"),
-    "I16": (16, "int16"),
-    "U32": (32, "uint32"),
-    "I32": (32, "int32"),
-    "U64": (64, "uint64"),
-    "I64": (64, "int64"),
+    **{"F4": (4, "F4"), "F6_E2M3": (6, "F6_E2M3"), "F6_E3M2": (6, "F6_E3M2"), "F8_E4M3": (8, "F8_E4M3")},
+    **{"F8_E5M2": (8, "F8_E5M2"), "F8_E8M0": (8, "F8_E8M0"), "F8_E4M3FNUZ": (8, "F8_E4M3FNUZ")},
+    **{"F8_E5M2FNUZ": (8, "F8_E5M2FNUZ"), "BF16": (16, "BF16"), "F16": (16, "float16"), "F64": (64, "float64")},
+    **{"C64": (64, "C64"), "BOOL": (8, "bool"), "U8": (8, "uint8"), "I8": (8, "int8"), "U16": (16, "uint16")},
+    **{"I16": (16, "int16"), "U32": (32, "uint32"), "I32": (32, "int32"), "U64": (64, "uint64"), "I64": (64, "int64")},
 }
 
 

@@ -296,48 +296,14 @@ def test_what_makes_no_sense_is_refused(board: Board, text: str, words: str) -> 
 
 NUMBERS = [0, 1, 2, 3, 8, 65, 10**6, 2**31, 2**63, 10**13, 10**30]
 WORDS = [
-    "",
-    "-1",
-    "x",
-    "@",
-    "@0",
-    "@999",
-    "0.5",
-    "1e9",
-    "end",
-    "in",
-    "out",
-    "sequential",
-    "scattered",
-    "{}",
-    "[]",
-    "00ff",
+    *("", "-1", "x", "@", "@0", "@999", "0.5", "1e9", "end", "in"),
+    *("out", "sequential", "scattered", "{}", "[]", "00ff"),
 ]
 DTYPES = [
-    "float32",
-    "int64",
-    "bool",
-    "complex64",
-    "bfloat16",
-    "quint8",
-    "float8_e4m3fn",
-    "bits8",
-    "uint16",
-    "int1",
-    "x",
+    *("float32", "int64", "bool", "complex64", "bfloat16", "quint8", "float8_e4m3fn", "bits8", "uint16", "int1", "x"),
 ]
 OPERATORS_CALLED = [
-    "relu",
-    "to_sparse",
-    "conj",
-    "t",
-    "zeros_like",
-    "nonzero",
-    "sum",
-    "sort",
-    "neg",
-    "unique_dim",
-    "item",
+    *("relu", "to_sparse", "conj", "t", "zeros_like", "nonzero", "sum", "sort", "neg", "unique_dim", "item"),
 ]
 
 

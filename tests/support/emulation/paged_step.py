@@ -78,21 +78,10 @@ def write_paged_model(folder: Path) -> None:
         return Step(Action.COMPUTE, name, {name: place["at"]} if place else {})
 
     steps = (
-        compute("h", low),
-        Step(Action.PAGE_OUT, "h"),
-        compute("a", high),
-        Step(Action.FREE, "h"),
-        compute("loss_"),
-        compute("ga", low),
-        Step(Action.FREE, "a"),
-        Step(Action.PAGE_IN, "h", {"h": high["at"]}),
-        compute("gh", {"at": 2 * BYTES}),
-        Step(Action.FREE, "h"),
-        Step(Action.FREE, "ga"),
-        compute("gw"),
-        Step(Action.FREE, "gh"),
-        compute("gradients"),
-        compute("sgd"),
+        *(compute("h", low), Step(Action.PAGE_OUT, "h"), compute("a", high), Step(Action.FREE, "h")),
+        *(compute("loss_"), compute("ga", low), Step(Action.FREE, "a"), Step(Action.PAGE_IN, "h", {"h": high["at"]})),
+        *(compute("gh", {"at": 2 * BYTES}), Step(Action.FREE, "h"), Step(Action.FREE, "ga"), compute("gw")),
+        *(Step(Action.FREE, "gh"), compute("gradients"), compute("sgd")),
     )
     arena = 3 * BYTES
     schedule = Schedule(
