@@ -31,6 +31,7 @@ from sklearn import metrics
 from typer.testing import CliRunner
 
 from tests.support import needs
+from tests.support.harness.flashed import flash
 from tests.support.harness.trained import end_in_step
 
 pytestmark = needs.emulator_and_gcc
@@ -69,11 +70,7 @@ def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: I
     summary = summarise(graph, schedule, schedule, inference=beside)
     write_plan(PlanFiles(graph=graph, schedule=schedule, summary=summary, inference=beside), plan)
     write_headers(graph, schedule, plan, {}, beside)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        for board in boards:
-            result = CliRunner().invoke(app, ["flash", *BOARDS[board], "--plan", str(plan)])
-            assert result.exit_code == 0, result.output
+    flash(builds, plan, *(BOARDS[board] for board in boards))
 
 
 def run(folder: Path, board: str, name: str, *options: str, plan: str = "plan") -> Any:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,8 @@ from poet_profiles.boards import load_board
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from tests.support.harness.flashed import flash
+
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
 MODEL, BATCH, COUNT, EPOCHS, SEED, RATE = "finetune_cnn_small", 4, 18, 3, 7, 0.05
@@ -37,23 +38,20 @@ PLANS: dict[str, dict[str, Any]] = {"whole": {"features": "whole"}, "kept": {}, 
 
 
 @pytest.fixture(scope="module")
-def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("features")
     write_arrays(training_data(MODEL, 1, 0, BATCH), root / "data.npz")
     drawn = np.random.default_rng(3)
     shape = models.load(MODEL).inputs[0].shape[1:]
     np.savez(root / "set.npz", x=drawn.standard_normal((COUNT, *shape)).astype("f4"), y=drawn.integers(0, 10, COUNT))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        for name, more in PLANS.items():
-            made = plan(MODEL, **ASKED, **more)  # type: ignore[arg-type]
-            made.write_files(root / name)
-            assert (made.extraction is None) == (name == "whole")
-            if name == "tight":
-                assert made.extraction is not None and made.extraction.at_once < BATCH
-            result = CliRunner().invoke(app, ["flash", "--board", "native", "--plan", str(root / name)])
-            assert result.exit_code == 0, result.output
-    yield root
+    for name, more in PLANS.items():
+        made = plan(MODEL, **ASKED, **more)  # type: ignore[arg-type]
+        made.write_files(root / name)
+        assert (made.extraction is None) == (name == "whole")
+        if name == "tight":
+            assert made.extraction is not None and made.extraction.at_once < BATCH
+        flash(builds, root / name, ["--board", "native"])
+    return root
 
 
 def train(folder: Path, name: str, *options: str, samples: str = "set.npz", out: str = "") -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -32,6 +31,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.support import needs
+from tests.support.harness.flashed import flash
 from tests.support.harness.made_plans import plan_of
 
 pytestmark = needs.emulator_and_gcc
@@ -51,7 +51,7 @@ def poet(*arguments: str, words: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint, a plan made with its frozen layer, both boards flashed with that, and data without weights."""
     root = tmp_path_factory.mktemp("fine_tuning")
     pretrained = models.load(MODEL, seed=5).module
@@ -64,11 +64,8 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     write_headers(graph, schedule, plan, step.constants(graph))
     arrays = training_data(MODEL, STEPS, 0, None)
     write_arrays({name: arrays[name] for name in ("input", "target")}, root / "data.npz")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        for board in (NATIVE, EMULATED):
-            poet("flash", *board, "--plan", str(plan))
-    yield root
+    flash(builds, plan, NATIVE, EMULATED)
+    return root
 
 
 def run(folder: Path, board: list[str], name: str, *options: str) -> None:

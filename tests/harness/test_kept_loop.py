@@ -15,10 +15,10 @@ from poet_planner.cli import app as planner
 from poet_profiles.errors import UserError
 from poet_profiles.graph.file import read_graph
 from safetensors.numpy import load_file
-from typer import Typer
 from typer.testing import CliRunner
 
 from tests.support import needs
+from tests.support.harness.flashed import called, flash
 
 pytestmark = needs.emulator
 
@@ -26,22 +26,14 @@ MODEL, STEPS, RATE = "digits_cnn_small", 3, "0.05"
 BOARD = ["--board", "nrf52840", "--emulate"]
 
 
-def call(app: Typer, *arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 @pytest.fixture(scope="module")
 def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a plan that is flashed on the emulated board, and its data."""
     root = tmp_path_factory.mktemp("kept")
     plan = ["--model", MODEL, "--profile", "nrf52840", "--parameters", "card", "--card-above", "64B"]
-    call(planner, *plan, "--method", "page_all", "--out", str(root / "plan"))
-    call(planner, "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(root / "data.npz"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        call(harness, "flash", *BOARD, "--plan", str(root / "plan"))
+    called(planner, *plan, "--method", "page_all", "--out", str(root / "plan"))
+    called(planner, "data", "--model", MODEL, "--steps", str(STEPS), "--out", str(root / "data.npz"))
+    flash(builds, root / "plan", BOARD)
     return root
 
 
@@ -51,7 +43,7 @@ def train(root: Path, name: str, *options: str) -> tuple[pd.DataFrame, dict[str,
     results = ["--out", f"{name}.csv", "--save", f"{name}.npz", "--trained", f"{name}.safetensors"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        call(harness, "run", *BOARD, *given, *results, *options)
+        called(harness, "run", *BOARD, *given, *results, *options)
     weights = load_file(root / f"{name}.safetensors")
     return pd.read_csv(root / f"{name}.csv"), dict(np.load(root / f"{name}.npz")), weights
 
@@ -65,7 +57,7 @@ def test_a_plan_on_the_card_trains_as_pytorch_does(folder: Path) -> None:
     for what in ("energy_j", "time_s"):
         assert fetches[f"observed_{what}"].sum() == pytest.approx(fetches[f"predicted_{what}"].sum(), rel=0.05)
     data, reference = str(folder / "data.npz"), str(folder / "reference.npz")
-    call(planner, "reference", "--model", MODEL, "--data", data, "--lr", RATE, "--out", reference)
+    called(planner, "reference", "--model", MODEL, "--data", data, "--lr", RATE, "--out", reference)
     exact = np.load(reference)
     np.testing.assert_allclose(saved["loss"], exact["loss"], rtol=1e-4)
     start = np.load(data)
@@ -79,9 +71,9 @@ def test_a_plan_on_the_card_trains_as_pytorch_does(folder: Path) -> None:
 def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
     image, given = str(folder / "card.img"), ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz")]
     _, whole, expected = train(folder, "reference", "--steps", str(STEPS))
-    call(harness, "card", image, *given)
+    called(harness, "card", image, *given)
     _, first, _ = train(folder, "first", "--steps", "2", "--card", image)
-    assert "the weights of step 2 are whole" in call(harness, "card", image, "--read", *given[:2])
+    assert "the weights of step 2 are whole" in called(harness, "card", image, "--read", *given[:2]).output
     with pytest.raises(UserError, match="holds the weights after 2 steps"):
         train(folder, "again", "--steps", str(STEPS), "--card", image)
     table, rest, found = train(folder, "rest", "--steps", str(STEPS), "--card", image, "--resume")
@@ -95,7 +87,7 @@ def test_a_prepared_card_is_trained_on_two_days(folder: Path) -> None:
 def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
     """From the card that a training has left, and from one of its own with the weights of a file; neither changes."""
     image, given = folder / "infer.img", ["--plan", str(folder / "plan")]
-    call(harness, "card", str(image), *given, "--data", str(folder / "data.npz"))
+    called(harness, "card", str(image), *given, "--data", str(folder / "data.npz"))
     train(folder, "trained", "--steps", "2", "--card", str(image))
     before, trained = image.read_bytes(), folder / "trained.safetensors"
     rows = np.random.default_rng(5).standard_normal((6, 1, 8, 8)).astype(np.float32)
@@ -103,7 +95,7 @@ def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
     found = []
     for name, source in (("restored", ["--restore", "--card", str(image)]), ("given", ["--weights", str(trained)])):
         save = ["--data", str(folder / "set.npz"), "--save", str(folder / f"{name}.npz")]
-        call(harness, "eval", *BOARD, *given, *save, *source)
+        called(harness, "eval", *BOARD, *given, *save, *source)
         found.append(np.load(folder / f"{name}.npz")["scores"])
     assert found[0].tobytes() == found[1].tobytes()
     assert image.read_bytes() == before
@@ -113,7 +105,7 @@ def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
         np.testing.assert_allclose(found[0], module(torch.from_numpy(rows)), rtol=1e-4, atol=1e-5)
     files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--card", str(image)]
     with pytest.raises(UserError, match="those there would be lost; give --restore"):
-        call(harness, "eval", *BOARD, *given, *files)
+        called(harness, "eval", *BOARD, *given, *files)
 
 
 def test_epochs_go_on_from_the_card_with_the_bits_of_training_in_ram(folder: Path, builds: Path) -> None:
@@ -121,17 +113,15 @@ def test_epochs_go_on_from_the_card_with_the_bits_of_training_in_ram(folder: Pat
     rows = np.random.default_rng(7).standard_normal((11, 1, 8, 8)).astype(np.float32)
     labels = np.arange(11) % 10
     np.savez(folder / "epochs.npz", x=rows[:7], y=labels[:7], x_val=rows[7:], y_val=labels[7:])
-    call(planner, "--model", MODEL, "--profile", "nrf52840", "--method", "store_all", "--out", str(folder / "ram"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        call(harness, "flash", *BOARD, "--plan", str(folder / "ram"))
+    called(planner, "--model", MODEL, "--profile", "nrf52840", "--method", "store_all", "--out", str(folder / "ram"))
+    flash(builds, folder / "ram", BOARD)
     data = ["--samples", str(folder / "epochs.npz"), "--data", str(folder / "data.npz"), "--lr", RATE]
     data += ["--shuffle", "3", "--validate", "--best", "loss"]
 
     def train_epochs(plan: str, name: str, epochs: int, *more: str) -> None:
         kept = ["--folder", str(folder / name), "--trained", str(folder / f"{name}{epochs}.safetensors")]
         given = ["--plan", str(folder / plan), "--epochs", str(epochs), "--out", str(folder / f"{name}{epochs}.csv")]
-        call(harness, "train", *BOARD, *given, *data, *kept, *more)
+        called(harness, "train", *BOARD, *given, *data, *kept, *more)
 
     card = ["--card", str(folder / "epochs.img")]
     train_epochs("ram", "in_ram", 2)
@@ -155,7 +145,7 @@ def test_a_plan_is_profiled_in_place_twice_on_the_same_card(folder: Path) -> Non
     given = ["--plan", str(folder / "plan"), "--data", str(folder / "data.npz"), "--steps", "2", "--lr", RATE]
     for name in ("place1", "place2"):
         place = ["--card", str(folder / "place.img"), "--out", str(folder / f"{name}.csv")]
-        call(harness, "profile", *BOARD, *given, *place, "--quick", "--no-pages")
+        called(harness, "profile", *BOARD, *given, *place, "--quick", "--no-pages")
     first, second = (pd.read_csv(folder / f"{name}.csv").set_index(["op", "params"]) for name in ("place1", "place2"))
     assert "conv2d_update" in first.index.get_level_values("op")
     trained, inferred = (

@@ -20,10 +20,9 @@ from poet_planner.cli import app as planner
 from poet_profiles.errors import UserError
 from safetensors import safe_open
 from safetensors.numpy import load_file
-from typer import Typer
-from typer.testing import CliRunner
 
 from tests.support import ROOT, needs
+from tests.support.harness.flashed import called
 
 pytestmark = needs.emulator
 
@@ -40,24 +39,18 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         patch.chdir(root)
         patch.syspath_prepend(ROOT / "firmware/examples/watch")
         patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        call(planner, "graph", "--model", MODEL, "--board", "nrf52840", "--out", "graph.json")
-        call(harness, "profile", *BOARD, "--graph", "graph.json", "--out", "board.csv", "--quick")
+        called(planner, "graph", "--model", MODEL, "--board", "nrf52840", "--out", "graph.json")
+        called(harness, "profile", *BOARD, "--graph", "graph.json", "--out", "board.csv", "--quick")
         asked = ["--profile", "board.csv", "--model", MODEL, "--ram", "80%", "--time-limit", "1"]
-        call(planner, *asked, "--out", "plan")
-        call(planner, "data", "--model", MODEL, "--steps", "3", "--out", "data.npz")
-        call(harness, "flash", *BOARD, "--plan", "plan")
+        called(planner, *asked, "--out", "plan")
+        called(planner, "data", "--model", MODEL, "--steps", "3", "--out", "data.npz")
+        called(harness, "flash", *BOARD, "--plan", "plan")
         yield root
-
-
-def call(program: Typer, *arguments: str) -> str:
-    result = CliRunner().invoke(program, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def train(name: str, *options: str) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     files = ["--data", "data.npz", "--out", f"{name}.csv", "--save", f"{name}.npz"]
-    call(harness, "run", *BOARD, "--plan", "plan", *files, *options)
+    called(harness, "run", *BOARD, "--plan", "plan", *files, *options)
     return pd.read_csv(f"{name}.csv"), dict(np.load(f"{name}.npz"))
 
 
@@ -65,7 +58,7 @@ def evaluated(*weights: str) -> np.ndarray:
     """Scores of the samples of the first step, by the weights of a file or of the card."""
     with np.load("data.npz") as data:
         np.savez("set.npz", x=data["input"][0], y=data["target"][0])
-    call(harness, "eval", *BOARD, "--plan", "plan", "--data", "set.npz", "--save", "scores.npz", *weights)
+    called(harness, "eval", *BOARD, "--plan", "plan", "--data", "set.npz", "--save", "scores.npz", *weights)
     return np.asarray(np.load("scores.npz")["scores"])
 
 
@@ -87,9 +80,9 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     _, whole = train("reference", "--steps", "3", "--lr", "0.1", "--trained", "reference.safetensors")
     first = ["--card", "card.img", "--commit-every", "1", "--trained", "first.safetensors"]
     train("first", "--steps", "2", "--lr", "0.1", *first)
-    said = call(harness, "card", "card.img", "--read", "--plan", "plan")
+    said = called(harness, "card", "card.img", "--read", "--plan", "plan").output
     assert "the weights of step 2 are whole" in said
-    said = call(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors")
+    said = called(harness, "weights", "--card", "card.img", "--plan", "plan", "--out", "card.safetensors").output
     assert "after step 2" in said
     on_card, on_board = (load_file(folder / f"{name}.safetensors") for name in ("card", "first"))
     assert on_card.keys() == on_board.keys()
@@ -108,7 +101,7 @@ def test_training_goes_on_from_the_card_another_day(folder: Path) -> None:
     # The same plan, and another traced step: nothing costs more now. The shortest step takes 49 or 50 ticks of the
     # timer, and one is 2.04 % of it. No operator's time depends on these numbers. (log_softmax can be
     # quicker by an eighth: where scores are more than 104 apart, their exponential is 0 at once.)
-    said = call(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%")
+    said = called(harness, "diff", "reference.csv", "rest.csv", "--limit", "2.5%").output
     assert "only in A: whole step\n" in said
     assert " 0 more expensive, 0 cheaper" in said
     assert "losses differ" not in said
@@ -119,9 +112,9 @@ def test_a_plan_that_was_not_flashed_is_one_line(folder: Path) -> None:
     for name in ("graph.json", "schedule.json"):
         shutil.copy(folder / "plan" / name, folder / "other" / name)
     with pytest.raises(UserError, match="run poet-harness flash"):
-        call(harness, "run", *BOARD, "--plan", "other", "--data", "data.npz")
+        called(harness, "run", *BOARD, "--plan", "other", "--data", "data.npz")
     with pytest.raises(UserError, match="make the plan with poet-plan"):
-        call(harness, "flash", *BOARD, "--plan", "other")
+        called(harness, "flash", *BOARD, "--plan", "other")
 
 
 @pytest.mark.parametrize(("number", "delay_s"), [(signal.SIGINT, 0.05), (signal.SIGTERM, 0.4), (signal.SIGHUP, 0.7)])

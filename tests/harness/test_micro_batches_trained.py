@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from typer.testing import CliRunner
 
 from tests.support import needs
 from tests.support.firmware.crude_schedules import everything_paged
+from tests.support.harness.flashed import flash
 from tests.support.harness.trained import end_in_step
 
 pytestmark = needs.emulator_and_gcc
@@ -38,7 +38,7 @@ BOARDS = {"native": ["--board", "native"], "nrf52840": ["--board", "nrf52840", "
 
 
 @pytest.fixture(scope="module")
-def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan that both boards were flashed with, what it begins with, and samples, as f32 and as u8."""
     root = tmp_path_factory.mktemp("parts")
     step, plan = TrainingStep(MODEL).in_micro_batches(PARTS), root / "plan"
@@ -54,12 +54,8 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     normal = (x.astype("f4") - np.float32(3)) * np.float32(1 / 17)
     np.savez(root / "set.npz", x=normal, y=y, x_val=normal[:VALIDATED], y_val=y[:VALIDATED])
     np.savez(root / "small.npz", x=x, y=y)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-        for board in BOARDS.values():
-            result = CliRunner().invoke(app, ["flash", *board, "--plan", str(plan)])
-            assert result.exit_code == 0, result.output
-        yield root
+    flash(builds, plan, *BOARDS.values())
+    return root
 
 
 def run(folder: Path, board: str, name: str, *options: str) -> Any:

@@ -22,10 +22,9 @@ from poet_planner.cli import app as planner
 from poet_planner.torch_reference.training_data import reference_run
 from poet_profiles.graph.file import read_graph
 from safetensors.torch import load_file
-from typer import Typer
-from typer.testing import CliRunner
 
 from tests.support import ROOT, needs
+from tests.support.harness.flashed import called
 
 BOARD = ["--board", "nrf52840", "--emulate"]
 STEPS = 3
@@ -43,26 +42,20 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield root
 
 
-def call(program: Typer, *arguments: str) -> str:
-    done = CliRunner().invoke(program, arguments)
-    assert done.exit_code == 0, done.output + str(done.exception)
-    return done.stdout
-
-
 @pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
 def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> None:
     model, plan = f"tests.support.networks.own:{network}", str(folder / f"{network}-plan")
     data, saved = folder / f"{network}.npz", folder / f"{network}-saved.npz"
     profile = str(ROOT / "profiles" / "nrf52840.csv")
-    call(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)
-    call(planner, "data", "--model", model, "--steps", str(STEPS), "--out", str(data))
-    call(harness, "flash", *BOARD, "--plan", plan)
+    called(planner, "--profile", profile, "--model", model, "--ram", "100%", "--time-limit", "1", "--out", plan)
+    called(planner, "data", "--model", model, "--steps", str(STEPS), "--out", str(data))
+    called(harness, "flash", *BOARD, "--plan", plan)
     trained = folder / f"{network}.safetensors"
     files = [
         *("--data", str(data), "--out", str(folder / "observed.csv")),
         *("--save", str(saved), "--trained", str(trained)),
     ]
-    call(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
+    called(harness, "run", *BOARD, "--plan", plan, *files, "--steps", str(STEPS), "--lr", str(RATE))
     expected = reference_run(model, data, RATE, follow=saved)
     observed = np.load(saved)
     assert len(expected) > 2
@@ -82,7 +75,7 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
         expected = model.module.eval()(x).numpy()
     np.savez(folder / "set.npz", x=x.numpy(), y=y.numpy())
     files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--save", str(folder / "scores.npz")]
-    result = json.loads(call(harness, "eval", *BOARD, "--plan", plan, *files, "--json"))
+    result = json.loads(called(harness, "eval", *BOARD, "--plan", plan, *files, "--json").stdout)
     scores = np.load(folder / "scores.npz")["scores"]
     assert np.abs(scores - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max())
     assert (result["samples"], result["correct"]) == (len(x), int((expected.argmax(-1) == y.numpy()).sum()))
@@ -92,10 +85,10 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
 def test_the_default_plan_trains_on_its_board(folder: Path) -> None:
     """Parameters of `poet_resnet18` are four times the RAM: they go to the card unasked."""
     plan, data, observed = folder / "default-plan", folder / "default.npz", folder / "default.csv"
-    call(planner, "--profile", str(ROOT / "profiles" / "m4.csv"), "--time-limit", "3", "--out", str(plan))
+    called(planner, "--profile", str(ROOT / "profiles" / "m4.csv"), "--time-limit", "3", "--out", str(plan))
     model = read_graph(plan / "graph.json").name
-    call(planner, "data", "--model", model, "--steps", "1", "--out", str(data))
-    call(harness, "flash", *BOARD, "--plan", str(plan))
-    call(harness, "run", *BOARD, "--plan", str(plan), "--data", str(data), "--out", str(observed), "--steps", "1")
+    called(planner, "data", "--model", model, "--steps", "1", "--out", str(data))
+    called(harness, "flash", *BOARD, "--plan", str(plan))
+    called(harness, "run", *BOARD, "--plan", str(plan), "--data", str(data), "--out", str(observed), "--steps", "1")
     losses = pd.read_csv(observed)["loss"].dropna()
     assert losses.iloc[-1] == pytest.approx(float(reference_run(model, data, RATE)["loss"][0]), rel=TOLERANCE)

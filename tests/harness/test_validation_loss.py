@@ -18,10 +18,10 @@ from poet_planner import models
 from poet_planner.cli import app as planner
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
-from typer import Typer
 from typer.testing import CliRunner
 
 from tests.support import ROOT, needs
+from tests.support.harness.flashed import called
 
 BOARD = ["--board", "native"]
 COUNT, VALIDATED = 12, 5
@@ -36,29 +36,23 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield root
 
 
-def call(program: Typer, *arguments: object) -> str:
-    done = CliRunner().invoke(program, list(map(str, arguments)))
-    assert done.exit_code == 0, done.output + str(done.exception)
-    return done.stdout
-
-
 def planned(name: str, plan: Path) -> None:
-    call(planner, "--profile", ROOT / "profiles/nrf52840.csv", "--model", name, "--ram", "100%", "--out", plan)
+    called(planner, "--profile", ROOT / "profiles/nrf52840.csv", "--model", name, "--ram", "100%", "--out", plan)
 
 
 @pytest.mark.parametrize("network", ["hard_activations", "sigmoid_bce", "logits_bce", "causal_encoder"])
 def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: str, folder: Path) -> None:
     name, plan, kept = f"tests.support.networks.own:{network}", folder / f"{network}-plan", folder / network
     planned(name, plan)
-    call(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
-    call(harness, "flash", *BOARD, "--plan", plan)
+    called(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
+    called(harness, "flash", *BOARD, "--plan", plan)
     model = models.load(name, COUNT + VALIDATED, seed=3)
     (x,), (y,) = model.inputs, model.targets
     arrays = {"x_train": x[:COUNT], "y_train": y[:COUNT], "x_val": x[COUNT:], "y_val": y[COUNT:]}
     np.savez(folder / "set.npz", **{key: array.numpy() for key, array in arrays.items()})
     trained, given = folder / f"{network}.safetensors", [*BOARD, "--plan", plan]
     training = ["--data", folder / "begin.npz", "--samples", folder / "set.npz", "--epochs", 2, "--lr", 0.05]
-    call(harness, "train", *given, *training, "--validate", "--folder", kept, "--trained", trained)
+    called(harness, "train", *given, *training, "--validate", "--folder", kept, "--trained", trained)
     rows = pd.read_csv(kept / "epochs.csv")
     model.module.load_state_dict(load_file(trained))
     with torch.no_grad():
@@ -70,13 +64,13 @@ def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: 
     assert (kept / "best.safetensors").is_file()
 
     evaluated = ["eval", *given, "--data", folder / "set.npz", "--weights", trained]
-    document = json.loads(call(harness, *evaluated, "--json"))
+    document = json.loads(called(harness, *evaluated, "--json").stdout)
     assert document["loss"] == pytest.approx(loss, rel=1e-4)
     refused = CliRunner().invoke(harness, [*map(str, evaluated), "--per-class"])
     assert (refused.exit_code == 0) == counted
     if not counted:
         assert "--per-class: the plan's targets are no classes" in str(refused.exception)
-        assert "no classes" in call(harness, *evaluated)
+        assert "no classes" in called(harness, *evaluated).stdout
 
 
 def test_a_loss_without_a_name_is_told_and_without_classes_refused(folder: Path) -> None:
@@ -88,7 +82,7 @@ def test_a_loss_without_a_name_is_told_and_without_classes_refused(folder: Path)
     (plan / "summary.json").write_text(json.dumps(summary))
     x, y = np.zeros((4, 10), "f4"), np.zeros((4, 3), "f4")
     np.savez(samples, x_train=x, y_train=y, x_val=x, y_val=y)
-    call(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
+    called(planner, "data", "--model", name, "--steps", 1, "--out", folder / "begin.npz")
     given = ["train", *BOARD, "--plan", plan, "--data", folder / "begin.npz", "--samples", samples, "--epochs", 1]
     result = CliRunner().invoke(harness, [*map(str, given), "--validate"])
     assert "--validate: the targets are no classes, and the plan does not say what its loss is" in str(result.exception)
