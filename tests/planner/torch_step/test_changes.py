@@ -8,7 +8,9 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import poet_planner as poet
@@ -57,6 +59,12 @@ def set_in(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
+def to(path: str, value: Any) -> Change:
+    """Sets what is found by its path from the names ``n``, the model ``m`` or the loss."""
+    *way, last = path.split(".")
+    return lambda n, m, loss: setattr(reduce(getattr, way, SimpleNamespace(n=n, m=m, loss=loss)), last, value)
+
+
 def replaced_forward(names: Any, model: Any, loss: Any) -> None:
     model.drop.forward = types.MethodType(lambda self, x: x * 0.25, model.drop)
 
@@ -93,29 +101,26 @@ def called(names: Any, model: Any, loss: Any) -> None:
 
 CHANGES: dict[str, tuple[Change, str]] = {
     # Modules: numbers, flags, texts.
-    "momentum of a batch norm": (lambda n, m, loss: set_in(m.bn, "momentum", 0.5), "bn.momentum is 0.5, and was 0.1"),
-    "eps": (lambda n, m, loss: set_in(m.bn, "eps", 0.5), "bn.eps is 0.5, and was 1e-05"),
-    "dropout": (lambda n, m, loss: set_in(m.drop, "p", 0.1), "drop.p is 0.1, and was 0.5"),
-    "dropout off": (lambda n, m, loss: set_in(m.drop, "p", 0.0), "drop.p is 0.0, and was 0.5"),
-    "padding": (lambda n, m, loss: set_in(m.conv, "padding_mode", "circular"), "conv.padding_mode is 'circular'"),
-    "own float": (lambda n, m, loss: set_in(m, "scale", 0.25), "scale is 0.25, and was 1.0"),
-    "own flag": (lambda n, m, loss: set_in(m, "add", False), "add is False, and was True"),
-    "own text": (lambda n, m, loss: set_in(m, "kind", "relu"), "kind is 'relu', and was 'tanh'"),
-    "own count": (lambda n, m, loss: set_in(m, "count", 3), "count is 3, and was 1"),
+    "momentum of a batch norm": (to("m.bn.momentum", 0.5), "bn.momentum is 0.5, and was 0.1"),
+    "eps": (to("m.bn.eps", 0.5), "bn.eps is 0.5, and was 1e-05"),
+    "dropout": (to("m.drop.p", 0.1), "drop.p is 0.1, and was 0.5"),
+    "dropout off": (to("m.drop.p", 0.0), "drop.p is 0.0, and was 0.5"),
+    "padding": (to("m.conv.padding_mode", "circular"), "conv.padding_mode is 'circular'"),
+    "own float": (to("m.scale", 0.25), "scale is 0.25, and was 1.0"),
+    "own flag": (to("m.add", False), "add is False, and was True"),
+    "own text": (to("m.kind", "relu"), "kind is 'relu', and was 'tanh'"),
+    "own count": (to("m.count", 3), "count is 3, and was 1"),
     "own enumeration": (lambda n, m, loss: set_in(m, "mode", n.Mode.DOUBLED), "mode is <Mode.DOUBLED"),
-    "times that a block runs": (
-        lambda n, m, loss: set_in(m.blocks[1], "repeats", 2),
-        "blocks.1.repeats is 2, and was 1",
-    ),
-    "another sign of zero": (lambda n, m, loss: set_in(m.slotted, "bias", -0.0), "slotted.bias is -0.0, and was 0.0"),
-    "read through vars": (lambda n, m, loss: set_in(m.hidden, "factor", 2.0), "hidden.factor is 2.0, and was 1.0"),
-    "read by a name made up": (lambda n, m, loss: set_in(m, "length_3", 2.0), "length_3 is 2.0, and was 1.0"),
-    "missing, then there": (lambda n, m, loss: set_in(m, "ratio", 2.0), "ratio is set now"),
+    "times that a block runs": (to("m.blocks.1.repeats", 2), "blocks.1.repeats is 2, and was 1"),
+    "another sign of zero": (to("m.slotted.bias", -0.0), "slotted.bias is -0.0, and was 0.0"),
+    "read through vars": (to("m.hidden.factor", 2.0), "hidden.factor is 2.0, and was 1.0"),
+    "read by a name made up": (to("m.length_3", 2.0), "length_3 is 2.0, and was 1.0"),
+    "missing, then there": (to("m.ratio", 2.0), "ratio is set now"),
     # Objects and containers.
-    "field of a dataclass": (lambda n, m, loss: set_in(m.options, "slope", 0.5), "options.slope is 0.5, and was 0.1"),
+    "field of a dataclass": (to("m.options.slope", 0.5), "options.slope is 0.5, and was 0.1"),
     "list in a dataclass": (lambda n, m, loss: m.options.powers.__setitem__(1, 2.0), r"options.powers\[1\] is 2.0"),
-    "slot": (lambda n, m, loss: set_in(m.slotted, "bias", 0.5), "slotted.bias is 0.5, and was 0.0"),
-    "behind a method": (lambda n, m, loss: set_in(m.schedule, "now", 0.5), "schedule.now is 0.5, and was 1.0"),
+    "slot": (to("m.slotted.bias", 0.5), "slotted.bias is 0.5, and was 0.0"),
+    "behind a method": (to("m.schedule.now", 0.5), "schedule.now is 0.5, and was 1.0"),
     "object in a list": (lambda n, m, loss: set_in(m.parts[1], "share", 3.0), r"parts\[1\].share is 3.0, and was 1.0"),
     "another object in a list": (
         lambda n, m, loss: m.parts.__setitem__(1, n.Share(3.0)),
@@ -124,7 +129,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "longer list": (lambda n, m, loss: m.shifts.append(0.5), "shifts has 3 elements now, and had 2"),
     "longer deque": (lambda n, m, loss: m.steps.append(0.5), "steps has 2 elements now, and had 1"),
     "set": (lambda n, m, loss: m.chosen.add(0.5), "chosen has other elements now"),
-    "tuple": (lambda n, m, loss: set_in(m, "pair", (1.0, (0.5,))), "pair is another tuple now"),
+    "tuple": (to("m.pair", (1.0, (0.5,))), "pair is another tuple now"),
     "dictionary": (lambda n, m, loss: m.named.update(a=2.0), r"named\['a'\] is 2.0, and was 1.0"),
     "another key": (lambda n, m, loss: m.named.update(b=2.0), "named has 'b' now"),
     "behind __getattr__": (lambda n, m, loss: m.proxy._held.update(weight=2.0), r"proxy._held\['weight'\] is 2.0"),
@@ -135,43 +140,25 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "keyword of a partial": (lambda n, m, loss: m.doubled.keywords.update(plus=0.5), r"doubled\['plus'\] is 0.5"),
     # Classes and functions.
-    "attribute of a class": (lambda n, m, loss: set_in(n.Net, "power", 2.0), "Net.power is 2.0, and was 1.0"),
-    "shadowed attribute of a class": (
-        lambda n, m, loss: set_in(m, "power", 2.0),
-        "power is set now, and was the class's",
-    ),
-    "attribute of an object's class": (lambda n, m, loss: set_in(n.Schedule, "floor", 2.0), "Schedule.floor is 2.0"),
-    "class as a name space": (lambda n, m, loss: set_in(n.Config, "beta", 2.0), "changing.py: Config.beta is 2.0"),
-    "class in a class": (
-        lambda n, m, loss: set_in(n.Config.Deeper, "gamma", 2.0),
-        "configuration.Deeper.gamma is 2.0, and was 1.0",
-    ),
-    "method of a class": (
-        lambda n, m, loss: set_in(n.Net, "helped", lambda s, x: x * 2),
-        "Net.helped is another function",
-    ),
+    "attribute of a class": (to("n.Net.power", 2.0), "Net.power is 2.0, and was 1.0"),
+    "shadowed attribute of a class": (to("m.power", 2.0), "power is set now, and was the class's"),
+    "attribute of an object's class": (to("n.Schedule.floor", 2.0), "Schedule.floor is 2.0"),
+    "class as a name space": (to("n.Config.beta", 2.0), "changing.py: Config.beta is 2.0"),
+    "class in a class": (to("n.Config.Deeper.gamma", 2.0), "configuration.Deeper.gamma is 2.0, and was 1.0"),
+    "method of a class": (to("n.Net.helped", lambda s, x: x * 2), "Net.helped is another function"),
     "property of a class": (
         lambda n, m, loss: set_in(n.Net, "factor", property(lambda s: 2.0)),
         "Net.factor is another",
     ),
-    "how an object is multiplied": (
-        lambda n, m, loss: set_in(n.Share, "__mul__", lambda s, x: x * 2),
-        "Share.__mul__ is an",
-    ),
+    "how an object is multiplied": (to("n.Share.__mul__", lambda s, x: x * 2), "Share.__mul__ is an"),
     "how the loss is called": (called, "Loss.__call__ is another function now"),
     "mutable default": (
         lambda n, m, loss: n.scaled.__defaults__[0].__setitem__(0, 2.0),
         r"a default of .*\[0\] is 2.0",
     ),
-    "another default": (
-        lambda n, m, loss: set_in(n.scaled, "__defaults__", ([2.0],)),
-        "a default of .* is another tuple",
-    ),
+    "another default": (to("n.scaled.__defaults__", ([2.0],)), "a default of .* is another tuple"),
     "code of a function": (lambda n, m, loss: set_in(n.scaled, "__code__", doubling.__code__), "the code of .*scaled"),
-    "attribute of a function": (
-        lambda n, m, loss: set_in(n.weighed, "weight", 2.0),
-        "changing.py: weighed.weight is 2.0",
-    ),
+    "attribute of a function": (to("n.weighed.weight", 2.0), "changing.py: weighed.weight is 2.0"),
     "closure": (lambda n, m, loss: n.closed.change(2.0), "value of changing.py: closed is 2.0, and was 1.0"),
     "state of a decorator": (
         lambda n, m, loss: n.same.state.__setitem__(0, 2.0),
@@ -182,48 +169,30 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "Net.described.value is",
     ),
     "gradient of a function": (
-        lambda n, m, loss: set_in(n.Same, "backward", staticmethod(lambda context, gradient: gradient * 2)),
+        to("n.Same.backward", staticmethod(lambda context, gradient: gradient * 2)),
         "Same.backward is another staticmethod now",
     ),
-    "state of a hook": (lambda n, m, loss: set_in(m.hook, "gain", 2.0), r"head._forward_hooks\[\d+\].gain is 2.0"),
+    "state of a hook": (to("m.hook.gain", 2.0), r"head._forward_hooks\[\d+\].gain is 2.0"),
     "behind a proxy": (
         lambda n, m, loss: n.INNER.update(gain=2.0),
         r"changing.py: PROXIED\['gain'\] is 2.0, and was 1.0",
     ),
-    "of a thread": (lambda n, m, loss: set_in(n.OF_THREAD, "gain", 2.0), "changing.py: OF_THREAD.gain is 2.0"),
+    "of a thread": (to("n.OF_THREAD.gain", 2.0), "changing.py: OF_THREAD.gain is 2.0"),
     "element of a dictionary": (
         lambda n, m, loss: m.options_read["of"].update(gain=2.0),
         r"options_read\['of'\]\['gain'\] is 2.0, and was 1.0",
     ),
-    "behind a method that containers have": (
-        lambda n, m, loss: set_in(m.bank, "gain", 2.0),
-        "bank.gain is 2.0, and was 1",
-    ),
+    "behind a method that containers have": (to("m.bank.gain", 2.0), "bank.gain is 2.0, and was 1"),
     "element of a closure": (lambda n, m, loss: n.PARTLY(2.0, "gain"), r"state of .*\['gain'\] is 2.0, and was 1.0"),
     # Globals.
-    "global": (lambda n, m, loss: set_in(n, "OFFSET", 0.5), "changing.py: OFFSET is 0.5, and was 0.0"),
-    "global function": (
-        lambda n, m, loss: set_in(n, "scaled", lambda x: x * 2),
-        "changing.py: scaled is another function",
-    ),
+    "global": (to("n.OFFSET", 0.5), "changing.py: OFFSET is 0.5, and was 0.0"),
+    "global function": (to("n.scaled", lambda x: x * 2), "changing.py: scaled is another function"),
     "global dictionary": (lambda n, m, loss: n.TABLE.update(scale=2.0), r"changing.py: TABLE\['scale'\] is 2.0"),
-    "simple name space": (
-        lambda n, m, loss: set_in(n.SETTINGS, "shift", 0.5),
-        "changing.py: SETTINGS.shift is 0.5, and was 0.0",
-    ),
-    "arguments of the program": (
-        lambda n, m, loss: set_in(n.ARGUMENTS, "gain", 2.0),
-        "changing.py: ARGUMENTS.gain is 2.0",
-    ),
+    "simple name space": (to("n.SETTINGS.shift", 0.5), "changing.py: SETTINGS.shift is 0.5, and was 0.0"),
+    "arguments of the program": (to("n.ARGUMENTS.gain", 2.0), "changing.py: ARGUMENTS.gain is 2.0"),
     "context variable": (lambda n, m, loss: n.CONTEXT.set(2.0), "changing.py: CONTEXT.* is 2.0, and was 1.0"),
-    "name of another file": (
-        lambda n, m, loss: set_in(n.other_file, "TEMPERATURE", 2.0),
-        "changing.py: other_file.TEMPERATURE is 2.0",
-    ),
-    "name of a file of a package": (
-        lambda n, m, loss: set_in(n.other_file.inner, "GAIN", 2.0),
-        "changing.py: other_file.inner.GAIN is",
-    ),
+    "name of another file": (to("n.other_file.TEMPERATURE", 2.0), "changing.py: other_file.TEMPERATURE is 2.0"),
+    "name of a file of a package": (to("n.other_file.inner.GAIN", 2.0), "changing.py: other_file.inner.GAIN is"),
     "function of a library": (of_library, "torch.nn.functional.leaky_relu is another function now"),
     "default dtype": (
         lambda n, m, loss: torch.set_default_dtype(torch.bfloat16),
@@ -231,11 +200,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "function that a layer calls": (of_layers, "torch.nn.functional.batch_norm is another function now"),
     # The loss.
-    "number of the loss": (lambda n, m, loss: set_in(loss, "smoothing", 0.2), "loss.smoothing is 0.2, and was 0.0"),
-    "text of the loss": (
-        lambda n, m, loss: set_in(loss, "reduction", "sum"),
-        "loss.reduction is 'sum', and was 'mean'",
-    ),
+    "number of the loss": (to("loss.smoothing", 0.2), "loss.smoothing is 0.2, and was 0.0"),
+    "text of the loss": (to("loss.reduction", "sum"), "loss.reduction is 'sum', and was 'mean'"),
     # What modules do.
     "forward of an object": (replaced_forward, "drop.forward is set now, and was the class's"),
     "forward of a layer's class": (of_layer, "LeakyReLU.forward is another function now"),
@@ -266,7 +232,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "child of a sequence": (lambda n, m, loss: m.tail.append(nn.Tanh()), "tail.*has '2' now"),
     "untied": (untied, "two.weight and one.weight are no longer one tensor"),
     "tied": (lambda n, m, loss: set_in(m.two, "bias", m.one.bias), "two.bias and one.bias are now one tensor"),
-    "no bias": (lambda n, m, loss: set_in(m.head, "bias", None), "head.bias is None, and was a Parameter"),
+    "no bias": (to("m.head.bias", None), "head.bias is None, and was a Parameter"),
     "part in evaluation": (lambda n, m, loss: m.bn.eval(), "bn.training is False, and was True"),
     "frozen": (lambda n, m, loss: m.one.requires_grad_(False), "requires_grad of .*weight is False, and was True"),
     "layout": (lambda n, m, loss: m.to(memory_format=torch.channels_last), "the stride of conv.weight is"),
@@ -366,10 +332,10 @@ def gradients_elsewhere(names: Any, model: Any, loss: Any) -> None:
 
 HARMLESS: dict[str, Change] = {
     "evaluation that counts and keeps": evaluated,
-    "another attribute": lambda n, m, loss: set_in(m, "epoch", 3),
+    "another attribute": to("m.epoch", 3),
     "another attribute of a child and of the loss": lambda n, m, loss: (set_in(m.bn, "x", 3), set_in(loss, "x", 3)),
-    "unread attribute": lambda n, m, loss: set_in(m, "unread", 7),
-    "unread field of a dataclass": lambda n, m, loss: set_in(m.options, "unread", 7),
+    "unread attribute": to("m.unread", 7),
+    "unread field of a dataclass": to("m.options.unread", 7),
     "notes in an unread dictionary": lambda n, m, loss: m.seen.update(loss=0.3),
     "an equal number again": lambda n, m, loss: (
         set_in(m.options, "slope", float("0.1")),
@@ -380,12 +346,12 @@ HARMLESS: dict[str, Change] = {
     "another Parameter": lambda n, m, loss: set_in(m.head.weight, "data", m.head.weight.detach().clone()),
     "gradients, evaluation and back": gradients_elsewhere,
     "unused child frozen": lambda n, m, loss: m.unused.requires_grad_(False),
-    "unused child gone": lambda n, m, loss: set_in(m, "unused", None),
+    "unused child gone": to("m.unused", None),
     "copy and average": averaged,
     "a log": lambda n, m, loss: m.log.update(shape=None),
     "a tensor that is read by a method": lambda n, m, loss: m.shift.fill_(0.5),
     "unread elements": lambda n, m, loss: (n.TABLE.update(step=3), m.options_read.update(step=3), n.PARTLY(3.0)),
-    "unread global": lambda n, m, loss: set_in(n, "LOSSES", [0.3]),
+    "unread global": to("n.LOSSES", [0.3]),
 }
 
 
@@ -405,7 +371,7 @@ def test_a_change_of_what_no_step_reads_is_none(kind: str) -> None:
             "head.weight has a hook on its grad",
         ),
         (lambda n, m, loss: m.head.register_full_backward_hook(lambda *_: None), "head has a backward hook"),
-        (lambda n, m, loss: set_in(m.bn, "momentum", None), "bn .* takes a number out of a tensor"),
+        (to("m.bn.momentum", None), "bn .* takes a number out of a tensor"),
         (lambda n, m, loss: m.compile(backend="eager"), r"is compiled \(torch.compile\)"),
     ],
 )
