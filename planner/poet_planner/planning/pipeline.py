@@ -27,7 +27,6 @@ from poet_planner.planning.method import OPTIMAL, Method, plans_without_pages
 from poet_planner.planning.more_ram import more_ram, seconds_for
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Request
-from poet_planner.planning.validation import validated
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
@@ -250,4 +249,6 @@ def _int8(step: CostedStep, extraction: Extraction | None, validate: Path | None
         raise UserError(f"--validate {validate}: a costed graph has no model to run; leave it out")
     if report is None:
         raise UserError(f"--validate {validate}: nothing of {step.graph.name} is on int8; give --frozen int8, too")
+    from poet_planner.planning.validation import validated
+
     return replace(report, validation=validated(made, validate))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from poet_planner.cli import main
-from poet_planner.planning import budget
 from poet_planner.planning import more_ram as asking
+from poet_planner.planning import pipeline
 from poet_planner.planning.more_ram import more_ram
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import OptimiseOptions, optimise
@@ -114,7 +114,7 @@ def test_the_command_line_tells_it_and_names_a_sweep_that_works(
         "beyond_board": None,
     }
     run(monkeypatch, *line.partition("poet-plan ")[2].split(), "--time-limit", 0.2, "--out", tmp_path / "sweep")
-    monkeypatch.setattr(budget, "plan_ram_bytes", lambda board, graph: 1650)
+    monkeypatch.setattr(pipeline, "plan_ram_bytes", lambda board, graph: 1650)
     plan = ("--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
     run(monkeypatch, *plan, "--board", "mkr1000")
     assert f"{advice} (more than mkr1000 has);" in capsys.readouterr().out
