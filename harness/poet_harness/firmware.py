@@ -90,7 +90,7 @@ def _platformio(board: Board, project: Path, model_dir: Path | None) -> None:
             if not (model_dir / header).is_file():
                 raise UserError(f"{model_dir / header}: is missing; make the plan with poet-plan --out {model_dir}")
         environment["POET_MODEL_DIR"] = str(model_dir.resolve())
-    command = [sys.executable, "-m", "platformio", "run", "-s", "-d", str(project), "-e", _environment(board)]
+    command = [sys.executable, "-P", "-m", "platformio", "run", "-s", "-d", str(project), "-e", _environment(board)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         if TOO_LARGE in done.stdout + done.stderr:

@@ -139,6 +139,7 @@ def test_the_closing_error_is_what_a_plan_would_add_up(plan: Path, whole: pd.Dat
 def test_this_computer_is_profiled_by_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is traced by poet-plan, and the agent is started here; pages are those of the current folder's disk."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "profile.py").write_text("raise RuntimeError('of the user')")  # PyTorch imports Python's own, later
     monkeypatch.setattr("poet_harness.profiling.agent_profiler.PAGE_SIZES", (4096, 65536, 2**20, 2**21))
     arguments = ["profile", "--board", "host", "--meter", "nominal", "--model", MODEL, "--quick", "--threads", "1"]
     done = CliRunner().invoke(app, [*arguments, "--json"])
@@ -150,7 +151,7 @@ def test_this_computer_is_profiled_by_one_command(tmp_path: Path, monkeypatch: p
     printed = json.loads(done.stdout)
     assert printed["closings"][0]["network"] == MODEL
     assert printed["written"] == len(rows)
-    assert [path.name for path in tmp_path.iterdir()] == ["host.csv"]
+    assert {path.name for path in tmp_path.iterdir()} == {"host.csv", "profile.py"}
     for options, words in (
         (["--port", "socket://x:1", "--threads", "2"], "--threads: is for the agent on this computer"),
         (["--data", "data.npz"], "--data: host is profiled on random data"),

@@ -426,6 +426,31 @@ def test_a_data_set_is_the_same_wherever_it_comes_from(folder: Path, name: str) 
         assert sets.validation.count == 4
 
 
+def test_a_users_set_reads_its_own_files_and_is_split_the_same_each_time(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file changes the folder, and draws; poet's folder, numbers and later imports are as they were."""
+    text = (
+        "import os, random\nimport numpy as np\nos.chdir('rows')\norder = np.random.permutation(9)\n"
+        "class Rows:\n    def __len__(self): return 9\n"
+        "    def __getitem__(self, row): return (np.load(f'{order[row]}.npy'),)\n"
+        "def make():\n    random.shuffle(order)\n    return Rows()\n"
+    )
+    found = []
+    for name in ("once", "again"):
+        (tmp_path / name / "rows").mkdir(parents=True)
+        (tmp_path / name / f"{name}_rows.py").write_text(text)
+        for row in range(9):
+            np.save(tmp_path / name / "rows" / f"{row}.npy", np.float32(row))
+        monkeypatch.chdir(tmp_path / name)
+        before = np.random.get_state()[1].tolist()
+        sets = read_samples(f"{name}_rows:make", read_plan(folder), None)
+        found += [rows.tolist() for rows in sets.train.rows(np.arange(9)).values()]
+        assert Path.cwd() == tmp_path / name
+        assert np.random.get_state()[1].tolist() == before
+    assert sorted(found[0]) == [*range(9)] != found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

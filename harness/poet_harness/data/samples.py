@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 from poet_profiles.files.arrays import read_arrays
 from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.program.users_code import users_code
 from poet_profiles.program.users_module import module_of
 from poet_profiles.quantised import TYPES, Normalising
 
@@ -109,7 +108,9 @@ def read_samples(source: str, plan: Plan, normalising: Normalising | None, least
     elif path.suffix == ".npz" or path.is_file():
         sets = reading.of_named_arrays(read_arrays(path, "numpy.savez"))
     elif ":" in source:
-        sets = reading.of_object(_made(source))
+        made = _made(source)
+        with users_code(source):
+            sets = reading.of_object(made)
     else:
         raise UserError(
             f"{source}: no such file or folder; give an .npz, a folder with x.npy and y.npy, or module:callable"
@@ -131,25 +132,12 @@ def _mapped(path: Path) -> Array:
     return array
 
 
-@contextmanager
-def _users_code(source: str) -> Iterator[None]:
-    """What the user's code prints goes to standard error, and what it raises becomes one line."""
-    with redirect_stdout(sys.stderr):
-        try:
-            yield
-        except UserError:
-            raise
-        except (Exception, SystemExit) as error:
-            words = " ".join(str(error).split())
-            raise UserError(f"{source} raised {type(error).__name__}{': ' if words else ''}{words}") from error
-
-
 def _made(source: str) -> object:
-    with _users_code(source):
-        module, attribute = module_of(source)
-        make = getattr(module, attribute, None)
-        if not callable(make):
-            raise UserError(f"{source}: {module.__name__} has no callable {attribute}; give module:callable")
+    module, attribute = module_of(source)
+    make = getattr(module, attribute, None)
+    if not callable(make):
+        raise UserError(f"{source}: {module.__name__} has no callable {attribute}; give module:callable")
+    with users_code(source):
         return make()
 
 
@@ -228,7 +216,7 @@ class _Reading:
 
     def _of_dataset(self, dataset: Any, ending: str) -> Samples:
         def rows(numbers: NDArray[np.int64]) -> dict[int, Array]:
-            with _users_code(self.source):
+            with users_code(self.source):
                 items = [dataset[int(number)] for number in numbers]
                 if not all(isinstance(item, tuple | list) and len(item) == len(self.tensors) for item in items):
                     raise UserError(f"{self.source}: its samples are no tuples of {len(self.tensors)}: (x, y)")
@@ -238,8 +226,7 @@ class _Reading:
                 for tensor, array in zip(self.tensors, stacked, strict=True)
             }
 
-        with _users_code(self.source):
-            count = len(dataset)
+        count = len(dataset)
         if count:
             rows(np.array([0, count - 1]))
         return Samples(self.source, count, rows)

@@ -170,7 +170,7 @@ def _agent_here(board: Board, meter: str | None, card: Path | None, threads: int
     _check_processor(board)
     pages = card or Path.cwd()
     options = [] if threads is None else ["--threads", str(threads)]
-    stream = ProcessStream([sys.executable, "-m", AGENT_MODULE, "--pages", str(pages.resolve()), *options])
+    stream = ProcessStream([sys.executable, "-P", "-m", AGENT_MODULE, "--pages", str(pages.resolve()), *options])
     opening.callback(stream.close)
     device = Device(Link(stream, f"{board.name} (this computer)", AGENT_LINE))
     power = board_meter(meter, board, device.hello.is_agent, here=True)

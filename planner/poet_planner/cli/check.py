@@ -32,18 +32,19 @@ def check(
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
+    from poet_profiles.program.users_code import users_code
     from poet_profiles.schedule.file import read_schedule
 
     from poet_planner import models
-    from poet_planner.models.users_code import users_code
     from poet_planner.planning.request import calibration
     from poet_planner.planning.training_graph import training_step
     from poet_planner.torch_reference.check import check_plan
 
-    loaded = models.load(model, batch)
+    loaded, planned, steps = models.load(model, batch), read_graph(graph), read_schedule(schedule)
+    ranges = training_step(model, batch, None, calibration(frozen, calibrate)).int8_ranges
+    page_folder = page_folder and page_folder.absolute()
     with users_code(loaded.name):
-        ranges = training_step(model, batch, None, calibration(frozen, calibrate)).int8_ranges
-        report = check_plan(loaded, read_graph(graph), read_schedule(schedule), page_folder, ranges)
+        report = check_plan(loaded, planned, steps, page_folder, ranges)
     what = "the quantised graph" if ranges else "eager PyTorch"
     if as_json:
         print_json(asdict(report))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.program.users_code import users_code
 from poet_profiles.program.users_module import module_of
 from poet_runtime.nested import tensors_in
 from torch import Tensor, nn
@@ -24,7 +26,6 @@ from torch.nn.functional import cross_entropy, mse_loss
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
-from poet_planner.models.users_code import users_code
 from poet_planner.models.weights import load_weights
 
 _SEED = 0
@@ -246,14 +247,13 @@ def load(name: str, batch: int | None = None, seed: int = _SEED, weights: Path |
 
 
 def _made(name: str, batch: int | None, seed: int) -> Model:
-    with _seeded(seed):
-        if ":" in name:
-            return _imported(name, batch)
-        entry = _entry(name)
-        with users_code(name if batch is None else f"{name} with batch {batch}"):
-            module = entry.build()
-            inputs, targets = entry.example(batch or entry.batch)
-        return Model(name, module, inputs, targets, entry.loss)
+    if ":" in name:
+        return _imported(name, batch, seed)
+    entry = _entry(name)
+    with users_code(name if batch is None else f"{name} with batch {batch}"), _seeded(seed):
+        module = entry.build()
+        inputs, targets = entry.example(batch or entry.batch)
+    return Model(name, module, inputs, targets, entry.loss)
 
 
 @contextmanager
@@ -278,14 +278,27 @@ def load_batches(name: str, steps: int, seed: int, batch: int | None = None) -> 
     built-in models; for a user's own the examples that it comes with when it is made anew, from another seed each time.
     """
     if ":" in name:
-        for step in range(steps):
-            model = load(name, batch, seed=_SEED + 1 + seed * steps + step)
-            yield model.inputs, model.targets
+        yield from _own_batches(name, steps, seed, batch)
         return
     entry = _entry(name)
     make = entry.batches or partial(_random_batches, entry.example)
     for inputs, targets in make(batch or entry.batch, steps, seed):
         yield (inputs,), (targets,)
+
+
+def _own_batches(name: str, steps: int, seed: int, batch: int | None) -> Iterator[Batch]:
+    """One line is said if all have the numbers of the model's own example: then the seed decides nothing."""
+    first, differ = tensors_in(load(name, batch).inputs), False
+    for step in range(steps):
+        model = load(name, batch, seed=_SEED + 1 + seed * steps + step)
+        differ = differ or not all(map(torch.equal, first, tensors_in(model.inputs)))
+        yield model.inputs, model.targets
+    if not differ:
+        print(
+            f"poet-plan: {name} gives the same inputs each time, whatever the seed: all batches are equal; "
+            "seed nothing in it, or give samples of your own in a file",
+            file=sys.stderr,
+        )
 
 
 def _random_batches(example: Example, batch: int, steps: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -307,9 +320,9 @@ def _entry(name: str) -> _Entry:
     return _ENTRIES[name]
 
 
-def _imported(name: str, batch: int | None) -> Model:
+def _imported(name: str, batch: int | None, seed: int) -> Model:
     make = _factory(name)
-    with users_code(name):
+    with users_code(name), _seeded(seed):
         model = make(batch)
     if not isinstance(model, Model):
         raise UserError(f"{name} returned {_kind(model)}; it must return a poet_planner.models.Model")
@@ -317,8 +330,7 @@ def _imported(name: str, batch: int | None) -> Model:
 
 
 def _factory(name: str) -> Callable[[int | None], object]:
-    with users_code(name):
-        module, attribute = module_of(name)
+    module, attribute = module_of(name)
     if not hasattr(module, attribute):
         near = get_close_matches(attribute, vars(module), n=1)
         hint = f"did you mean {near[0]}?" if near else "give module:callable, importable from here"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 from poet_profiles.plan_folder.summary import Int8Validation
+from poet_profiles.program.users_code import users_code
 from poet_runtime.executor import execute
 from poet_runtime.nested import with_tensors
 from poet_runtime.traced_graph import Kind
 from torch import Tensor
 
 from poet_planner.lowering.firmware import in_integers
-from poet_planner.models.users_code import users_code
 from poet_planner.planning.calibration import samples_of
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.tracing.evaluating import evaluating
@@ -32,7 +32,8 @@ def validated(step: TrainingStep, path: Path) -> Int8Validation:
     model, training = step.model, step.traced
     inputs, targets = ([one for one in training.residents if one.kind is kind] for kind in (Kind.INPUT, Kind.TARGET))
     given = samples_of(path, [*inputs, *targets])
-    first = one_sample(model.module, model.inputs, model.name)
+    with users_code(model.name):
+        first = one_sample(model.module, model.inputs, model.name)
     graph = in_integers(step.forward)
     own = [one.id for one in graph.residents if one.kind is Kind.INPUT]
     state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}

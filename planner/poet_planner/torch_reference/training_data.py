@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 from poet_profiles.files.arrays import npz, read_arrays
 from poet_profiles.files.whole_file import write_whole
+from poet_profiles.program.users_code import users_code
 from poet_profiles.quantised import Normalising
 from poet_runtime.executor import train_step
 from poet_runtime.nested import tensors_in, with_tensors
@@ -26,7 +27,6 @@ from poet_planner.lowering.firmware import in_integers
 from poet_planner.lowering.integers import has_integers
 from poet_planner.lowering.random_numbers import generator_of
 from poet_planner.models import Model
-from poet_planner.models.users_code import users_code
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import training_step
 from poet_planner.torch_reference.own_batches import own_batches

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.program.users_code import users_code
 from poet_runtime.devices import device_named
 from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in, with_tensors
@@ -15,7 +16,6 @@ from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
 from poet_planner.lowering import lower_for_linux
-from poet_planner.models.users_code import users_code
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.tracing import trace
 from poet_planner.tracing.snapshot import Snapshot

@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.program.users_code import users_code
 from poet_runtime.nested import apart, fixed_in, tensors_in, with_tensors
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
-from poet_planner.models.users_code import users_code
 from poet_planner.tracing.capture import capture, capture_forward
 from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.fold import fold

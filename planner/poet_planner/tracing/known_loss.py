@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from poet_profiles.errors import UserError
 from poet_profiles.losses import OF_CLASSES, Loss
+from poet_profiles.program.users_code import users_code
 from poet_runtime.nested import tensors_in, with_tensors
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from poet_planner.models.users_code import users_code
 from poet_planner.tracing.snapshot import Snapshot
 
 if TYPE_CHECKING:

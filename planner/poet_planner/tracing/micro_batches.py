@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.program.users_code import users_code
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor, nn
@@ -21,7 +22,6 @@ from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from poet_planner.models import Model
-from poet_planner.models.users_code import users_code
 from poet_planner.tracing.snapshot import Snapshot
 
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,

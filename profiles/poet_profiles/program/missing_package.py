@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from poet_profiles.errors import UserError
 
-_POET = {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
+POET = {"poet_harness", "poet_planner", "poet_profiles", "poet_runtime"}
 _EMULATOR = "pip install unicorn capstone pyelftools"
 # Where `pip install MODULE` would be wrong, or is not all that there is to say.
 _CURES = {
@@ -38,7 +38,7 @@ def missing_packages_named() -> Iterator[None]:
         yield
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
-        if not package or package in _POET or package in sys.stdlib_module_names:
+        if not package or package in POET or package in sys.stdlib_module_names:
             raise
         cure = _CURES.get(package, f"pip install {package}")
         raise UserError(f"{package} cannot be imported ({error}): {cure}") from error

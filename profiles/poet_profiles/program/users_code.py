@@ -1,27 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code that a user gave: what it raises ends in one line, and what it prints does not get into a command's result."""
+"""Code that a user gave: a guest, whose errors end in one line, and who prints nothing into a command's result."""
 
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 
-import poet_profiles
 from poet_profiles.errors import UserError
+from poet_profiles.program.guest import as_guest, is_users
 
-_PACKAGES = ("site-packages", "dist-packages")
-_MODELS = Path(__file__).parent
-_POET = {_MODELS.parent, _MODELS.parents[1] / "poet_runtime", Path(poet_profiles.__file__).parent}
 _LONGEST = 300
 
 
 @contextmanager
 def users_code(whose: str) -> Iterator[None]:
-    """Within, standard output is standard error, and any exception becomes one line.
+    """Within, settings are the user's (`guest`), standard output is standard error, any exception becomes one line.
 
     ``whose`` begins the line: the name of a model.
 
@@ -30,7 +26,7 @@ def users_code(whose: str) -> Iterator[None]:
     UserError
         "mine:make raised ValueError: … (mine.py:12)", from the exception itself; with the submodule that was running.
     """
-    with redirect_stdout(sys.stderr):
+    with as_guest(), redirect_stdout(sys.stderr):
         try:
             yield
         except UserError:
@@ -54,21 +50,15 @@ def _place(error: BaseException) -> str:
     place = ""
     for frame in _frames(error.__traceback__):
         file = Path(frame.tb_frame.f_code.co_filename)
-        if _is_the_users(file):
+        if is_users(file):
             place = f" ({file.name}:{frame.tb_lineno})"
     return place
 
 
-def _is_the_users(file: Path) -> bool:
-    """Neither Python's, nor an installed package's, nor poet's, unless it is a built-in model's."""
-    if _POET.intersection(file.parents):
-        return _MODELS in file.parents and file.name not in ("registry.py", Path(__file__).name)
-    installed = set(_PACKAGES).intersection(file.parts) or str(file).startswith(("<", sysconfig.get_path("stdlib")))
-    return not installed
-
-
 def _running(error: BaseException) -> str:
     """The innermost submodule that an error went through."""
+    if "torch" not in sys.modules:
+        return ""
     from torch import nn
 
     selves = [frame.tb_frame.f_locals.get("self") for frame in _frames(error.__traceback__)]
