@@ -122,7 +122,7 @@ def as_guest() -> Iterator[None]:
         yield
         return
     poets = _read()
-    _write(poets, _guests.settings)
+    _write(poets, {**_guests.settings, "path": _path()})
     _guests.inside = True
     try:
         yield
@@ -132,6 +132,13 @@ def as_guest() -> Iterator[None]:
         changed = {name for name, value in left.items() if value != poets.get(name, value)}
         _guests.settings = {name: left[name] for name in changed.difference(_POETS)}
         _write(left, poets)
+
+
+def _path() -> list[str]:
+    """Where users' code looks: what a program that uses poet has added since comes first."""
+    theirs: list[str] = _guests.settings.get("path", sys.path)
+    known = {Path(entry).resolve() for entry in theirs}
+    return [*(entry for entry in sys.path if Path(entry).resolve() not in known), *theirs]
 
 
 def receive(module: str) -> str:
