@@ -371,6 +371,28 @@ def test_what_an_agent_cannot_do_in_a_run_is_refused(scheduled: Path, plan: Path
     assert "its residents are none" in str(run(folder).exception)
 
 
+def test_pages_in_ram_are_told_of_before_and_in_every_row(
+    scheduled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's folder is where ``ram_disk`` is told that it is one."""
+    monkeypatch.setattr("poet_runtime.agent.verbs.ram_disk", lambda folder: "zram0" if folder == tmp_path else "")
+    (tmp_path / "c.csv").write_text("op,params\npage_out,bytes=4096 pattern=sequential\n")
+    asked = ["--configs", str(tmp_path / "c.csv"), "--json"]
+    with serve(ServedAgent(tmp_path)) as first:
+        done = profile(scheduled, tmp_path / "p.csv", "--port", first, *asked)
+    with serve(ServedAgent(tmp_path)) as second:
+        trained = run(scheduled, "--port", second, "--steps", "1", "--out", str(tmp_path / "o.csv"))
+    for told, url in ((done, first), (trained, second)):
+        assert told.exit_code == 0, told.output
+        assert f"{url}, --pages there: lies in RAM (zram0)" in told.stderr.splitlines()[0]
+    assert json.loads(done.stdout)["meter"].endswith("pages in RAM (zram0)")
+    rows = read_profile(tmp_path / "p.csv")
+    assert (rows["op"] == "page_out").any()
+    assert rows["meter"].str.endswith("pages in RAM (zram0)").all()
+    assert rows["firmware"].str.endswith("ram_disk zram0").all()
+    assert pd.read_csv(tmp_path / "o.csv")["firmware"].str.endswith("ram_disk zram0").all()
+
+
 def test_a_plan_of_firmware_and_an_agent_do_not_go_together(scheduled: Path, tmp_path: Path) -> None:
     plan = read_plan(scheduled)
     with serve(ServedAgent(tmp_path)) as url:

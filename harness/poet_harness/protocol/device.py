@@ -19,7 +19,7 @@ from .link import LONG_LINES, DeviceError, DeviceResetError, Link, SilentDeviceE
 from .start import Start, read_start
 
 PROTOCOL = "2"
-FRAMEWORK = ("torch", "threads", "device", "allocator", "governor")
+FRAMEWORK = ("torch", "threads", "device", "allocator", "governor", "ram_disk")
 SHORTEST_CHUNK_BYTES = 7
 FIRST_CHUNK_BYTES = 14  # its line fits a USB block
 LONG_LINE_ATTEMPTS = 3
@@ -45,7 +45,8 @@ class Hello:
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
     ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
     ``inference`` is the hash of the schedule beside the training's, empty for none, ``features`` that of what makes
-    features, and ``room`` for how many samples the board's RAM keeps them.
+    features, and ``room`` for how many samples the board's RAM keeps them. ``ram_disk`` is what an agent's pages lie in,
+    if it is RAM.
     """
 
     board: str
@@ -62,6 +63,7 @@ class Hello:
     inference: str = ""
     features: str = ""
     room: int = 0
+    ram_disk: str = ""
     start: Start = field(default_factory=Start)
 
     @property
@@ -200,6 +202,7 @@ class Device:
             inference=values.get("inference", ""),
             features=values.get("features", ""),
             room=values.number("room", default=0),
+            ram_disk=values.get("ram_disk", ""),
             start=read_start(values),
         )
         self._tell_of_failure()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
+from poet_profiles.files.ram_disk import ram_disk, ram_disk_text
 from poet_profiles.program.closing import Closing
 
 from ..meters.meter import Meter
@@ -106,6 +107,13 @@ def connect(
         else:
             target = _real(board, port, meter, opening)
         _check_board(target.device, board)
+        place = card or Path.cwd() if board.kind == "linux" and image is not None else None
+        in_ram = target.device.hello.ram_disk if place is None else ram_disk(place)
+        if in_ram:
+            target.meter.identity += f", pages in RAM ({in_ram})"
+            if place is not None or (port is not None and not port.lower().startswith(SSH)):
+                # Else the agent says so here itself.
+                print(ram_disk_text(place or f"{port}, --pages there", in_ram), file=sys.stderr)
         target._resources = opening.pop_all()
         return target
 

@@ -79,7 +79,7 @@ def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:
                 loss=step.loss,
                 source=source,
                 board=hello.board,
-                firmware=hello.firmware,
+                firmware=hello.build,
                 graph_hash=plan.graph_hash,
                 schedule_hash=plan.schedule_hash,
             )
@@ -103,7 +103,7 @@ def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:
                     loss=None,
                     source=source,
                     board=hello.board,
-                    firmware=hello.firmware,
+                    firmware=hello.build,
                     graph_hash=plan.graph_hash,
                     schedule_hash=plan.schedule_hash,
                 )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+from poet_profiles.files.ram_disk import ram_disk, ram_disk_text
 from poet_profiles.graph import Graph
 from poet_profiles.profile import read_profile
 from poet_profiles.schedule import Action, Objective, Schedule
@@ -135,6 +136,10 @@ def compile(
     wanted = options or OptimiseOptions(capped=False)
     device = _device(model, example)
     folder = _page_place(pages, device)
+    in_ram = ram_disk(folder) if isinstance(folder, Path) else ""
+    note = f"pages {ram_disk_text(str(folder), in_ram)}" if in_ram else ""
+    if note and not quiet:
+        print(f"poet: {note}", file=sys.stderr)
     if optimizer is not None and profile is not None:
         raise UserError("optimizer: the profile of a board has no rows for its updates; leave profile= out")
     inner = None if optimizer is None else InnerOptimizer(optimizer)
@@ -142,7 +147,7 @@ def compile(
         inner.refuse_strangers([part for part in (model, loss) if isinstance(part, nn.Module)])
     planner = _Planner(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
-        *(inner, quiet, device.name),
+        *(inner, quiet, device.name, note),
     )
     refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
     return PlannedStep(example, planner.planned, retraces=on_change == RETRACE)
@@ -179,6 +184,7 @@ class _Planner:
     optimizer: InnerOptimizer | None
     quiet: bool
     device: str
+    note: str  # of the folder
 
     def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
         """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
@@ -239,7 +245,7 @@ class _Planner:
             raise lack.adding(slices) from None
         pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
         compiled = self._compiled(traced, graph, schedule, budget, self._pager() if pages else None)
-        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget)
+        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget, self.note)
         return Planned(traced, like, guard, graph, schedule, compiled, state, report, self.optimizer)
 
     def _guard(
@@ -397,6 +403,7 @@ def _report(
     plain_bytes: int,
     compiled: CompiledStep,
     budget: int | None,
+    note: str,
 ) -> Report:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     actions = Counter(step.do for step in schedule.steps)
@@ -415,5 +422,5 @@ def _report(
         planned_in_bytes=moved[Action.PAGE_IN],
         gap=schedule.gap,
         bound=schedule.bound_s if schedule.bound_s is not None else schedule.bound_j,
-        note=compiled.pager.note if compiled.pager is not None else "",
+        note="; ".join(filter(None, (note, compiled.pager.note if compiled.pager is not None else ""))),
     )

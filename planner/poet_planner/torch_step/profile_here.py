@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from poet_profiles.files.cache import cache_folder
+from poet_profiles.files.ram_disk import ram_disk
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node, PageCost
 from poet_profiles.graph.file import graph_hash
@@ -79,7 +80,8 @@ def costed_here(
     costs = _kept(f"step {graph_hash(graph)}", device, lambda: _timed(traced, residents, device), _step_costs)
     pages = None
     if isinstance(page_folder, Path):
-        disk = page_folder.stat().st_dev
+        # A disk may get the number that a file system in RAM had before the computer started anew.
+        disk = f"{page_folder.stat().st_dev} {ram_disk(page_folder)}".rstrip()
         pages = _kept(f"pages by the pager {disk}", device, lambda: _transferred(page_folder), _page_costs)
     elif page_folder is not None:
         pages = _kept("pages in pinned memory", device, lambda: _pinned(device), _page_costs)

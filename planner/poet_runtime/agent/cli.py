@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from poet_profiles.errors import BAD_INPUT, UserError
+from poet_profiles.files.ram_disk import ram_disk, ram_disk_text
 from poet_profiles.program.missing_package import missing_packages_named
 
 from poet_runtime.allocator import release_freed
@@ -67,6 +68,9 @@ def _serve(options: argparse.Namespace) -> None:
         _take_processors(options.threads)
     if options.release_freed is not None:
         release_freed(options.release_freed)
+    in_ram = ram_disk(options.pages)
+    if in_ram:
+        print(f"poet-agent: --pages {ram_disk_text(options.pages, in_ram)}", file=sys.stderr)
     from poet_runtime.agent.server import Server
     from poet_runtime.agent.streams import serve_serial, serve_standard_streams, serve_tcp
     from poet_runtime.agent.verbs import Agent

@@ -16,6 +16,7 @@ from zlib import crc32
 
 import torch
 from poet_profiles.errors import FaultError, UserError
+from poet_profiles.files.ram_disk import ram_disk
 from poet_profiles.program.closing import Closing
 from poet_profiles.protocol.f32 import f32_of_bits
 from poet_profiles.protocol.frame import LONG_LINE, bytes_in_line
@@ -119,6 +120,7 @@ class Agent(Closing):
             "device": "cpu",
             "allocator": self._allocator,
             "governor": system.governor(self._sysfs),
+            "ram_disk": ram_disk(self._folder),
         }
         return " ".join(f"{name}={value}" for name, value in pairs.items() if value != "")
 

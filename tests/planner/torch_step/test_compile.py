@@ -216,6 +216,20 @@ def test_costs_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert len(measured) == 3
 
 
+def test_pages_in_ram_are_told_of_before_anything_is_planned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, batch = tiny()
+    monkeypatch.setattr("poet_planner.torch_step.compiling.ram_disk", lambda folder: "overlay/tmpfs")
+    step = poet.compile(module, cross_entropy, batch, pages=tmp_path)
+    first, second = capsys.readouterr().err.splitlines()
+    note = f"pages {tmp_path}: lies in RAM (overlay/tmpfs): what goes there takes memory all the same"
+    assert first.startswith(f"poet: {note}")
+    assert note in second and note in str(step.report)
+    monkeypatch.setattr("poet_planner.torch_step.compiling.ram_disk", lambda folder: "")
+    assert compiled(module, batch, pages=tmp_path).report.note == ""
+
+
 def test_a_boards_profile_serves_as_well() -> None:
     module, batch = tiny()
     with compiled(module, batch, ram="95%", profile="a72") as step:

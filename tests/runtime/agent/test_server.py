@@ -277,6 +277,18 @@ def test_a_users_mistake_ends_in_one_line(options: list[str], words: str, capsys
     assert printed.startswith("poet-agent: ") and printed.count("\n") == 1
 
 
+def test_a_folder_of_pages_in_ram_is_told_of_before_anything_is_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from poet_runtime.agent import cli
+
+    monkeypatch.setattr("poet_runtime.agent.streams.serve_standard_streams", lambda server: None)
+    monkeypatch.setattr(cli, "ram_disk", lambda folder: "tmpfs" if str(folder) == "here" else "")
+    for folder, lines in (("here", ["poet-agent: --pages here: lies in RAM (tmpfs)"]), ("there", [])):
+        cli.main(["--pages", folder])
+        assert [line.partition(": what")[0] for line in capsys.readouterr().err.splitlines()] == lines
+
+
 def test_what_a_library_prints_never_gets_into_the_protocol() -> None:
     code = (
         "from poet_runtime.agent.server import Server\n"
