@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import typer.main
@@ -17,4 +18,4 @@ def unknown_options(command: Sequence[str]) -> set[str]:
     if words and not words[0].startswith("-"):
         verb = verb.commands[words.pop(0)]  # type: ignore[attr-defined]
     known = {option for parameter in verb.params for option in parameter.opts}
-    return {word for word in words if word.startswith("--")} - known
+    return {word for word in words if re.match("--?[a-z]", word)} - known

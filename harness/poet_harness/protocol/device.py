@@ -45,7 +45,7 @@ class Hello:
     the agent of a Linux board says of PyTorch and of the processor, on which times and bits depend; firmware says none.
     ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
     ``inference`` is the hash of the schedule beside the training's, empty for none, ``features`` that of what makes
-    features, and ``room`` for how many samples the board's RAM keeps them. ``ram_disk`` is what an agent's pages lie in,
+    features, and ``room`` for how many samples the board's RAM keeps them. ``ram_disk`` is where an agent's pages lie,
     if it is RAM.
     """
 

@@ -60,6 +60,9 @@ def command(
     """Infer over a data set on the board: loss, accuracy, time and energy of an inference.
 
     The network is in evaluation mode, and the board computes sample by sample. Energies are of the first 50.
+
+        poet-harness eval -b nrf52840 --emulate --plan plan --samples set.npz --weights w.npz
+        poet-harness eval -b nrf52840 --plan plan --samples set.npz --restore --per-class
     """
     from contextlib import ExitStack
 

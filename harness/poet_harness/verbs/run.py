@@ -39,6 +39,9 @@ def command(
     small. Every step commits; --resume goes on after the last one.
 
     For experiments there are --card-pauses SEED (docs/emulation.md) and --threads N (docs/linux_boards.md), too.
+
+        poet-harness run -b nrf52840 --emulate --plan plan --data data.npz --steps 20 --out observed.csv
+        poet-harness run -b nrf52840 --plan plan --data data.npz --weights w.npz --trained w.safetensors
     """
     from poet_profiles.errors import UserError
     from poet_profiles.program.json_output import print_json

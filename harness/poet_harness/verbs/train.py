@@ -95,6 +95,9 @@ def command(
     --folder keeps weights and a row of figures after each epoch, and --resume goes on from there with the same bits as
     if nothing had been in between. Weights that a plan keeps on the card stay there, and it goes on from those.
     Otherwise as poet-harness run: the first step is traced, and what was observed is written however the training ends.
+
+        poet-harness train -b nrf52840 --emulate --plan plan --data data.npz --samples set.npz --epochs 9
+        poet-harness train -b nrf52840 --plan plan --data data.npz --samples set.npz --epochs 9 --validate
     """
     from poet_profiles.errors import UserError
     from poet_profiles.program.json_output import print_json

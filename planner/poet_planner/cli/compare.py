@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +24,7 @@ from poet_planner.cli.option_groups import (
     request_of,
     whole_batch,
 )
+from poet_planner.cli.tables import Form, TableForm, print_table
 
 if TYPE_CHECKING:
     from poet_planner.comparison.compare import Setting
@@ -45,6 +45,7 @@ def compare(
     time_limit: TimeLimit = 10.0,
     out: Annotated[Path, output_option("--out", "-o", help="Folder for compare.csv, .png and .svg.")] = Path("compare"),
     as_json: Json = False,
+    form: TableForm = None,
 ) -> None:
     """Plan one training step by every method, at the same costs, and show the energy that each adds.
 
@@ -77,7 +78,7 @@ def compare(
     write_points(points, out / "compare.csv")
     for ending in ("png", "svg"):
         write_picture(setting, points, out / f"compare.{ending}")
-    _print(points, out, as_json)
+    _print(points, out, as_json, form)
 
 
 def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions) -> list[Point]:
@@ -93,11 +94,10 @@ def _compared(setting: Setting, methods: list[Method], options: OptimiseOptions)
         raise UserError(f"{stopped}; nothing was written", stopped.exit_code) from None
 
 
-def _print(points: list[Point], out: Path, as_json: bool) -> None:
+def _print(points: list[Point], out: Path, as_json: bool, form: Form | None) -> None:
     from dataclasses import asdict
 
     from poet_profiles.program.json_output import print_json
-    from rich.console import Console
     from rich.table import Table
 
     from poet_planner.report.quantities import energy_text, share_text
@@ -122,11 +122,7 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
             *(str(count) for count in (point.peak_bytes, point.recomputes, point.page_ins, point.page_outs)),
             f"{point.seconds:.1f}",
         )
-    # A file takes lines of any length, and a narrow terminal wraps cells.
-    console = Console(
-        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120
-    )
-    console.print(table)
+    console = print_table(table, form)
     for point in points:
         if point.note:
             console.print(f"{point.method}: {point.note}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import Json
+from poet_planner.cli.tables import TableForm, print_table
 
 COLUMNS = {
     "general": "plans graphs that branch, without making chains of them",
@@ -16,11 +17,8 @@ COLUMNS = {
 MARKS = {"yes": "\u2713", "partly": "~", "no": "\u00d7"}
 
 
-def methods(as_json: Json = False) -> None:
+def methods(as_json: Json = False, form: TableForm = None) -> None:
     """List the methods that plan: what each decides, what it takes into account (Table 1 of the paper), its source."""
-    import sys
-
-    from rich.console import Console
     from rich.table import Table
 
     from poet_planner.comparison.registry import METHODS
@@ -33,16 +31,16 @@ def methods(as_json: Json = False) -> None:
         *("method", "general", "compute", "memory", "power", "recomputes", "pages", "deadline", "decides", "source"),
         box=None,
     )
+    marks = MARKS if form is None else {word: word for word in MARKS}
     for method in METHODS:
         can = (method.recomputes, method.pages, method.keeps_deadline)
         table.add_row(
             method.name,
-            *(MARKS[getattr(method, column)] for column in COLUMNS),
-            *(MARKS["yes" if able else "no"] for able in can),
+            *(marks[getattr(method, column)] for column in COLUMNS),
+            *(marks["yes" if able else "no"] for able in can),
             method.decides,
             method.source,
         )
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 240)
-    console.print(table)
+    console = print_table(table, form, width=240)
     for column, meaning in COLUMNS.items():
         console.print(f"{column.removesuffix('_aware')}: {meaning}")

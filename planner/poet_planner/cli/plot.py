@@ -48,6 +48,9 @@ def plot(
     energy-vs-ram and overhead-log: a curve a method; energy-vs-deadline: the same by deadline; overhead-map: poet's
     overhead for each RAM and deadline; training: the learning curve of `poet-harness train --folder`, from its
     epochs.csv.
+
+        poet-plan plot sweep/points.csv --figure overhead-log --methods optimal,rotor,checkmate
+        poet-plan plot training/epochs.csv --figure training
     """
     from poet_profiles.files.whole_file import check_writable
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +26,7 @@ from poet_planner.cli.option_groups import (
     output_option,
     whole_batch,
 )
+from poet_planner.cli.tables import Form, TableForm, print_table
 from poet_planner.graph.layout import Parameters
 
 if TYPE_CHECKING:
@@ -57,11 +57,15 @@ def sweep(
     out: Annotated[Path, output_option("--out", "-o", help="Folder for points.csv and the picture.")] = Path("sweep"),
     resume: Annotated[bool, output_option("--resume", help="Go on with the sweep in --out.")] = False,
     as_json: Json = False,
+    form: TableForm = None,
 ) -> None:
     """Plan every pair of RAM budget and deadline, of every model on every board, by every method.
 
     Points are written to points.csv as they come. A signal ends the sweep; --resume goes on with what is missing.
     All budgets have one layout: auto keeps parameters, and on microcontrollers gradients, in RAM.
+
+        poet-plan sweep --model digits_cnn --profile nrf52840 --ram 100% --ram 60% --ram 40% --methods all
+        poet-plan sweep --graph graph.json --ram 50% --deadline 1.2x --deadline none --jobs -1 --out sweep
     """
     from poet_profiles.files.whole_file import check_writable
     from poet_profiles.program.command_line import alone_in
@@ -94,7 +98,7 @@ def sweep(
     figure = energy_vs_ram(points)
     for ending in ("png", "svg"):
         save(figure, out / f"energy-vs-ram.{ending}")
-    _print(points, out, as_json)
+    _print(points, out, as_json, form)
 
 
 def plan_missing(
@@ -217,11 +221,10 @@ def _subjects(
     ]
 
 
-def _print(points: list[Point], out: Path, as_json: bool) -> None:
+def _print(points: list[Point], out: Path, as_json: bool, form: Form | None) -> None:
     from dataclasses import asdict
 
     from poet_profiles.program.json_output import print_json
-    from rich.console import Console
     from rich.table import Table
 
     from poet_planner.report.quantities import energy_text, share_text
@@ -232,7 +235,7 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
     named = [
         name for name in ("model", "board", "batch", "deadline") if len({_name(point, name) for point in points}) > 1
     ]
-    table = Table(*named, "RAM, B", "method", "", "energy", "above store-all", "gap", "time", "peak, B", box=None)
+    table = Table(*named, "RAM, B", "method", "status", "energy", "above store-all", "gap", "time", "peak, B", box=None)
     for point in points:
         table.add_row(
             *(_name(point, name) for name in named),
@@ -243,11 +246,7 @@ def _print(points: list[Point], out: Path, as_json: bool) -> None:
             "" if point.time_of_plain is None else f"{point.time_of_plain:.4g}x",
             "" if point.peak_bytes is None else str(point.peak_bytes),
         )
-    # A file takes lines of any length, and a narrow terminal wraps cells.
-    console = Console(
-        highlight=False, markup=False, emoji=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120
-    )
-    console.print(table)
+    console = print_table(table, form)
     for point in points:
         if point.status == "failed":
             console.print(f"{_problem([point])}, {point.method}: {point.note}")

@@ -94,7 +94,7 @@ def share_text(share: float) -> str:
     """A share of one, in per cent: ``27.2 %``; what is too small to show, or below zero by rounding, is no number."""
     if share < 1e-9:
         return "0 %"
-    return f"{100 * share:.3g} %" if share >= 1e-5 else "< 0.001 %"
+    return f"{float(f'{100 * share:.3g}'):g} %" if share >= 1e-5 else "< 0.001 %"
 
 
 def more_text(share: float) -> str:

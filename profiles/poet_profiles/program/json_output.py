@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option ``--json`` of both programs: standard output holds one JSON document, and nothing else."""
+"""The options ``--json`` and ``--table``: standard output holds one document, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from typer import Context
 
+from poet_profiles.errors import UserError
+
 STANDARD_OUTPUT = 1
+Form = TypeVar("Form")
 
 _kept: list[TextIO] = []
 
 
-def alone(context: Context, as_json: bool) -> bool:
-    """The callback of ``--json``: until the verb ends, what anything else prints goes to standard error."""
-    if as_json:
+def alone(context: Context, form: Form) -> Form:
+    """The callback of such an option: until the verb ends, what anything else prints goes to standard error."""
+    if form:
+        if _kept:
+            raise UserError("--json and --table: standard output holds one of them; leave the other out")
         context.with_resource(_kept_for_the_document())
-    return as_json
+    return form
 
 
 def print_json(document: object) -> None:
     """Print a document as JSON, which knows no NaN: what is not a number is null."""
-    text = json.dumps(_without_nan(document), indent=1, allow_nan=False)
+    print_alone(json.dumps(_without_nan(document), indent=1, allow_nan=False))
+
+
+def print_alone(text: str) -> None:
+    """Print what standard output is kept for."""
     print(text, file=_kept[-1] if _kept else None, flush=True)
 
 

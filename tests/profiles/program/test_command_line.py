@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from poet_profiles.errors import BAD_INPUT, NO_DEVICE, NO_SCHEDULE
 from poet_profiles.files.locks import held
 from poet_profiles.graph.file import write_graph
 
+from tests.support.command_options import unknown_options
 from tests.support.graphs.chains import chain
 from tests.support.harness.tiny_plan import write_plan
 from tests.support.programs import Said, exit_code
@@ -90,6 +92,19 @@ def test_no_text_is_empty(program: str, verb: str, option: str, capsys: Said) ->
     given = required(program, verb, option)
     for arguments in ([*given, f"{option}="], [*given, option, ""], [*given, option, " "]):
         assert option in refused(program, arguments, capsys)
+
+
+def test_the_examples_of_the_help_have_options_that_exist_and_all_that_is_required() -> None:
+    shown = set()
+    for program, verb, command in verbs():
+        for line in re.findall(r"^ {4,}(poet-\S+ .+)$", command.help or "", re.MULTILINE):
+            words = shlex.split(line)
+            assert (words[0], words[1]) == (program, verb) or not verb, line
+            assert unknown_options(words) == set(), line
+            needed = [one for one in command.params if one.required and one.opts[0].startswith("-")]
+            assert all(set(one.opts) & set(words) for one in needed), line
+            shown.add(verb)
+    assert shown >= {"", "train", "run", "eval", "sweep", "plot"}
 
 
 AMOUNTS = ("x", "nan", "inf", "0", "-5KB", "5XB", "1e99", "1e400", "1e99GB", "1e-9")
