@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from poet_profiles.amounts import loss_text
+
 from .run_folder import EpochRow
 
 
@@ -33,7 +35,7 @@ class Patience:
             return None
         which = "loss" if rows[-1].validation_loss is None else "validation loss"
         more = f" by more than {self.min_delta:g}" if self.min_delta else ""
-        return f"the {which} has not fallen{more} since epoch {of_epoch}, where it was {best:.4f}"
+        return f"the {which} has not fallen{more} since epoch {of_epoch}, where it was {loss_text(best)}"
 
 
 def is_best(rows: Sequence[EpochRow], by_loss: bool) -> bool:

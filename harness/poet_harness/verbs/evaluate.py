@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from poet_profiles.amounts import PRECISE, energy_text, loss_text, time_text
 
 from .flash import flashed_image
 from .option_groups import Connection
@@ -261,11 +262,11 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     table = Table("", "predicted", "observed", title=f"Inference, one sample of {found.count} ({source})")
     right = "no classes" if found.correct is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
     if found.loss is not None:
-        table.add_row("loss", "", f"{found.loss:.4f}")
+        table.add_row("loss", "", loss_text(found.loss))
     table.add_row("right", "", right)
-    table.add_row("time, ms", f"{predicted.time_s * 1e3:.4f}", f"{found.time_s * 1e3:.4f}")
-    seen = "" if found.energy_j is None else f"{found.energy_j * 1e3:.4f}"
-    table.add_row("energy, mJ", f"{predicted.energy_j * 1e3:.4f}", seen)
+    table.add_row("time", time_text(predicted.time_s, PRECISE), time_text(found.time_s, PRECISE))
+    seen = "" if found.energy_j is None else energy_text(found.energy_j, PRECISE)
+    table.add_row("energy", energy_text(predicted.energy_j, PRECISE), seen)
     table.add_row("peak RAM", f"{predicted.peak_bytes:,}", "")
     return table
 

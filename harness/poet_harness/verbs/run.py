@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from poet_profiles.amounts import loss_text
 
 from .option_groups import Beginning, Connection, ResultFiles
 from .options import training_option
@@ -85,7 +86,7 @@ def _with_progress(
         task = progress.add_task("training", total=steps)
 
         def done(step: ObservedStep) -> None:
-            progress.update(task, advance=1, description=f"loss {step.loss:.4f}")
+            progress.update(task, advance=1, description=f"loss {loss_text(step.loss)}")
 
         try:
             trainer.train(data, given.learning_rate, given.commit_every, resume, done, steps=steps)

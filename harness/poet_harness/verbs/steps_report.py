@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poet_profiles.amounts import PRECISE, energy_text, loss_text, time_text
+
 from .console import wide_console
 
 if TYPE_CHECKING:
@@ -81,19 +83,20 @@ def document(trained: Trained, epochs: Sequence[EpochRow] = ()) -> dict[str, obj
 def _steps_table(plan: Plan, steps: Sequence[ObservedStep], source: str) -> Table:
     from rich.table import Table
 
-    table = Table("", "loss", "energy, mJ", "", "time, s", "", "peak RAM", title=f"Training steps ({source})")
+    table = Table("", "loss", "energy", "", "time", "", "peak RAM", title=f"Training steps ({source})")
     one = plan.schedule
-    table.add_row("predicted", "", f"{one.energy_j * 1e3:.4f}", "", f"{one.time_s:.5f}", "", f"{one.peak_bytes:,}")
+    costs = energy_text(one.energy_j, PRECISE), time_text(one.time_s, PRECISE)
+    table.add_row("predicted", "", costs[0], "", costs[1], "", f"{one.peak_bytes:,}")
     shown = list(steps)
     if len(shown) > MOST_STEPS_SHOWN:
         shown = [*shown[: MOST_STEPS_SHOWN - 1], shown[-1]]
     for step in shown:
         table.add_row(
             f"step {step.number}" + (", traced" if step.actions else ""),
-            f"{step.loss:.4f}",
-            "" if step.energy_j is None else f"{step.energy_j * 1e3:.4f}",
+            loss_text(step.loss),
+            "" if step.energy_j is None else energy_text(step.energy_j, PRECISE),
             "" if step.energy_j is None else _relative(step.energy_j, plan.schedule.energy_j),
-            f"{step.report.work_s:.5f}",
+            time_text(step.report.work_s, PRECISE),
             _relative(step.report.work_s, plan.schedule.time_s),
             _peak(plan, step.report.peak_bytes),
         )
@@ -112,7 +115,7 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
     """Predicted and observed cost by operator over all its runs in the traced step, and the highest of their peaks."""
     from rich.table import Table
 
-    costs = ("predicted\nms", "observed\nms", "predicted\nmJ", "observed\nmJ", "difference")
+    costs = ("predicted\ntime", "observed\ntime", "predicted\nenergy", "observed\nenergy", "difference")
     allocates = any(seen.peak_bytes for seen in step.actions)  # else all lies where the plan says
     peak = ("predicted\npeak RAM", "observed\npeak RAM") if allocates else ("peak RAM",)
     runner = None if allocates else "predicted with what a call costs the runner, observed without"
@@ -131,15 +134,15 @@ def _actions_table(plan: Plan, step: ObservedStep, source: str) -> Table:
             peaks[action.op] = (max(highest[0], action.peak_bytes), max(highest[1], seen.peak_bytes or 0))
     for op, (runs, expected_s, seen_s, expected_j, seen_j) in sorted(sums.items(), key=lambda item: -item[1][4]):
         table.add_row(
-            *(op, f"{runs:.0f}", f"{expected_s * 1e3:.3f}", f"{seen_s * 1e3:.3f}"),
-            *(f"{expected_j * 1e3:.4f}", f"{seen_j * 1e3:.4f}", _relative(seen_j, expected_j)),
+            *(op, f"{runs:.0f}", time_text(expected_s, PRECISE), time_text(seen_s, PRECISE)),
+            *(energy_text(expected_j, PRECISE), energy_text(seen_j, PRECISE), _relative(seen_j, expected_j)),
             *(f"{peak_bytes:,}" if peak_bytes else "" for peak_bytes in peaks[op][: len(peak)]),
         )
     return table
 
 
 def _host_summary(steps: Sequence[ObservedStep]) -> str:
-    losses = f"loss {steps[0].loss:.4f} to {steps[-1].loss:.4f}"
+    losses = f"loss {loss_text(steps[0].loss)} to {loss_text(steps[-1].loss)}"
     return f"{len(steps)} steps on this computer: {losses}"
 
 

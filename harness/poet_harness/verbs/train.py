@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from poet_profiles.amounts import PRECISE, energy_text, loss_text, time_text
 
 from .option_groups import Beginning, Connection, ResultFiles
 from .options import Scale, Shift, data_set_option, rate_option, results_option, training_option, validation_option
@@ -268,7 +269,7 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
 
         def told(step: ObservedStep) -> None:
             number = step.number + 1
-            words = f"epoch {step.number // per_epoch + 1} of {epochs.course.epochs}, loss {step.loss:.4f}"
+            words = f"epoch {step.number // per_epoch + 1} of {epochs.course.epochs}, loss {loss_text(step.loss)}"
             progress.update(task, completed=number, description=words)
             if number % per_epoch == 0:
                 progress.console.print(_line(epochs.rows[-1]), highlight=False)
@@ -297,10 +298,10 @@ def train_with_progress(epochs: Epochs, trainer: Trainer, commit_every: int, sou
 
 
 def _line(row: EpochRow) -> str:
-    energy = "energy unknown" if row.energy_j is None else f"{row.energy_j * 1e3:.4g} mJ"
-    known = "" if row.validation_loss is None else f", validation loss {row.validation_loss:.4f}"
+    energy = "energy unknown" if row.energy_j is None else energy_text(row.energy_j, 4)
+    known = "" if row.validation_loss is None else f", validation loss {loss_text(row.validation_loss)}"
     known += "" if row.accuracy is None else f", {row.right} of {row.labels} right ({row.accuracy:.1%})"
-    return f"epoch {row.epoch}: loss {row.loss:.4f}{known}, {energy}, {row.time_s:.4g} s on the board"
+    return f"epoch {row.epoch}: loss {loss_text(row.loss)}{known}, {energy}, {time_text(row.time_s, 4)} on the board"
 
 
 def epochs_table(rows: Sequence[EpochRow]) -> Table:
@@ -309,15 +310,15 @@ def epochs_table(rows: Sequence[EpochRow]) -> Table:
 
     counted, weighed = rows[-1].right is not None, rows[-1].validation_loss is not None
     known = (*(("validation\nloss",) if weighed else ()), *(("right",) if counted else ()))
-    columns = ("epoch", "loss", *known, "learning rate", "energy, mJ", "time, s")
+    columns = ("epoch", "loss", *known, "learning rate", "energy", "time")
     table = Table(*columns, title=f"Epochs ({rows[-1].source})")
     shown = list(rows)
     if len(shown) > MOST_EPOCHS_SHOWN:
         shown = [*shown[: MOST_EPOCHS_SHOWN // 2], *shown[-MOST_EPOCHS_SHOWN // 2 :]]
     for row in shown:
-        energy = "" if row.energy_j is None else f"{row.energy_j * 1e3:.4f}"
-        loss = (f"{row.validation_loss:.4f}",) if weighed else ()
+        energy = "" if row.energy_j is None else energy_text(row.energy_j, PRECISE)
+        loss = ("" if row.validation_loss is None else loss_text(row.validation_loss),) if weighed else ()
         known = (*loss, *((f"{row.right} of {row.labels}",) if counted else ()))
-        figures = (f"{row.learning_rate:.4g}", energy, f"{row.time_s:.4f}")
-        table.add_row(str(row.epoch), f"{row.loss:.4f}", *known, *figures)
+        figures = (f"{row.learning_rate:.4g}", energy, time_text(row.time_s, PRECISE))
+        table.add_row(str(row.epoch), loss_text(row.loss), *known, *figures)
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.amounts import loss_text
 from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import Json, LearningRate, TrainingOptions, output_option
@@ -60,9 +61,9 @@ def execute(
         )
         return
     print(
-        f"{plan}: {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}, {time_text(median(run.times_s))} a "
-        f"step; {bytes_text(run.peak_bytes)} allocated at once beside parameters and batch, planned "
-        f"{bytes_text(run.planned_peak_bytes)}; {bytes_text(run.traffic.out_bytes)} to disk and "
+        f"{plan}: {len(losses)} steps, loss {loss_text(losses[0])} to {loss_text(losses[-1])}, "
+        f"{time_text(median(run.times_s))} a step; {bytes_text(run.peak_bytes)} allocated at once beside parameters "
+        f"and batch, planned {bytes_text(run.planned_peak_bytes)}; {bytes_text(run.traffic.out_bytes)} to disk and "
         f"{bytes_text(run.traffic.in_bytes)} back"
     )
     if run.note:

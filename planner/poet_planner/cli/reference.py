@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from poet_profiles.amounts import loss_text
 from poet_profiles.program.json_output import print_json
 
 from poet_planner.cli.option_groups import (
@@ -56,4 +57,4 @@ def reference(
     if as_json:
         print_json({"file": str(out), "model": model, "loss": losses.tolist()})
         return
-    print(f"{out}: {model}, {len(losses)} steps, loss {losses[0]:.4f} to {losses[-1]:.4f}")
+    print(f"{out}: {model}, {len(losses)} steps, loss {loss_text(losses[0])} to {loss_text(losses[-1])}")

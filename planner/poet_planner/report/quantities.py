@@ -7,13 +7,14 @@ import math
 import re
 from typing import TypeVar
 
+from poet_profiles.amounts import energy_text as energy_text
+from poet_profiles.amounts import time_text as time_text
 from poet_profiles.errors import UserError
 
 _BYTES = {"": 1, "b": 1, "kb": 1024, "kib": 1024, "mb": 1024**2, "mib": 1024**2, "gb": 1024**3, "gib": 1024**3}
 _BYTES |= {"tb": 1024**4, "tib": 1024**4}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _BYTE_UNITS = (("TB", 1024**4), ("GB", 1024**3), ("MB", 1024**2), ("KB", 1024), ("B", 1))
-_PREFIXES = (("", 1.0), ("m", 1e-3), ("\u00b5", 1e-6), ("n", 1e-9))
 MOST_BYTES = 2**53  # exact in every format
 Number = TypeVar("Number", int, float)
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zA-Z%]*)\s*")
@@ -69,16 +70,6 @@ def deadline_s(amount: float | str, store_all_time_s: float) -> float:
     return number * _SECONDS[unit]
 
 
-def energy_text(energy_j: float) -> str:
-    """Three digits and a unit: ``44.5 mJ``."""
-    return _scaled(energy_j, "J")
-
-
-def time_text(time_s: float) -> str:
-    """Three digits and a unit: ``901 ms``."""
-    return _scaled(time_s, "s")
-
-
 def bytes_text(count: int) -> str:
     """Three digits or more and a unit of 1024: ``193.6 KB``; whole bytes below 1 KB."""
     unit, scale = byte_unit(count)
@@ -102,15 +93,6 @@ def more_text(share: float) -> str:
     if share >= 1:
         return f"{1 + share:.3g} times"
     return f"{'-' if share < 0 else '+'}{share_text(abs(share))}"
-
-
-def _scaled(amount: float, unit: str) -> str:
-    """With the prefix that leaves a number between 1 and 1000."""
-    size = float(f"{abs(amount):.3g}")
-    prefix, scale = next(((prefix, scale) for prefix, scale in _PREFIXES if size >= scale), _PREFIXES[-1])
-    if size == 0 or size >= 1000:
-        return f"{amount:.6g} {unit}"
-    return f"{float(f'{amount / scale:.3g}'):g} {prefix}{unit}"
 
 
 def _parts(text: str, option: str, examples: str) -> tuple[float, str]:
