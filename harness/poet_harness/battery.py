@@ -165,7 +165,7 @@ def planned_step(plan: PlanFiles, folder: Path) -> StepCost:
     summary = plan.summary
     if summary is None:
         raise UserError(f"{folder / SUMMARY_FILE}: no such file; make the plan with poet-plan --out {folder}")
-    basis = ", ".join(name for name, share in summary.energy_share.items() if share)
+    basis = ", ".join(name for name, share in summary.energy_share.items() if share) or summary.source
     step = plan.schedule
     return StepCost(step.energy_j, step.time_s, summary.idle_power_w, summary.wear.life_steps, basis)
 

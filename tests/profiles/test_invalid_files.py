@@ -57,6 +57,7 @@ GRAPHS = {
     "resident_kind": "resident w",
     "residents_overlap": "resident x: offset 4 overlaps",
     "residents_too_small": "the residents end at 8",
+    "source": "\"source\" is 'emulated+guessed'; it must be one of measured, emulated, published, or several",
     "text_cost": "node a: \"time_s\" is 'fast'",
     "unknown_node": "no node c",
     "unknown_operand": "node b: operand v",

@@ -116,12 +116,8 @@ class MethodResult:
 
 def subject_of(step: CostedStep, model: str | None, batch: int | None) -> Subject:
     """A step as the table calls it; ``model`` is the name that it was given by, if it was."""
-    sources: set[str] = set()
-    if step.costed is not None:
-        fits = {source for fit in step.costed.fits.values() for source in fit.sources}
-        sources = fits | {basis.value for basis in step.costed.basis.values()} - {"fitted"}
     board = step.board.name if step.board else ""
-    return Subject(step.graph, model or step.graph.name, board, "+".join(sorted(sources)), batch)
+    return Subject(step.graph, model or step.graph.name, board, step.graph.source, batch)
 
 
 def with_parts(setting: Setting, bench: Bench, whole: CostedStep) -> Setting:

@@ -192,7 +192,9 @@ class CostModel:
             nodes.append(replace(node, **own, values=values, workspace_bytes=workspace))
         used = {name for of_node in predicted_j.values() for name in of_node} | {PAGE_IN, PAGE_OUT}
         fits = {name: fit for name, fit in sorted(self._fits.items()) if name in used}
-        costed = replace(graph, nodes=tuple(nodes))
+        sources = {one.value for one in basis.values()} - {Basis.FITTED.value}
+        sources |= {source for fit in fits.values() for source in fit.sources}
+        costed = replace(graph, nodes=tuple(nodes), source="+".join(sorted(sources)))
         return CostedGraph(costed, basis, fits, predicted_j, self._firmware, self._senses, self._idle_power_w)
 
     def _compute(self, graph: Graph, node: Node) -> _Cost:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from poet_profiles.plan_folder.summary import Summary
 
 from poet_planner.report.quantities import bytes_text, share_text
-from poet_planner.report.table import fits_error, more_ram_text, placement_text
+from poet_planner.report.table import figures_text, fits_error, more_ram_text, placement_text
 
 # A gap or an error of a fit above this is reported (relative); so is a card that lasts for fewer steps.
 OPEN_GAP = 0.001
@@ -45,6 +45,8 @@ def _of_the_costs(s: Summary) -> list[str]:
     if s.energy_share and not s.energy_share.get("measured"):
         bases = ", ".join(f"{share_text(share)} {basis}" for basis, share in s.energy_share.items() if share)
         said.append(f"No energy was measured on a real board: {bases}.")
+    if s.source and "measured" not in s.source:
+        said.append(f"No energy was measured on a real board: {figures_text(s.source)}.")
     if not s.energy_sensed:
         said.append("Energies are times, multiplied by the powers of the board file: there was no sensor.")
     error = fits_error(s.fits)

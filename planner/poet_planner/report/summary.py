@@ -115,6 +115,7 @@ def summarise(
         busy_s=busy_s,
         plain_busy_s=plain_busy_s,
         bound_s=schedule.bound_s,
+        source="" if costed else graph.source,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         plain_fitted=None,
         energy_sensed=costed is None or costed.senses,

@@ -31,9 +31,14 @@ UNKNOWN_ORIGIN = "costs: those of the graph, which does not say where they come 
 def origin_text(summary: Summary) -> str:
     """Where the costs of a plan come from, in a line."""
     if not summary.energy_share:
-        return UNKNOWN_ORIGIN
+        return f"costs: those of the graph, {figures_text(summary.source)}" if summary.source else UNKNOWN_ORIGIN
     shares = sorted(summary.energy_share.items(), key=lambda item: -item[1])
     return "costs: " + ", ".join(f"{share_text(share)} {basis}" for basis, share in shares if share)
+
+
+def figures_text(source: str) -> str:
+    """What a graph says that its costs are."""
+    return f"{' and '.join(source.split('+'))} figures" if source else "figures of unknown origin"
 
 
 def more_ram_text(price: MoreRam) -> str:
@@ -231,7 +236,9 @@ def _basis_rows(s: Summary, verbose: bool) -> list[tuple[str, str, str]]:
         for basis, share in s.energy_share.items()
         if share or (basis == "fitted" and s.plain_fitted)
     ]
-    if rows:
+    if s.source:
+        rows = [("energy rests on", "", f"costs of the graph, {figures_text(s.source)}")]
+    elif rows:
         rows.insert(
             0, ("energy rests on", "", "" if s.energy_sensed else "times, and powers of the board file: no sensor")
         )

@@ -18,6 +18,7 @@ from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
+from poet_profiles.profile import SOURCES
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output", "feature")
@@ -111,11 +112,19 @@ def graph_from_document(document: Any) -> Graph:
         kept=tuple(_kept(entry) for entry in _list(top, "kept", "the file", [])),
         allocates=_flag(top, "allocates", "the file", False),
         micro_batches=_at_least_one(top, "micro_batches", "the file"),
+        source=_source(top.get("source", "")),
     )
     for node in inputs.keys() - {node.id for node in nodes}:
         raise FaultError(f"edge {next(iter(inputs[node]))} -> {node}: there is no node {node}; correct the id")
     check_graph(graph)
     return graph
+
+
+def _source(given: Any) -> str:
+    words = given.split("+") if isinstance(given, str) else [given]
+    if given != "" and not all(word in SOURCES for word in words):
+        raise FaultError(f'"source" is {given!r}; it must be one of {", ".join(SOURCES)}, or several joined by +')
+    return str(given)
 
 
 def document_of_graph(graph: Graph) -> dict[str, Any]:
@@ -128,6 +137,8 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
         "nodes": [_node_document(node) for node in graph.nodes],
         "edges": [[value, node.id] for node in graph.nodes for value in node.inputs],
     }
+    if graph.source:
+        document["source"] = graph.source
     if graph.allocates:
         document["allocates"] = True
     if graph.micro_batches > 1:

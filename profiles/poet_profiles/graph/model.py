@@ -209,6 +209,8 @@ class Graph:
     micro_batches : int
         In how many equal parts a batch goes through the nodes, one part after the other. Gradients and losses are
         added up, and what changes parameters comes once, after the last part. Costs are those of one part.
+    source : str
+        What the costs rest on, as in a profile (``emulated``, ``measured+published``); empty if it is not known.
     """
 
     name: str
@@ -220,3 +222,4 @@ class Graph:
     kept: tuple[Kept, ...] = ()
     allocates: bool = False
     micro_batches: int = 1
+    source: str = ""

@@ -221,6 +221,7 @@ class Summary:
     fits: tuple[FitReport, ...]
     firmware: tuple[str, ...]
     idle_power_w: NotNegative | None
+    source: str = ""  # of a graph that was given with its costs
     # The card's is what operators move as they are computed for the first time; refetches and pages come on top.
     # The overhead is what is above the store-all schedule, relative to that schedule's energy.
     energy_j: float

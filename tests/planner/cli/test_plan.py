@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from poet_planner.comparison.registry import METHODS
+from poet_planner.comparison.sweep_table import read_points
 from poet_planner.graph.layout import Gradients, MemoryLayout, Parameters
 from poet_planner.planning.bench import Bench
 from poet_planner.planning.contest import Contest
@@ -21,7 +22,7 @@ from poet_planner.planning.method import Method, Option
 from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
-from poet_planner.report.table import rows
+from poet_planner.report.table import origin_text, rows
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND
@@ -89,6 +90,28 @@ def test_plan_is_written_verified_and_summed_up(graph: Path, tmp_path: Path, cap
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
     assert poet_plan("verify", out / "graph.json", out / "schedule.json") == 0
     assert "is sound" in capsys.readouterr().out
+
+
+def test_costs_of_a_graph_keep_their_source(
+    graph: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    document = json.loads(graph.read_text())
+    for source, said in (("emulated+published", "costs of the graph, emulated and published figures"), ("", None)):
+        graph.write_text(json.dumps({**document, "source": source}))
+        out = tmp_path / (source or "unknown")
+        assert poet_plan("--graph", graph, "--ram", "100%", "--method", "store_all", "--out", out) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert (said in shown) if said else ("energy rests on" not in shown)
+        origin = origin_text(read_summary(out / "summary.json"))
+        assert origin.removeprefix("costs: those of the graph, ") == (
+            "emulated and published figures" if source else "which does not say where they come from"
+        )
+        assert json.loads((out / "graph.json").read_text()).get("source", "") == source
+        compared = tmp_path / f"{out.name}-compared"
+        assert poet_plan("compare", "--graph", graph, "--ram", "100%", "--methods", "store_all", "--out", compared) == 0
+        capsys.readouterr()
+        assert {point.profile_source for point in read_points(compared / "compare.csv")} == {source}
 
 
 def test_pictures_are_drawn_after_the_words(

@@ -61,7 +61,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     kept = [Kept(f"k {id}", draw(st.sampled_from(("constant", "input"))), 4, (1,)) for id in names_there]
     graph = Graph(
         draw(st.text()), tuple(nodes), offset, draw(st.booleans()), tuple(residents), tuple(constants), tuple(kept),
-        draw(st.booleans()),
+        draw(st.booleans()), source=draw(st.sampled_from(("", "emulated", "measured+published"))),
     )  # fmt: skip
     return with_random_taking_over(graph, draw(st.integers(0, 100)), 0.5)
 

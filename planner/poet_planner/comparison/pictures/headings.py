@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from poet_planner.comparison.sweep_table import Point
 from poet_planner.report.figures import INK
-from poet_planner.report.table import UNKNOWN_ORIGIN
+from poet_planner.report.table import UNKNOWN_ORIGIN, figures_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,14 +38,11 @@ def sources_text(points: Iterable[Point]) -> str:
         name = point.board if is_told_by_board and point.board else named_place(point.model, point.board)
         named.setdefault(point.profile_source, {})[name] = None
     if len(named) == 1:
-        return f"costs rest on {_figures(*named)}"
-    return "costs rest on " + ", ".join(f"{_figures(source)} ({', '.join(names)})" for source, names in named.items())
+        return f"costs rest on {figures_text(*named)}"
+    parts = (f"{figures_text(source)} ({', '.join(names)})" for source, names in named.items())
+    return f"costs rest on {', '.join(parts)}"
 
 
 def named_place(*names: str) -> str:
     """A network, a board, a limit: those that have a name."""
     return ", ".join(name for name in names if name)
-
-
-def _figures(source: str) -> str:
-    return f"{' and '.join(source.split('+'))} figures" if source else "figures of unknown origin"
