@@ -16,6 +16,7 @@ from poet_planner.report.figures import INK
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 # Of what stands where there is no schedule, by why.
 MARKERS: dict[str, Any] = {NONE: "x", TIME: (6, 2, 0), NOT_RUN: "1", FAILED: "2"}
@@ -90,6 +91,19 @@ def draw_curves(axis: Axes, curves: Sequence[Curve]) -> None:
             axis.plot(curve.x[:1], curve.y[:1], zorder=above + 5, **lack_mark(curve.ends))
 
 
+def draw_beyond(axis: Axes, curves: Sequence[Curve], across: int) -> int:
+    """Above the picture an arrow for each curve that leaves it at the top, with its highest; how many lines of them."""
+    leaving = [curve for curve in curves if max(curve.y) > axis.get_ylim()[1]]
+    if leaving:
+        axis.legend(
+            [_handle(curve.method) for curve in leaving],
+            [f"\u2191 {max(curve.y):.3g}\u00d7" for curve in leaving],
+            loc="lower center", bbox_to_anchor=(0.5, 1.0), borderaxespad=0.0, borderpad=0.1, ncols=across,
+            frameon=False, fontsize=6, handlelength=1.6, handletextpad=0.3, columnspacing=0.8, labelspacing=0.1,
+        )  # fmt: skip
+    return -(-len(leaving) // across)
+
+
 def lack_mark(status: str) -> dict[str, Any]:
     """The mark where there is no schedule, as matplotlib's `plot` takes it."""
     return {"linestyle": "", "marker": MARKERS[status], "color": INK, "markersize": 5, "markeredgewidth": 0.9}
@@ -105,24 +119,35 @@ def _layers(method: str) -> list[dict[str, Any]]:
     return [{"color": style.edge, "linestyle": style.line, "linewidth": style.width + 0.9}, line]
 
 
-def legend(figure: Figure, drawn: Sequence[Curve], columns: int) -> None:
-    """All methods below the panels; bands, ends of curves, and what has a label, where there are such.
+def _handle(method: str) -> tuple[Line2D, ...]:
+    """What stands for a method in a legend."""
+    from matplotlib.lines import Line2D
+
+    return tuple(Line2D([], [], **looks) for looks in _layers(method))
+
+
+def legend(figure: Figure, drawn: Sequence[Curve], points: Iterable[Point], columns: int) -> None:
+    """All methods below the panels, with a mark if they have no schedule anywhere; bands, ends of curves, marks.
 
     In so many columns, or in as many as there is room for; the figure grows by its height.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    shown = {curve.method for curve in drawn}
+    lacking = {point.method: point.status for point in points if point.method not in shown}
     entries: dict[str, Any] = {
-        style_of(method).label: tuple(Line2D([], [], **looks) for looks in _layers(method))
-        for method in in_legend_order({curve.method for curve in drawn})
+        style_of(method).label: _handle(method) if method in shown else Line2D([], [], **lack_mark(lacking[method]))
+        for method in in_legend_order(shown | set(lacking))
     }
     if any(curve.proven for curve in drawn):
         colour = next(style_of(curve.method).colour for curve in drawn if curve.proven)
         entries["down to what is proven"] = Patch(color=colour, alpha=0.25, linewidth=0)
     for status in LACKS:
-        if any(curve.ends == status for curve in drawn):
-            entries[f"{LACKS[status]} further left"] = Line2D([], [], **lack_mark(status))
+        ends = any(curve.ends == status for curve in drawn)
+        where = [" further left"] * ends + [" at all" if ends else ""] * (status in lacking.values())
+        if where:
+            entries[LACKS[status] + ", or".join(where)] = Line2D([], [], **lack_mark(status))
     for axis in figure.axes:
         entries |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     look: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 7}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from poet_profiles.errors import UserError
 
 from poet_planner.comparison.pictures.curve_labels import label_curves
-from poet_planner.comparison.pictures.curves import Curve, draw_curves, legend
+from poet_planner.comparison.pictures.curves import Curve, draw_beyond, draw_curves, legend
 from poet_planner.comparison.pictures.headings import named_place, write_heading
 from poet_planner.comparison.sweep_table import LACKS, Point
 from poet_planner.report.figures import INK, new_figure
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 COLUMN_INCHES = 3.3
 PAGE_INCHES = 7.0
 MOST_COLUMNS, FEW_COLUMNS = 4, 2
+# From the picture to its title; and for each line between them.
+TITLE_POINTS, LINE_POINTS = 5, 8
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,15 @@ def draw_panels(
         axis = axes[panel.row * columns + panel.column]
         axis.set_visible(True)
         axis.tick_params(labelsize=7 if roomy else 6)
-        axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False)
         drawn.append((axis, curves(panel)))
+        lines = 0
         draw_curves(*drawn[-1])
         if drawn[-1][1]:
             scale(axis, panel, drawn[-1][1])
+            lines = draw_beyond(*drawn[-1], across=5 if roomy else 3)
         else:
             _say_that_it_is_empty(axis, panel)
+        axis.set_title(panel.title, fontsize=7, color=INK, parse_math=False, pad=TITLE_POINTS + LINE_POINTS * lines)
         if not any(other.column == panel.column and other.row > panel.row for other in panels):
             axis.set_xlabel(labels[0], fontsize=7, color=INK)
         if panel.column == 0:
@@ -120,7 +124,7 @@ def draw_panels(
     limits = {panel.limit for panel in panels}
     points = [point for panel in panels for point in panel.points]
     write_heading(figure, limits if len(limits) == 1 else (), points)
-    legend(figure, [curve for _, of_panel in drawn for curve in of_panel], columns=2 if columns == 1 else 4)
+    legend(figure, [curve for _, of_panel in drawn for curve in of_panel], points, columns=2 if columns == 1 else 4)
     if roomy:
         for axis, of_panel in drawn:
             if of_panel:

@@ -78,6 +78,38 @@ def test_a_curve_that_would_flatten_poets_leaves_the_picture_and_poets_never_doe
         assert axis.get_ylim()[1] == pytest.approx(top, rel=0.05)
 
 
+def test_a_curve_that_leaves_the_picture_has_an_arrow_with_its_highest_number_above_it() -> None:
+    others = {"revolve": (9.0, 2.5, 0.2), "page_all": (24.0, 24.0, 24.0), "dtr": (0.5, 0.2, 0.1)}
+    points = [sweep_point("optimal", share, 0.1) for share in SHARES]
+    points += [
+        sweep_point(method, share, overhead)
+        for method, overheads in others.items()
+        for share, overhead in zip((0.25, 0.5, 0.9), overheads, strict=True)
+    ]
+    figure = energy_vs_ram(points)
+    (axis,) = figure.axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["\u2191 10\u00d7", "\u2191 25\u00d7"]
+    markers = [handle.get_marker() for handle in axis.get_legend().legend_handles]
+    assert markers == [style_of("revolve").marker, style_of("page_all").marker]
+    figure.canvas.draw()
+    arrows = axis.get_legend().get_window_extent()
+    assert arrows.y0 >= axis.get_window_extent().y1 - 1
+    assert not arrows.overlaps(axis.title.get_window_extent())
+    assert energy_vs_ram(POINTS).axes[0].get_legend() is None
+
+
+def test_a_method_without_a_schedule_anywhere_is_in_the_legend_with_the_mark_of_why() -> None:
+    figure = energy_vs_ram([*POINTS, sweep_point("rotor", 0.5, None, status="time")])
+    [legend] = figure.legends
+    marks = {
+        text.get_text(): getattr(handle, "get_marker", lambda: None)()
+        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+    }
+    assert marks["Chen \u221an"] == marks["no schedule further left, or at all"] == "x"
+    assert marks["rotor"] == marks["none found in the time"] == (6, 2, 0)
+    assert marks["DTR"] == style_of("dtr").marker
+
+
 def test_points_without_energies_are_refused() -> None:
     with pytest.raises(UserError, match="net: its points have no energies"):
         energy_vs_ram([sweep_point("optimal", 0.5, 0.0, plain_energy_j=0.0)])
