@@ -8,7 +8,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
 from poet_profiles.files.text_file import read_table
@@ -60,52 +60,33 @@ _NUMBERS = (*_MAY_LACK, "training_step", "observed_time_s", "predicted_peak_byte
 def compare(plan: Plan, trainer: Trainer, source: str) -> list[ComparisonRow]:
     """Rows for every training step, and for the actions of those that were traced."""
     rows = []
-    hello, idle_power_w = trainer.hello, trainer.metering.idle_power_w
+    hello, planned = trainer.hello, plan.schedule
+    shared: dict[str, Any] = {
+        "idle_power_w": trainer.metering.idle_power_w,
+        "source": source,
+        "board": hello.board,
+        "firmware": hello.build,
+        "graph_hash": plan.graph_hash,
+        "schedule_hash": plan.schedule_hash,
+    }
     for step in trainer.observed:
+        whole = step.report
         rows.append(
             ComparisonRow(
-                training_step=step.number,
-                index=None,
-                do="step",
-                name="",
-                op="",
-                predicted_time_s=plan.schedule.time_s,
-                observed_time_s=step.report.work_s,
-                predicted_energy_j=plan.schedule.energy_j,
-                observed_energy_j=step.energy_j,
-                predicted_peak_bytes=plan.schedule.peak_bytes,
-                observed_peak_bytes=step.report.peak_bytes,
-                idle_power_w=idle_power_w,
+                *(step.number, None, "step", "", "", planned.time_s, whole.work_s, planned.energy_j, step.energy_j),
+                *(planned.peak_bytes, whole.peak_bytes),
                 loss=step.loss,
-                source=source,
-                board=hello.board,
-                firmware=hello.build,
-                graph_hash=plan.graph_hash,
-                schedule_hash=plan.schedule_hash,
+                **shared,
             )
         )
         for index, seen in enumerate(step.actions):
-            action = plan.actions[index]
+            one = plan.actions[index]
             rows.append(
                 ComparisonRow(
-                    training_step=step.number,
-                    index=index,
-                    do=action.do,
-                    name=action.name,
-                    op=action.op,
-                    predicted_time_s=action.time_s,
-                    observed_time_s=seen.time_s,
-                    predicted_energy_j=action.energy_j,
-                    observed_energy_j=seen.energy_j,
-                    predicted_peak_bytes=action.peak_bytes,
-                    observed_peak_bytes=seen.peak_bytes,
-                    idle_power_w=idle_power_w,
+                    *(step.number, index, one.do, one.name, one.op, one.time_s, seen.time_s, one.energy_j),
+                    *(seen.energy_j, one.peak_bytes, seen.peak_bytes),
                     loss=None,
-                    source=source,
-                    board=hello.board,
-                    firmware=hello.build,
-                    graph_hash=plan.graph_hash,
-                    schedule_hash=plan.schedule_hash,
+                    **shared,
                 )
             )
     return rows

@@ -32,7 +32,7 @@ TableForm = Annotated[
 
 
 def print_table(table: Table, form: Form | None, width: int = 120) -> Console:
-    """Print a table, of that width where a file takes it; returns where what else there is to say is printed."""
+    """Print a table; what else there is to say is for the console that is returned."""
     from rich.console import Console
 
     # A file takes lines of any length, and a narrow terminal wraps cells.
@@ -42,10 +42,8 @@ def print_table(table: Table, form: Form | None, width: int = 120) -> Console:
     if form is None:
         console.print(table)
     else:
-        rows = zip(*(column.cells for column in table.columns), strict=True)
-        print_alone(
-            table_text([str(column.header) for column in table.columns], [[*map(str, row)] for row in rows], form)
-        )
+        rows = zip(*(map(str, column.cells) for column in table.columns), strict=True)
+        print_alone(table_text([str(column.header) for column in table.columns], [*rows], form))
     return console
 
 
@@ -57,5 +55,4 @@ def table_text(header: Sequence[str], rows: Sequence[Sequence[str]], form: Form)
         escaped = ([cell.replace("|", "\\|") for cell in line] for line in (header, ["---"] * len(header), *rows))
         return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
     frame = pd.DataFrame(rows, columns=[*header])
-    text = frame.to_csv(index=False) if form is Form.CSV else frame.to_latex(index=False, escape=True)
-    return text.rstrip("\n")
+    return (frame.to_csv(index=False) if form is Form.CSV else frame.to_latex(index=False, escape=True)).rstrip()

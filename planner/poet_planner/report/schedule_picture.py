@@ -43,7 +43,6 @@ SCALE_ROWS = 500
 # Up to so many cells across or down are larger than dots; more are averaged, each split so that edges are not blurred.
 MOST_SHARP = 500
 LEAST_DOTS = 1200
-DIGITS = (3, 4, 5, 6)
 
 
 @dataclass(frozen=True)
@@ -242,14 +241,10 @@ def _shortened(name: str) -> str:
 
 
 def _time_ticks(axis: Axes, shown: list[Moment]) -> None:
-    """Times beside about ten of the rows, with as many digits as tell them apart."""
+    """Times beside about ten of the rows."""
     every = max(1, len(shown) // 10)
     places = range(0, len(shown), every)
-    times_s = [shown[place].start_s for place in places]
-    for digits in DIGITS:
-        labels = [time_text(time_s, digits) for time_s in times_s]
-        if len(set(labels)) == len(set(times_s)):
-            break
+    labels = [time_text(shown[place].start_s) for place in places]
     # Of equal ones the last has its number.
     labels = [label if label not in labels[row + 1 :] else "" for row, label in enumerate(labels)]
     axis.set_yticks([place + 0.5 for place in places], labels)

@@ -10,12 +10,10 @@ from typing import NamedTuple
 _IN_RAM = ("tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs")
 _BLOCK_IN_RAM = re.compile(r"(zram|ram|nullb)\d+")
 _MOST_LAYERS = 8
-_MOUNTINFO = Path("/proc/self/mountinfo")
-_SYSFS = Path("/sys")
 
 
 class _Mount(NamedTuple):
-    """A line of mountinfo (see proc_pid_mountinfo(5))."""
+    """A line of mountinfo (see proc_pid_mountinfo(5)); ``upper`` is where an overlay's changes lie."""
 
     id: str
     parent: str
@@ -23,23 +21,16 @@ class _Mount(NamedTuple):
     point: Path
     kind: str
     source: str
-    upper: str  # of an overlay: where what is written lies
+    upper: str
 
 
-def ram_disk(folder: Path, mountinfo: str | None = None, sysfs: Path = _SYSFS) -> str:
-    """What a folder's files lie in, if it is RAM: ``tmpfs``, ``overlay/tmpfs``, ``loop0/tmpfs``; else empty.
+def ram_disk(folder: Path, mountinfo: str | None = None, sysfs: Path = Path("/sys")) -> str:
+    """What a folder's files lie in if it is RAM: ``tmpfs``, ``overlay/tmpfs``, ``loop0/tmpfs``.
 
-    Empty also where the kernel does not say: on what another container, or a program in user space, has mounted.
-
-    Parameters
-    ----------
-    mountinfo : str, optional
-        This process's mounts, if not as the kernel lists them.
-    sysfs : Path
-        Where the kernel shows block devices.
+    Else empty; so it is where the kernel does not say, of what another container, or a program in user space, mounted.
     """
     try:
-        text = _MOUNTINFO.read_text("utf-8", "surrogateescape") if mountinfo is None else mountinfo
+        text = mountinfo or Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
         return ""
     return _beneath(folder, [_mount(line) for line in text.splitlines() if " - " in line], sysfs, _MOST_LAYERS)
@@ -69,25 +60,24 @@ def _of_block(block: Path, mounts: list[_Mount], sysfs: Path, layers: int) -> st
     """Of a block device, or of what it is made of: a file, a whole disk, other devices."""
     if _BLOCK_IN_RAM.fullmatch(block.name):
         return block.name
-    if not layers or not block.is_dir():
+    if not layers:
         return ""
     file = block / "loop/backing_file"
     if file.is_file():
         below = _beneath(Path(file.read_text().rstrip("\n").removesuffix(" (deleted)")), mounts, sysfs, layers - 1)
     else:
         parts = [block.parent] if (block / "partition").exists() else sorted((block / "slaves").glob("*"))
-        found = [_of_block(part.resolve(), mounts, sysfs, layers - 1) for part in parts]
-        below = next(filter(None, found), "")
+        below = next(filter(None, (_of_block(part.resolve(), mounts, sysfs, layers - 1) for part in parts)), "")
     return below and f"{block.name}/{below}"
 
 
 def _mount_of(path: Path, mounts: list[_Mount]) -> _Mount | None:
     """The mount that a path leads to, as the kernel walks: from each mount into the first that lies on the way."""
     ids = {mount.id for mount in mounts}
-    here, next_ones = None, [mount for mount in mounts if mount.parent not in ids or mount.parent == mount.id]
-    while next_ones := [mount for mount in next_ones if path.is_relative_to(mount.point)]:
-        here = min(next_ones, key=lambda mount: len(mount.point.parts))
-        next_ones = [mount for mount in mounts if mount.parent == here.id != mount.id]
+    here, inside = None, [mount for mount in mounts if mount.parent not in ids or mount.parent == mount.id]
+    while inside := [mount for mount in inside if path.is_relative_to(mount.point)]:
+        here = min(inside, key=lambda mount: len(mount.point.parts))
+        inside = [mount for mount in mounts if mount.parent == here.id != mount.id]
     return here
 
 
@@ -95,8 +85,8 @@ def _mount(line: str) -> _Mount:
     front, _, back = line.partition(" - ")
     id, parent, device, _, point, *_ = front.split(" ")
     kind, source, options = (*back.split(" "), "", "")[:3]
-    named = dict(option.partition("=")[::2] for option in options.split(","))
-    return _Mount(id, parent, device, Path(_plain(point)), kind, _plain(source), _plain(named.get("upperdir", "")))
+    upper = next((option[9:] for option in options.split(",") if option.startswith("upperdir=")), "")
+    return _Mount(id, parent, device, Path(_plain(point)), kind, _plain(source), _plain(upper))
 
 
 def _plain(text: str) -> str:

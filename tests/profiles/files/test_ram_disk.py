@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that is RAM, by mounts as kernels list them; the lines are of such systems, shortened."""
+"""A disk that is RAM, by mounts as kernels list them, shortened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS |= {PART: "virtual/block/loop4/loop4p1", "1:0": "virtual/block/ram0"}
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
-    """A kernel's block devices, dm-0 made of zram0, loop4 of a file in /tmp, and of loop4 a partition."""
+    """Block devices: dm-0 made of zram0, loop4 of a file in /tmp, and a partition of loop4."""
     for folder in ("dev/block", "class/block"):
         (tmp_path / folder).mkdir(parents=True)
     for number, place in BLOCKS.items():
