@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's module is a guest: what it sets for the whole program holds while its code runs, and nowhere else.
+"""A user's module is a guest: what it sets for the program holds while its code runs.
 
 Poet's working folder, command line, random state and the rest are the program's. Users' code has its own: an empty
 command line, its folder at the end of `sys.path`, the same random state in each run, and then what it has left itself.
@@ -104,7 +104,7 @@ _POETS = ("signals", "alarm", "warnings", "gradients")
 
 @dataclass
 class _Guests:
-    """The folder of users' code, what an import finds instead of each module there, and what settings it has left."""
+    """The folder of users' code, what hides each module there, and the settings it has left."""
 
     home: Path | None = None
     hidden: dict[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ _guests = _Guests()
 
 @contextmanager
 def as_guest() -> Iterator[None]:
-    """Within, settings are those of users' code, if there is any; afterwards they are poet's again."""
+    """Within, settings are those of users' code, if there is any."""
     if _guests.home is None or _guests.inside:
         yield
         return
@@ -142,7 +142,7 @@ def _path() -> list[str]:
 
 
 def receive(module: str) -> str:
-    """Take a user's module's folder for that of all users' code; say what hides the module there, if anything."""
+    """Take a module's folder for that of users' code, and say what hides the module there."""
     first, here = module.partition(".")[0], Path.cwd()
     found = (one for one in map(Path, ("", *sys.path)) if (one / f"{first}.py").is_file() or (one / first).is_dir())
     home = next(found, here).resolve()
@@ -174,7 +174,7 @@ def is_users(file: Path) -> bool:
 
 
 def _elsewhere(name: str, home: Path) -> str:
-    """What an import finds before the module of that name at home; empty if it is that, or a loaded one of users."""
+    """What an import finds before the module of that name at home, unless it is users', too."""
     with suppress(ValueError, ImportError):
         spec = find_spec(name)
         file = Path(spec.origin or "") if spec and spec.has_location else None
@@ -189,7 +189,7 @@ def _hides(name: str) -> str:
 
 
 def _importing(home: Path) -> Callable[..., Any]:
-    """An import that gives users' code no other's module in the place of its own, nor PyTorch one of users'."""
+    """An import that gives users' code no other's module, and PyTorch none of users'."""
     imported = builtins.__import__
 
     def importing(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's file sets for the whole program is not set for poet, and what is poet's is not seen by the file."""
+"""What a user's file sets for the program is not set for poet, and it sees nothing of poet's."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_change_is_the_files_own(change: tuple[str, str, str], when: str, fold
 
 
 def test_a_file_is_a_program_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sees none of poet's options, its folder is the last to be looked through, and its random numbers go on."""
+    """It sees no options of poet's, its folder comes last, and its random numbers go on."""
     monkeypatch.setattr(sys, "argv", ["poet-plan", "--batch", "3"])
     Path("mine.py").write_text(
         "import argparse, random, sys\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch', default=1)\n"
@@ -142,7 +142,7 @@ def test_a_module_that_others_hide_is_refused_by_name(name: str, folder: Path) -
 
 @pytest.mark.parametrize("at", [".", "../mine"])
 def test_a_folder_with_every_name_hides_no_module(at: str, folder: Path) -> None:
-    """Names of Python's and of all that is installed, or could be, raise if they are imported from the folder."""
+    """Names of Python's and of installed packages raise if they are imported from the folder."""
     for name in ("work", "mine"):
         (folder / name).mkdir()
     mine = (folder / "work" / at).resolve()
