@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user's file sets for the program is not set for poet, and it sees nothing of poet's."""
+"""What a user's file sets for the program is not set for poet, nor poet's for the file."""
 
 from __future__ import annotations
 
