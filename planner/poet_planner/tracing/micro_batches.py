@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step on a part of a batch, whose gradients add up to the batch's: whether there is one is found by looking.
 
-Layers that mix samples have many names. So nothing is known about layers: gradients of the example batch are held
-against those of its parts, in double, where they differ by next to nothing or by much.
+Layers that mix samples have many names. So nothing is known about layers: gradients of the example batch, and of drawn
+ones, are held against those of their parts, in double, where they differ by next to nothing or by much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,14 +19,17 @@ from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from poet_planner.models import Model
 from poet_planner.models.users_code import users_code
+from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
+ROUNDED = 1e-6  # more where numbers of the example were to add up to one in f32,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
-Batch = tuple[tuple[Any, ...], tuple[Any, ...]]
+_DRAWS = {"bernoulli", "exponential", "multinomial", "normal", "rand", "randint", "randn", "randperm", "uniform"}
 
 
 def samples_of(model: Model) -> int:
@@ -66,7 +69,7 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
         divisors = ", ".join(str(number) for number in range(1, samples + 1) if samples % number == 0)
         raise UserError(f"{option}: does not divide the batch of {samples}; it is one of {divisors}")
     _refuse_updates(option, traced)
-    divisor = _divisor(option, _told_apart(model), count, traced)
+    divisor = common_divisor(option, model, count, traced)
     inputs, targets = parts_of(model, count)[0]
     return replace(model, inputs=inputs, targets=targets, loss=_share(model.loss, divisor))
 
@@ -93,79 +96,128 @@ def _share(loss: Callable[..., Tensor], divisor: int) -> Callable[..., Tensor]:
     return lambda output, *targets: loss(output, *targets) / divisor
 
 
-def _told_apart(model: Model) -> Model:
-    """The model with samples that differ: of equal ones, such as an example of zeros, nothing shows what mixes them."""
-    samples, generator = samples_of(model), torch.Generator().manual_seed(0)
+def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
+    """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum.
 
-    def differing(tensor: Tensor) -> Tensor:
-        of_samples = tensor.dim() and tensor.shape[0] == samples and tensor.is_floating_point()
-        if not of_samples or not tensor.isfinite().all() or (tensor != tensor[:1]).any():
-            return tensor
-        return tensor + torch.randn(tensor.shape, generator=generator).to(tensor)
-
-    inputs = with_tensors(tuple(model.inputs), map(differing, tensors_in(tuple(model.inputs))))
-    return replace(model, inputs=inputs)
-
-
-def _divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
-    """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum."""
-    parts = parts_of(model, count)
+    Raises
+    ------
+    UserError
+        If there is none that does for the example and for drawn batches, or none of these can be tried.
+    """
     before = Snapshot(model.module, model.loss, model.inputs, model.targets)
+    example: Batch = (tuple(model.inputs), tuple(model.targets))
     try:
-        with users_code(f"{option}: {model.name} in double"), _in_double(), _OfOnes():  # type: ignore[no-untyped-call]
-            expected = _loss_and_gradients(model, (model.inputs, model.targets))
-            found = [_loss_and_gradients(model, part) for part in parts]
+        found = [_off_by(option, model, example, count, still=True)]
+        found += [_off_by(option, model, batch, count) for batch in drawn_batches(model, traced)]
+        if not any(found[1:]) and (others := _in_another_order(model)) is not None:
+            found.append(_off_by(option, model, others, count))
     finally:
         before.restore()
-    sums = {name: torch.stack([part[name] for part in found]).sum(0) for name in expected}
-    largest = max(float(tensor.abs().max()) for tensor in expected.values())
-    off = {
-        divisor: {name: _off(sums[name] / divisor, expected[name], largest) for name in expected}
-        for divisor in (len(parts), 1)
-    }
-    for divisor, by_name in off.items():
-        if not any(by_name.values()):
+    if not any(found[1:]):
+        raise UserError(
+            f"{option}: {model.name} takes no batch with other numbers than its example's, which shows nothing of "
+            "whether samples are coupled; give an example whose samples differ, or leave it out"
+        )
+    tried = [off for off in found if off]
+    for divisor in (count, 1):
+        if not any(any(off[divisor].values()) for off in tried):
             return divisor
     _refuse_norm(option, traced.operators)
-    by_name = min(off.values(), key=lambda one: max(one.values()))
+    by_name = max((min(off.values(), key=_most) for off in tried), key=_most)
     worst = max(by_name, key=lambda name: by_name[name])
     samples = samples_of(model)
     raise UserError(
-        f"{option}: the {worst} over {samples} samples is not the mean of those over {len(parts)} x "
-        f"{samples // len(parts)} ({100 * by_name[worst]:.2g} % off): something couples samples; leave it out"
+        f"{option}: the {worst} over {samples} samples is not the mean of those over {count} x "
+        f"{samples // count} ({100 * by_name[worst]:.2g} % off): something couples samples; leave it out"
     )
 
 
-def _loss_and_gradients(model: Model, batch: Batch) -> dict[str, Tensor]:
-    """In double, by their names in words."""
-    inputs, targets = with_tensors(batch, map(_double, tensors_in(batch)))
-    parameters = {
-        name: _double(parameter.detach()).requires_grad_(parameter.requires_grad)
-        for name, parameter in model.module.named_parameters()
+def _most(off: Mapping[str, float]) -> float:
+    return max(off.values())
+
+
+def _in_another_order(model: Model) -> Batch | None:
+    """The example's own samples, some twice and some not at all; None if they are all the same."""
+    batch, samples = (tuple(model.inputs), tuple(model.targets)), samples_of(model)
+    order = torch.randint(samples, (samples,), generator=torch.Generator().manual_seed(0))
+    tensors = [one[order] if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch)]
+    same = all(torch.equal(one, other) for one, other in zip(tensors, tensors_in(batch), strict=True))
+    return None if same else with_tensors(batch, tensors)
+
+
+def _off_by(
+    option: str, model: Model, batch: Batch, count: int, still: bool = False
+) -> dict[int, dict[str, float]] | None:
+    """By divisor and name, how far the parts' sums are from the batch's; None if there are no numbers to compare.
+
+    ``still``: with the weights as they are, and whatever the model raises is raised; else with some noise on them,
+    since zeros among them hide as much as zeros in a batch.
+    """
+    given = replace(model, inputs=batch[0], targets=batch[1])
+    try:
+        with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
+            expected = _loss_and_gradients(model, batch, still)
+            parts = [_loss_and_gradients(model, part, still) for part in parts_of(given, count)]
+    except UserError:
+        if still:
+            raise
+        return None
+    sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in expected}
+    if not all(one.isfinite().all() for one in expected.values()):
+        return None
+    largest = max((float(tensor.abs().max()) for tensor in expected.values() if tensor.numel()), default=0.0)
+    return {
+        divisor: {
+            name: _off(sums[name] / divisor, one, largest, ROUNDED if still else ROUNDING)
+            for name, one in expected.items()
+        }
+        for divisor in (count, 1)
     }
-    buffers = {name: _double(buffer) for name, buffer in model.module.named_buffers()}
+
+
+def _loss_and_gradients(model: Model, batch: Batch, still: bool) -> dict[str, Tensor]:
+    """In double, by their names in words."""
+    inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
+    modules = {"": model.module, **({"loss": model.loss} if isinstance(model.loss, nn.Module) else {})}
+    generator = torch.Generator().manual_seed(0)
+    doubles: dict[int, Tensor] = {}
+    named: dict[str, Tensor] = {}
+    for prefix, module in modules.items():
+        for name, parameter in module.named_parameters(prefix):
+            if id(parameter) not in doubles:
+                moved = _as_double(parameter.detach()) + (0 if still else _noise(parameter, generator))
+                doubles[id(parameter)] = moved.requires_grad_(parameter.requires_grad)
+                named[name] = doubles[id(parameter)]
+
+    def called(module: nn.Module, *arguments: Any) -> Any:
+        state = {name: doubles[id(one)] for name, one in module.named_parameters()}
+        buffers = {name: _as_double(buffer).clone() for name, buffer in module.named_buffers()}
+        return functional_call(module, {**state, **buffers}, arguments)
+
     with torch.enable_grad():
-        output = functional_call(model.module, {**parameters, **buffers}, tuple(inputs))
-        if isinstance(model.loss, nn.Module):
-            state = {name: _double(buffer) for name, buffer in model.loss.named_buffers()}
-            loss = functional_call(model.loss, state, (output, *targets))
-        else:
-            loss = model.loss(output, *targets)
-        trained = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+        output = called(model.module, *inputs)
+        loss = called(model.loss, output, *targets) if "loss" in modules else model.loss(output, *targets)
+        trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
-    named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
-    return {"loss": loss.detach(), **named}
+    of = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
+    return {"loss": loss.detach(), **of}
 
 
-def _double(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """A tenth of a parameter's numbers in size, and as much where all are zero as if they were ones."""
+    size = float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
+    return 0.1 * (size or 1.0) * torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
 
 
-def _off(found: Tensor, expected: Tensor, largest: float) -> float:
+def _as_double(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _off(found: Tensor, expected: Tensor, largest: float, rounding: float) -> float:
     """Difference relative to the largest number; 0 if it is rounding. NaN differs from all."""
     difference = float((found - expected).abs().max()) if expected.numel() else 0.0
     own = float(expected.abs().max()) if expected.numel() else 0.0
-    if difference <= max(ROUNDING * own, NOTHING * largest):
+    if difference <= max(rounding * own, NOTHING * largest):
         return 0.0
     return difference / own if own and difference == difference else float("inf")
 
@@ -181,10 +233,20 @@ def _in_double() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-class _OfOnes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is entered, dropout keeps everything: on a board each part draws numbers of its own."""
+class _SameNoise(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is entered, what is drawn is one number throughout, and dropout keeps everything.
+
+    On a board each part draws numbers of its own. And what is in f32, or the model turns into that, is in double.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.bernoulli_.float:
-            return args[0].fill_(1)
-        return func(*args, **(kwargs or {}))
+        kwargs = dict(kwargs or {})
+        if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
+            kwargs["dtype"] = torch.float64
+        if not func._schema.is_mutable:
+            args, kwargs = tree_map_only(Tensor, _as_double, (args, kwargs))
+        made = func(*args, **kwargs)
+        name = func.overloadpacket.__name__.rstrip("_").removesuffix("_like")
+        if name in _DRAWS:
+            made.fill_(1 if name == "bernoulli" else 0.5 if made.is_floating_point() else 0)
+        return made
