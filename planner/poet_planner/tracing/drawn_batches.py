@@ -76,7 +76,7 @@ def _floats(example: Tensor) -> list[Draw]:
     axis = next((axis for axis in sums if low >= 0 and (example.sum(axis) - 1).abs().max() < 1e-3), None)
     if axis is not None:
         return [partial(_adding_up, example, axis, whole)]
-    coins = [partial(_coins, example, False), partial(_coins, example, True)]
+    coins: list[Draw] = [partial(_coins, example, False), partial(_coins, example, True)]
     if low == high:
         return [partial(_around, example), *coins, partial(_within, example, 0.0, 1.0)]
     if whole and (low, high) == (0, 1):
@@ -143,8 +143,8 @@ def _admitted(traced: TracedGraph) -> Mapping[str, tuple[int, int | None]]:
             for axis, index in enumerate(operator.args[1]):
                 bound(index, operator.args[0].shape[axis])
         elif packet in _INDEXING:
-            argument, axis = _INDEXING[packet]
+            argument, along = _INDEXING[packet]
             given = bound_arguments(operator.target, operator.args, operator.kwargs)
             shape = given["self" if "self" in given else "weight"].shape or (1,)
-            bound(given[argument], shape[given[axis] if isinstance(axis, str) else axis], given.get("ignore_index"))
+            bound(given[argument], shape[given[along] if isinstance(along, str) else along], given.get("ignore_index"))
     return found

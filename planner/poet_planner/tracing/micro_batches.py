@@ -178,25 +178,26 @@ def _off_by(
 def _loss_and_gradients(model: Model, batch: Batch, still: bool) -> dict[str, Tensor]:
     """In double, by their names in words."""
     inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
-    modules = {"": model.module, **({"loss": model.loss} if isinstance(model.loss, nn.Module) else {})}
+    modules = {"": model.module, "loss": model.loss}
     generator = torch.Generator().manual_seed(0)
     doubles: dict[int, Tensor] = {}
     named: dict[str, Tensor] = {}
     for prefix, module in modules.items():
-        for name, parameter in module.named_parameters(prefix):
+        for name, parameter in module.named_parameters(prefix) if isinstance(module, nn.Module) else ():
             if id(parameter) not in doubles:
                 moved = _as_double(parameter.detach()) + (0 if still else _noise(parameter, generator))
                 doubles[id(parameter)] = moved.requires_grad_(parameter.requires_grad)
                 named[name] = doubles[id(parameter)]
 
-    def called(module: nn.Module, *arguments: Any) -> Any:
+    def called(module: Callable[..., Any], *arguments: Any) -> Any:
+        if not isinstance(module, nn.Module):
+            return module(*arguments)
         state = {name: doubles[id(one)] for name, one in module.named_parameters()}
         buffers = {name: _as_double(buffer).clone() for name, buffer in module.named_buffers()}
         return functional_call(module, {**state, **buffers}, arguments)
 
     with torch.enable_grad():
-        output = called(model.module, *inputs)
-        loss = called(model.loss, output, *targets) if "loss" in modules else model.loss(output, *targets)
+        loss = called(model.loss, called(model.module, *inputs), *targets)
         trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
     of = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
