@@ -26,10 +26,16 @@ from poet_planner.models.users_code import users_code
 from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
+aten = torch.ops.aten
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
 ROUNDED = 1e-6  # more where numbers of the example were to add up to one in f32,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
-_DRAWS = {"bernoulli", "exponential", "multinomial", "normal", "rand", "randint", "randn", "randperm", "uniform"}
+_KEEPING = frozenset({aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli_.float, aten.bernoulli_.Tensor})
+_DRAWING = (
+    *(aten.exponential_, aten.multinomial, aten.normal, aten.normal_, aten.rand, aten.rand_like, aten.randint),
+    *(aten.randint_like, aten.randn, aten.randn_like, aten.randperm, aten.uniform_),
+)
+_DRAWS = frozenset(getattr(packet, name) for packet in _DRAWING for name in packet.overloads())  # type: ignore[no-untyped-call]
 
 
 def samples_of(model: Model) -> int:
@@ -156,8 +162,8 @@ def _off_by(
     given = replace(model, inputs=batch[0], targets=batch[1])
     try:
         with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
-            expected = _loss_and_gradients(model, batch, still)
-            parts = [_loss_and_gradients(model, part, still) for part in parts_of(given, count)]
+            parameters = _doubles(model, still)
+            expected, *parts = (_loss_and_gradients(model, one, parameters) for one in (batch, *parts_of(given, count)))
     except UserError:
         if still:
             raise
@@ -175,33 +181,34 @@ def _off_by(
     }
 
 
-def _loss_and_gradients(model: Model, batch: Batch, still: bool) -> dict[str, Tensor]:
+def _doubles(model: Model, still: bool) -> dict[int, tuple[str, Tensor]]:
+    """What stands for each parameter of model and loss, by the parameter's `id`, and its name."""
+    generator = torch.Generator().manual_seed(0)
+    found: dict[int, tuple[str, Tensor]] = {}
+    for prefix, part in (("", model.module), ("loss", model.loss)):
+        for name, parameter in part.named_parameters(prefix) if isinstance(part, nn.Module) else ():
+            moved = _as_double(parameter.detach()) + (0 if still else _noise(parameter, generator))
+            found.setdefault(id(parameter), (name, moved.requires_grad_(parameter.requires_grad)))
+    return found
+
+
+def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[int, tuple[str, Tensor]]) -> dict[str, Tensor]:
     """In double, by their names in words."""
     inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
-    modules = {"": model.module, "loss": model.loss}
-    generator = torch.Generator().manual_seed(0)
-    doubles: dict[int, Tensor] = {}
-    named: dict[str, Tensor] = {}
-    for prefix, module in modules.items():
-        for name, parameter in module.named_parameters(prefix) if isinstance(module, nn.Module) else ():
-            if id(parameter) not in doubles:
-                moved = _as_double(parameter.detach()) + (0 if still else _noise(parameter, generator))
-                doubles[id(parameter)] = moved.requires_grad_(parameter.requires_grad)
-                named[name] = doubles[id(parameter)]
 
-    def called(module: Callable[..., Any], *arguments: Any) -> Any:
-        if not isinstance(module, nn.Module):
-            return module(*arguments)
-        state = {name: doubles[id(one)] for name, one in module.named_parameters()}
-        buffers = {name: _as_double(buffer).clone() for name, buffer in module.named_buffers()}
-        return functional_call(module, {**state, **buffers}, arguments)
+    def called(part: Callable[..., Any], *arguments: Any) -> Any:
+        if not isinstance(part, nn.Module):
+            return part(*arguments)
+        state = {name: parameters[id(parameter)][1] for name, parameter in part.named_parameters()}
+        state |= {name: _as_double(buffer).clone() for name, buffer in part.named_buffers()}
+        return functional_call(part, state, arguments)
 
+    trained = {name: double for name, double in parameters.values() if double.requires_grad}
     with torch.enable_grad():
         loss = called(model.loss, called(model.module, *inputs), *targets)
-        trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
-    of = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
-    return {"loss": loss.detach(), **of}
+    named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
+    return {"loss": loss.detach(), **named}
 
 
 def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
@@ -244,10 +251,12 @@ class _SameNoise(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = dict(kwargs or {})
         if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
             kwargs["dtype"] = torch.float64
-        if not func._schema.is_mutable:
-            args, kwargs = tree_map_only(Tensor, _as_double, (args, kwargs))
-        made = func(*args, **kwargs)
-        name = func.overloadpacket.__name__.rstrip("_").removesuffix("_like")
-        if name in _DRAWS:
-            made.fill_(1 if name == "bernoulli" else 0.5 if made.is_floating_point() else 0)
+        try:
+            made = func(*args, **kwargs)
+        except RuntimeError:  # of operands in f32 and in f64
+            made = func(*tree_map_only(Tensor, _as_double, args), **tree_map_only(Tensor, _as_double, kwargs))
+        if func in _KEEPING:
+            made.fill_(1)
+        elif func in _DRAWS:
+            made.fill_(0.5 if made.is_floating_point() else 0)
         return made
