@@ -214,7 +214,7 @@ def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[int, tup
 def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
     """A tenth of a parameter's numbers in size, and as much where all are zero as if they were ones."""
     size = float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
-    return 0.1 * (size or 1.0) * torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+    return 0.1 * (size or 1.0) * torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
 
 
 def _as_double(tensor: Tensor) -> Tensor:
