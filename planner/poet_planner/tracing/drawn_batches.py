@@ -87,7 +87,7 @@ def _floats(example: Tensor) -> list[Draw]:
 def _around(example: Tensor, generator: Generator) -> Tensor:
     """Numbers of the example's size, or of 1: a relu may hide smaller ones."""
     scale = max(1.0, float(example.double().std(correction=0)))
-    return (float(example.double().mean()) + scale * _normal(example, generator)).to(example)
+    return (float(example.double().mean()) + scale * torch.randn(example.shape, generator=generator)).to(example)
 
 
 def _within(example: Tensor, low: float, high: float, generator: Generator) -> Tensor:
@@ -96,7 +96,7 @@ def _within(example: Tensor, low: float, high: float, generator: Generator) -> T
 
 def _adding_up(example: Tensor, axis: int, whole: bool, generator: Generator) -> Tensor:
     """Shares that add up to 1 along an axis, to the last bit: of one alone, or of all."""
-    shares = _normal(example, generator).softmax(axis)
+    shares = torch.randn(example.shape, generator=generator).softmax(axis)
     largest = (shares == shares.amax(axis, keepdim=True)).to(example)
     shares = torch.zeros_like(largest) if whole else (shares * 64).floor() / 64
     return shares + largest * (1 - shares.sum(axis, keepdim=True))
@@ -117,10 +117,6 @@ def _between(example: Tensor, low: int, high: int, generator: Generator) -> Tens
 def _indices(example: Tensor, below: int, ignored: int | None, generator: Generator) -> Tensor:
     drawn = _between(example, 0, below - 1, generator)
     return drawn if ignored is None else torch.where(_coins(example, False, generator) > 0, drawn, ignored).to(drawn)
-
-
-def _normal(example: Tensor, generator: Generator) -> Tensor:
-    return torch.randn(example.shape, generator=generator)
 
 
 def _admitted(traced: TracedGraph) -> Mapping[str, tuple[int, int | None]]:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step on a part of a batch, whose gradients add up to the batch's: whether there is one is found by looking.
 
-Layers that mix samples have many names. So nothing is known about layers: gradients of the example batch, and of drawn
-ones, are held against those of their parts, in double, where they differ by next to nothing or by much.
+Layers that mix samples have many names. So nothing is known about layers: gradients of drawn batches are held against
+those of their parts, in double, where they differ by next to nothing or by much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,6 @@ from poet_planner.tracing.snapshot import Snapshot
 
 aten = torch.ops.aten
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
-ROUNDED = 1e-6  # more where numbers of the example were to add up to one in f32,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
 _KEEPING = frozenset({aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli_.float, aten.bernoulli_.Tensor})
 _DRAWING = (
@@ -108,23 +107,18 @@ def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -
     Raises
     ------
     UserError
-        If there is none that does for the example and for drawn batches, or none of these can be tried.
+        If none does for all batches that are tried, or none can be.
     """
     before = Snapshot(model.module, model.loss, model.inputs, model.targets)
-    example: Batch = (tuple(model.inputs), tuple(model.targets))
+    tried = []
     try:
-        found = [_off_by(option, model, example, count, still=True)]
-        found += [_off_by(option, model, batch, count) for batch in drawn_batches(model, traced)]
-        if not any(found[1:]) and (others := _in_another_order(model)) is not None:
-            found.append(_off_by(option, model, others, count))
+        for batch in drawn_batches(model, traced):
+            with suppress(UserError):
+                tried.append(_off_by(option, model, batch, count))
+        if not tried:
+            tried.append(_off_by(option, model, _in_another_order(option, model), count))
     finally:
         before.restore()
-    if not any(found[1:]):
-        raise UserError(
-            f"{option}: {model.name} takes no batch with other numbers than its example's, which shows nothing of "
-            "whether samples are coupled; give an example whose samples differ, or leave it out"
-        )
-    tried = [off for off in found if off]
     for divisor in (count, 1):
         if not any(any(off[divisor].values()) for off in tried):
             return divisor
@@ -142,52 +136,46 @@ def _most(off: Mapping[str, float]) -> float:
     return max(off.values())
 
 
-def _in_another_order(model: Model) -> Batch | None:
-    """The example's own samples, some twice and some not at all; None if they are all the same."""
+def _in_another_order(option: str, model: Model) -> Batch:
+    """The example's own samples, some twice and some not at all."""
     batch, samples = (tuple(model.inputs), tuple(model.targets)), samples_of(model)
     order = torch.randint(samples, (samples,), generator=torch.Generator().manual_seed(0))
     tensors = [one[order] if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch)]
-    same = all(torch.equal(one, other) for one, other in zip(tensors, tensors_in(batch), strict=True))
-    return None if same else with_tensors(batch, tensors)
+    if all(map(torch.equal, tensors, tensors_in(batch))):
+        raise UserError(
+            f"{option}: {model.name} takes no other numbers than its example's, which are the same for all samples and "
+            "do not show whether something couples them; give an example whose samples differ, or leave it out"
+        )
+    other: Batch = with_tensors(batch, tensors)
+    return other
 
 
-def _off_by(
-    option: str, model: Model, batch: Batch, count: int, still: bool = False
-) -> dict[int, dict[str, float]] | None:
-    """By divisor and name, how far the parts' sums are from the batch's; None if there are no numbers to compare.
+def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, dict[str, float]]:
+    """By divisor and name, how far the parts' sums are from the batch's; raises a `UserError` if that is no number.
 
-    ``still``: with the weights as they are, and whatever the model raises is raised; else with some noise on them,
-    since zeros among them hide as much as zeros in a batch.
+    The weights have some noise on them: zeros among them hide as much as zeros in a batch.
     """
     given = replace(model, inputs=batch[0], targets=batch[1])
-    try:
-        with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
-            parameters = _doubles(model, still)
-            expected, *parts = (_loss_and_gradients(model, one, parameters) for one in (batch, *parts_of(given, count)))
-    except UserError:
-        if still:
-            raise
-        return None
-    sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in expected}
+    with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
+        parameters = _doubles(model)
+        expected, *parts = (_loss_and_gradients(model, one, parameters) for one in (batch, *parts_of(given, count)))
     if not all(one.isfinite().all() for one in expected.values()):
-        return None
-    largest = max((float(tensor.abs().max()) for tensor in expected.values() if tensor.numel()), default=0.0)
+        raise UserError(f"{option}: {model.name} makes no finite numbers; leave it out")
+    sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in expected}
+    largest = max(float(tensor.abs().max()) for tensor in expected.values() if tensor.numel())
     return {
-        divisor: {
-            name: _off(sums[name] / divisor, one, largest, ROUNDED if still else ROUNDING)
-            for name, one in expected.items()
-        }
+        divisor: {name: _off(sums[name] / divisor, one, largest) for name, one in expected.items()}
         for divisor in (count, 1)
     }
 
 
-def _doubles(model: Model, still: bool) -> dict[int, tuple[str, Tensor]]:
+def _doubles(model: Model) -> dict[int, tuple[str, Tensor]]:
     """What stands for each parameter of model and loss, by the parameter's `id`, and its name."""
     generator = torch.Generator().manual_seed(0)
     found: dict[int, tuple[str, Tensor]] = {}
     for prefix, part in (("", model.module), ("loss", model.loss)):
         for name, parameter in part.named_parameters(prefix) if isinstance(part, nn.Module) else ():
-            moved = _as_double(parameter.detach()) + (0 if still else _noise(parameter, generator))
+            moved = _as_double(parameter.detach()) + _noise(parameter, generator)
             found.setdefault(id(parameter), (name, moved.requires_grad_(parameter.requires_grad)))
     return found
 
@@ -221,11 +209,11 @@ def _as_double(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _off(found: Tensor, expected: Tensor, largest: float, rounding: float) -> float:
+def _off(found: Tensor, expected: Tensor, largest: float) -> float:
     """Difference relative to the largest number; 0 if it is rounding. NaN differs from all."""
     difference = float((found - expected).abs().max()) if expected.numel() else 0.0
     own = float(expected.abs().max()) if expected.numel() else 0.0
-    if difference <= max(rounding * own, NOTHING * largest):
+    if difference <= max(ROUNDING * own, NOTHING * largest):
         return 0.0
     return difference / own if own and difference == difference else float("inf")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
-from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.compiled_step import compile_steps
 from poet_runtime.devices import device_named
 from poet_runtime.executor import residents_of, store_all_steps
 from poet_runtime.traced_graph import TracedGraph
@@ -24,7 +24,6 @@ from poet_planner.tracing.snapshot import Snapshot
 
 # Without deterministic algorithms a GPU adds in any order.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-5
-_LOSS = "the loss"
 
 
 def refuse_other_results(
@@ -34,8 +33,9 @@ def refuse_other_results(
     loss: Callable[..., Tensor],
     inputs: Sequence[Any],
     targets: Sequence[Any],
-) -> None:
-    """Take the step both ways, and compare the loss, the gradients and what the step writes.
+    bits: bool = True,
+) -> Tensor:
+    """Take the step both ways, and compare the loss, the gradients and what the step writes; return eager's loss.
 
     Model, batch and random generator stay as they are.
 
@@ -43,71 +43,51 @@ def refuse_other_results(
     ------
     UserError
         If they differ: on the CPU in any bit, unless eager PyTorch itself gives others each time; on a GPU by more than
-        rounding.
+        rounding, and so everywhere without ``bits``.
     """
     plain = compile_steps(traced, store_all_steps(traced))
+    given = {**residents, **traced.constants}
     device = device_named(traced.device)
     with device.kept_randomness():
         state = device.random_state()
 
         def eager() -> dict[str, Tensor]:
             device.set_random_state(state)
-            return _eager(traced, plain, residents, model, loss, inputs, targets)
+            return _eager(traced, {id: given[id] for id in plain.updates}, model, loss, inputs, targets)
 
-        found, expected = _traced(traced, plain, residents), eager()
-        exact = device.kind == "cpu" and any(_differing(found, expected, True))
+        value, gradients, contents = plain.run([given[id] for id in plain.residents])
+        found = {
+            "the loss": value,
+            **{_of(id): gradient for id, gradient in zip(plain.gradients, gradients, strict=True)},
+            **dict(zip(plain.updates, contents, strict=True)),
+        }
+        expected = eager()
+        exact = bits and device.kind == "cpu" and any(_differing(found, expected, True))
         if exact:
             exact = not any(_differing(expected, eager(), True))
-    _refuse_different(traced, found, expected, exact)
-
-
-def refuse_other_step(model: Model, traced: TracedGraph) -> None:
-    """Take the step both ways with the example and with a drawn batch, and compare them up to rounding.
-
-    A board adds in another order anyway. Model, batch and random generator stay as they are.
-
-    Raises
-    ------
-    UserError
-        If they differ.
-    """
-    plain = compile_steps(traced, store_all_steps(traced))
-    batches = ((model.inputs, model.targets), *drawn_batches(model, traced))
-    for number, (inputs, targets) in enumerate(batches):
-        residents = residents_of(traced, model.module, inputs, targets)
-        with torch.random.fork_rng(devices=[]):
-            state = torch.get_rng_state()
-            try:
-                expected = _eager(traced, plain, residents, model.module, model.loss, inputs, targets)
-            except Exception:
-                if number == 0:
-                    raise
-                continue  # it takes no such numbers
-            torch.set_rng_state(state)
-            _refuse_different(traced, _traced(traced, plain, residents), expected, exact=False)
-        if number and expected[_LOSS].isfinite():
-            return
-
-
-def _refuse_different(
-    traced: TracedGraph, found: Mapping[str, Tensor], expected: Mapping[str, Tensor], exact: bool
-) -> None:
     for what in _differing(found, expected, exact):
         difference = float((found[what].double() - expected[what].double()).abs().max())
         raise UserError(
             f"{traced.name}: {what} is not eager PyTorch's (largest difference {difference:.2g}); poet does not trace "
             f"this model rightly on {traced.device}: train it with PyTorch, and report it"
         )
+    return expected["the loss"]
 
 
-def _traced(traced: TracedGraph, plain: CompiledStep, residents: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    given = {**residents, **traced.constants}
-    value, gradients, contents = plain.run([given[id] for id in plain.residents])
-    return {
-        _LOSS: value,
-        **{_of(id): gradient for id, gradient in zip(plain.gradients, gradients, strict=True)},
-        **dict(zip(plain.updates, contents, strict=True)),
-    }
+def refuse_other_step(model: Model, traced: TracedGraph) -> None:
+    """The same for a board, which adds in another order anyway: with the example, and with a drawn batch."""
+    for number, batch in enumerate(((model.inputs, model.targets), *drawn_batches(model, traced))):
+        residents = residents_of(traced, model.module, *batch)
+        try:
+            loss = refuse_other_results(traced, residents, model.module, model.loss, *batch, bits=False)
+        except UserError:
+            raise
+        except Exception:
+            if number == 0:
+                raise
+        else:
+            if number and loss.isfinite():
+                return  # else it takes no such numbers
 
 
 def _differing(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], exact: bool) -> Iterator[str]:
@@ -124,16 +104,13 @@ def _of(parameter: str) -> str:
 
 def _eager(
     traced: TracedGraph,
-    plain: CompiledStep,
-    residents: Mapping[str, Tensor],
+    written: Mapping[str, Tensor],
     model: nn.Module,
     loss: Callable[..., Tensor],
     inputs: Sequence[Any],
     targets: Sequence[Any],
 ) -> dict[str, Tensor]:
-    """One real step; what it writes is put back."""
-    given = {**residents, **traced.constants}
-    written = {id: given[id] for id in plain.updates}
+    """One real step; ``written`` are the tensors that it writes, by resident id, and they are put back."""
     state = Snapshot(model, loss, inputs, targets, data=False)
     kept = {id: tensor.clone() for id, tensor in written.items()}
     parameters = {**dict(model.named_parameters()), **traced.loss_parameters}
@@ -150,4 +127,4 @@ def _eager(
         with torch.no_grad():
             for id, tensor in written.items():
                 tensor.copy_(kept[id])
-    return {_LOSS: value.detach(), **dict(zip(map(_of, traced.gradients), gradients, strict=True)), **left}
+    return {"the loss": value.detach(), **dict(zip(map(_of, traced.gradients), gradients, strict=True)), **left}
