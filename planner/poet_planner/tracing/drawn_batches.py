@@ -50,12 +50,12 @@ def drawn_batches(model: Model, traced: TracedGraph, seed: int = 0) -> Iterator[
 
 
 def _draws(example: Tensor, admitted: tuple[int, int | None] | None) -> list[Draw]:
-    if not example.numel() or example.is_complex():
+    if not example.numel() or example.is_complex() or not example.isfinite().all():  # a mask that is added, say
         return [lambda _: example.clone()]
     if example.is_floating_point():
         return _floats(example)
     if example.dtype is torch.bool:
-        return [partial(_coins, example, False), partial(_coins, example, True)]
+        return [partial(_coins, example, leading) for leading in (False, True)]
     low, high = int(example.min()), int(example.max())
     if admitted is not None:
         below, ignored = admitted
@@ -69,14 +69,12 @@ def _draws(example: Tensor, admitted: tuple[int, int | None] | None) -> list[Dra
 
 def _floats(example: Tensor) -> list[Draw]:
     low, high = float(example.min()), float(example.max())
-    if not (-float("inf") < low and high < float("inf")):  # a mask that is added, say
-        return [lambda _: example.clone()]
     whole = bool((example == example.round()).all())
     sums = (axis for axis in range(1, example.dim()) if example.shape[axis] > 1)
     axis = next((axis for axis in sums if low >= 0 and (example.sum(axis) - 1).abs().max() < 1e-3), None)
     if axis is not None:
         return [partial(_adding_up, example, axis, whole)]
-    coins: list[Draw] = [partial(_coins, example, False), partial(_coins, example, True)]
+    coins: list[Draw] = [partial(_coins, example, leading) for leading in (False, True)]
     if low == high:
         return [partial(_around, example), *coins, partial(_within, example, 0.0, 1.0)]
     if whole and (low, high) == (0, 1):

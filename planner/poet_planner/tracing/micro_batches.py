@@ -26,15 +26,8 @@ from poet_planner.models.users_code import users_code
 from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
-aten = torch.ops.aten
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
-_KEEPING = frozenset({aten.bernoulli.default, aten.bernoulli.p, aten.bernoulli_.float, aten.bernoulli_.Tensor})
-_DRAWING = (
-    *(aten.exponential_, aten.multinomial, aten.normal, aten.normal_, aten.rand, aten.rand_like, aten.randint),
-    *(aten.randint_like, aten.randn, aten.randn_like, aten.randperm, aten.uniform_),
-)
-_DRAWS = frozenset(getattr(packet, name) for packet in _DRAWING for name in packet.overloads())  # type: ignore[no-untyped-call]
 
 
 def samples_of(model: Model) -> int:
@@ -119,21 +112,18 @@ def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -
             tried.append(_off_by(option, model, _in_another_order(option, model), count))
     finally:
         before.restore()
-    for divisor in (count, 1):
-        if not any(any(off[divisor].values()) for off in tried):
+    worst = {
+        divisor: max((share, name) for off in tried for name, share in off[divisor].items()) for divisor in (count, 1)
+    }
+    for divisor, (share, _) in worst.items():
+        if not share:
             return divisor
     _refuse_norm(option, traced.operators)
-    by_name = max((min(off.values(), key=_most) for off in tried), key=_most)
-    worst = max(by_name, key=lambda name: by_name[name])
-    samples = samples_of(model)
+    (share, name), samples = min(worst.values()), samples_of(model)
     raise UserError(
-        f"{option}: the {worst} over {samples} samples is not the mean of those over {count} x "
-        f"{samples // count} ({100 * by_name[worst]:.2g} % off): something couples samples; leave it out"
+        f"{option}: the {name} over {samples} samples is not the mean of those over {count} x {samples // count} "
+        f"({100 * share:.2g} % off): something couples samples; leave it out"
     )
-
-
-def _most(off: Mapping[str, float]) -> float:
-    return max(off.values())
 
 
 def _in_another_order(option: str, model: Model) -> Batch:
@@ -151,10 +141,7 @@ def _in_another_order(option: str, model: Model) -> Batch:
 
 
 def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, dict[str, float]]:
-    """By divisor and name, how far the parts' sums are from the batch's; raises a `UserError` if that is no number.
-
-    The weights have some noise on them: zeros among them hide as much as zeros in a batch.
-    """
+    """By divisor and name, how far the parts' sums are from the batch's; raises a `UserError` if that is no number."""
     given = replace(model, inputs=batch[0], targets=batch[1])
     with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
         parameters = _doubles(model)
@@ -170,13 +157,19 @@ def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, di
 
 
 def _doubles(model: Model) -> dict[int, tuple[str, Tensor]]:
-    """What stands for each parameter of model and loss, by the parameter's `id`, and its name."""
+    """What stands for each parameter of model and loss, by the parameter's `id`, and its name.
+
+    They have some noise on them: zeros among weights hide as much as zeros in a batch.
+    """
     generator = torch.Generator().manual_seed(0)
     found: dict[int, tuple[str, Tensor]] = {}
     for prefix, part in (("", model.module), ("loss", model.loss)):
         for name, parameter in part.named_parameters(prefix) if isinstance(part, nn.Module) else ():
-            moved = _as_double(parameter.detach()) + _noise(parameter, generator)
-            found.setdefault(id(parameter), (name, moved.requires_grad_(parameter.requires_grad)))
+            double = _as_double(parameter.detach()).clone()
+            if double.is_floating_point():
+                size = 0.1 * (float(double.norm()) / max(1, double.numel()) ** 0.5 or 1.0)
+                double += size * torch.randn(double.shape, generator=generator).to(double)
+            found.setdefault(id(parameter), (name, double.requires_grad_(parameter.requires_grad)))
     return found
 
 
@@ -197,12 +190,6 @@ def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[int, tup
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
     return {"loss": loss.detach(), **named}
-
-
-def _noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """A tenth of a parameter's numbers in size, and as much where all are zero as if they were ones."""
-    size = float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
-    return 0.1 * (size or 1.0) * torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
 
 
 def _as_double(tensor: Tensor) -> Tensor:
@@ -243,8 +230,6 @@ class _SameNoise(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made = func(*args, **kwargs)
         except RuntimeError:  # of operands in f32 and in f64
             made = func(*tree_map_only(Tensor, _as_double, args), **tree_map_only(Tensor, _as_double, kwargs))
-        if func in _KEEPING:
-            made.fill_(1)
-        elif func in _DRAWS:
-            made.fill_(0.5 if made.is_floating_point() else 0)
+        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(made, Tensor):
+            made.fill_(1 if "bernoulli" in func.name() else 0.5 if made.is_floating_point() else 0)
         return made
