@@ -94,7 +94,7 @@ unit: $(TESTS_STAMP)
 # again where ranges have changed, and README.md names what passed.
 newest: export CONSTRAINTS := /dev/null
 newest: VENV := build/newest
-newest: PYTHON = $(shell python3.13 -c 'import ensurepip' 2>/dev/null && echo python3.13 || echo python3)
+newest: PYTHON = $(or $(shell PYENV_VERSION=3.13 python3.13 -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null),python3)
 newest: debian-packages
 	rm -rf $(VENV)
 	./install-python-packages $(TESTS_EXTRAS)
