@@ -36,10 +36,7 @@ _USUALLY_IGNORED = -100
 
 
 def drawn_batches(model: Model, traced: TracedGraph, seed: int = 0) -> Iterator[Batch]:
-    """Some, from the boldest to the most careful: the step may raise what it likes at one, or make no numbers of it.
-
-    Whole numbers are drawn from those that the traced step takes as indices, or from those between the example's.
-    """
+    """Some, from the boldest to the most careful: the step may raise what it likes at one, or make no numbers of it."""
     batch = (tuple(model.inputs), tuple(model.targets))
     ids = [one.id for one in traced.residents if one.kind in (Kind.INPUT, Kind.TARGET)]
     admitted = _admitted(traced)
@@ -55,7 +52,7 @@ def _draws(example: Tensor, admitted: tuple[int, int | None] | None) -> list[Dra
     if example.is_floating_point():
         return _floats(example)
     if example.dtype is torch.bool:
-        return [partial(_coins, example, leading) for leading in (False, True)]
+        return _coins(example)
     low, high = int(example.min()), int(example.max())
     if admitted is not None:
         below, ignored = admitted
@@ -74,11 +71,10 @@ def _floats(example: Tensor) -> list[Draw]:
     axis = next((axis for axis in sums if low >= 0 and (example.sum(axis) - 1).abs().max() < 1e-3), None)
     if axis is not None:
         return [partial(_adding_up, example, axis, whole)]
-    coins: list[Draw] = [partial(_coins, example, leading) for leading in (False, True)]
     if low == high:
-        return [partial(_around, example), *coins, partial(_within, example, 0.0, 1.0)]
+        return [partial(_around, example), *_coins(example), partial(_within, example, 0.0, 1.0)]
     if whole and (low, high) == (0, 1):
-        return coins
+        return _coins(example)
     return [partial(_around, example), partial(_within, example, low, high)]
 
 
@@ -100,12 +96,15 @@ def _adding_up(example: Tensor, axis: int, whole: bool, generator: Generator) ->
     return shares + largest * (1 - shares.sum(axis, keepdim=True))
 
 
-def _coins(example: Tensor, leading: bool, generator: Generator) -> Tensor:
-    """Zeros and ones; ``leading``: no row, as of a mask, begins with a zero."""
-    coins = torch.rand(example.shape, generator=generator) < 0.5
-    if leading and coins.dim():
-        coins[..., 0] = True
-    return coins.to(example)
+def _coins(example: Tensor) -> list[Draw]:
+    """Zeros and ones: any, and such that no row, as of a mask, is of zeros alone."""
+
+    def tossed(least: int, generator: Generator) -> Tensor:
+        coins = torch.rand(example.shape, generator=generator) < 0.5
+        coins.view(-1, coins.shape[-1] if coins.dim() else 1)[:, :least] = True
+        return coins.to(example)
+
+    return [partial(tossed, least) for least in (0, 1)]
 
 
 def _between(example: Tensor, low: int, high: int, generator: Generator) -> Tensor:
@@ -114,7 +113,7 @@ def _between(example: Tensor, low: int, high: int, generator: Generator) -> Tens
 
 def _indices(example: Tensor, below: int, ignored: int | None, generator: Generator) -> Tensor:
     drawn = _between(example, 0, below - 1, generator)
-    return drawn if ignored is None else torch.where(_coins(example, False, generator) > 0, drawn, ignored).to(drawn)
+    return drawn if ignored is None else drawn.where(_coins(example)[0](generator) > 0, ignored)
 
 
 def _admitted(traced: TracedGraph) -> Mapping[str, tuple[int, int | None]]:
