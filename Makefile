@@ -32,7 +32,7 @@ help:
 	@echo "make test-full  all checks: make test, then make test-rest, the rest of the tests"
 	@echo "make lint    ruff, clang-format and mypy alone"
 	@echo "make unit    all tests at once, or some (ARGS=... goes to pytest)"
-	@echo "make newest  every verb's --json, with the newest releases that pyproject.toml allows"
+	@echo "make newest  all --json, and what concerns PyTorch, with the newest releases that pyproject.toml allows"
 	@echo "make setup   what the checks need, without running them"
 	@echo "make profiles   make the shipped profiles anew: published constants, and the emulated boards"
 	@echo "make notebooks  run the notebooks and keep their pictures in them"
@@ -90,13 +90,18 @@ unit: $(TESTS_STAMP)
 	@# xdist hands a dead worker's finished files out again, and then waits for ever: rather end there
 	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0 --durations 40 $(LEVEL) $(ARGS)
 
-# In an environment of its own, made anew each time. Commit what it writes: CI runs it again where ranges have changed.
+# In an environment of its own, made anew each time, of CPython 3.13 where that runs. Commit what it writes: CI runs it
+# again where ranges have changed, and README.md names what passed.
 newest: export CONSTRAINTS := /dev/null
 newest: VENV := build/newest
+newest: PYTHON = $(or $(shell PYENV_VERSION=3.13 python3.13 -c 'import ensurepip, sys; print(sys.executable)' 2>/dev/null),python3)
 newest: debian-packages
 	rm -rf $(VENV)
 	./install-python-packages $(TESTS_EXTRAS)
 	$(VENV)/bin/python -m pytest tests/newest/json_verbs.py
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/planner/tracing tests/planner/lowering \
+	    tests/planner/torch_step tests/runtime
+	tests/newest/releases $(VENV) > tests/newest/passed.txt
 	tests/newest/ranges > tests/newest/seen.txt
 
 profiles: $(STAMP)

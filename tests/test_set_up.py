@@ -170,6 +170,14 @@ def test_the_newest_releases_are_installed_apart_from_the_tested_ones(clone: Clo
     assert "build/newest/bin/python -m pytest" in run.stdout and run.returncode  # that Python has gone
 
 
+def test_the_readme_names_the_releases_that_the_tests_passed_with() -> None:
+    passed = (ROOT / "tests" / "newest" / "passed.txt", ROOT / "constraints.txt")
+    newest, tested = (re.search(r"(?m)^torch==([0-9.]+)", file.read_text()) for file in passed)
+    sentence = re.search(r"Tests passed with PyTorch ([^,]*, .*? and\s+[0-9.]+),", (ROOT / "README.md").read_text())
+    assert newest and tested and sentence
+    assert sentence[1].split()[-1] == newest[1] and f" {tested[1]} " in f" {sentence[1]} "
+
+
 def test_uv_installs_the_same_where_it_is_on_path(installer: Installer) -> None:
     (line,) = installer.with_uv(0).installs(TORCH_INDEX="https://example.org/cpu")
     assert line.startswith("uv pip install")

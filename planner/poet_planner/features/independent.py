@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which values of a sample depend on that sample alone: found by looking, since what mixes samples has many names.
 
-The forward operators that read the batch and what is frozen are computed twice: on the batch, and on the batch rolled
-by one sample, with another first sample. Each row of a value has to move with its sample. What is on int8 is computed
+The forward operators that read the batch and what is frozen are computed twice: on a drawn batch, and on that rolled by
+one sample, with another first sample. Each row of a value has to move with its sample. What is on int8 is computed
 as the firmware has it: PyTorch's sums in f32 may round a number up in one batch and down in another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import torch
 from poet_profiles.schedule import Action, Step
@@ -23,6 +23,7 @@ from poet_planner.lowering.firmware import in_integers
 from poet_planner.lowering.integers import has_integers
 from poet_planner.models import Model
 from poet_planner.tracing import trace
+from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.micro_batches import samples_of
 
 ROUNDING = 1e-4  # of the largest number of a value: a batch may be computed by another algorithm than its parts
@@ -42,46 +43,37 @@ def independent_values(model: Model, traced: TracedGraph) -> frozenset[str]:
     if has_integers(traced):
         traced = in_integers(traced)
     samples = samples_of(model)
-    generator = torch.Generator().manual_seed(0)
-    here = _each(model.inputs, samples, lambda one: _told_apart(one, generator))
-    rolled = _each(here, samples, lambda one: _with_another_first(torch.roll(one, 1, 0), generator))
-    values, moved = (_values(traced, model, inputs) for inputs in (here, rolled))
-    return _not_hidden(traced, frozenset(id for id, value in values.items() if _moves(value, moved[id], samples)))
+    for here, others in zip(drawn_batches(model, traced), drawn_batches(model, traced, seed=1), strict=True):
+        with suppress(IndexError, RuntimeError):  # of numbers that it does not take
+            values = _values(traced, model, here)
+            moved = _values(traced, model, _rolled(here, others, samples))
+            if not any(value.isnan().any() for value in values.values()):
+                moving = (id for id, value in values.items() if _moves(value, moved[id], samples))
+                return _not_hidden(traced, frozenset(moving))
+    return frozenset()
 
 
 def _with_two(model: Model) -> Model:
-    def two(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor])
-
-    return replace(model, inputs=_each(model.inputs, 1, two), targets=_each(model.targets, 1, two))
-
-
-def _each(batch: tuple[Any, ...], samples: int, change: Any) -> tuple[Any, ...]:
-    """The batch with each tensor changed that has the samples along its first axis."""
-    tensors = [change(one) if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch)]
-    changed: tuple[Any, ...] = with_tensors(tuple(batch), tensors)
-    return changed
+    batch = (tuple(model.inputs), tuple(model.targets))
+    tensors = [torch.cat([one, one]) if one.dim() and one.shape[0] == 1 else one for one in tensors_in(batch)]
+    inputs, targets = with_tensors(batch, tensors)
+    return replace(model, inputs=inputs, targets=targets)
 
 
-def _told_apart(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Samples that differ: of equal ones, such as an example of zeros, nothing shows what mixes them."""
-    if not tensor.is_floating_point():
-        return tensor
-    return tensor.detach() + torch.randn(tensor.shape, generator=generator).to(tensor)
+def _rolled(here: Batch, others: Batch, samples: int) -> Batch:
+    """Each sample in the next one's place, and a stranger in the first's, of numbers that show in a mean."""
+    tensors = [
+        torch.cat([other[:1] * (100 if one.is_floating_point() else 1), one[:-1]])
+        if one.dim() and one.shape[0] == samples
+        else one
+        for one, other in zip(tensors_in(here), tensors_in(others), strict=True)
+    ]
+    rolled: Batch = with_tensors(here, tensors)
+    return rolled
 
 
-def _with_another_first(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Another neighbour for all others: of whole numbers, the same in another order."""
-    tensor = tensor.detach().clone()
-    if tensor.is_floating_point():
-        tensor[0] = torch.randn(tensor[0].shape, generator=generator).to(tensor)
-    else:
-        tensor[0] = tensor[0].flatten().flip(0).reshape(tensor[0].shape)
-    return tensor
-
-
-def _values(traced: TracedGraph, model: Model, inputs: tuple[Any, ...]) -> dict[str, Tensor]:
-    run = Execution(traced, residents_of(traced, model.module, inputs, model.targets))
+def _values(traced: TracedGraph, model: Model, batch: Batch) -> dict[str, Tensor]:
+    run = Execution(traced, residents_of(traced, model.module, *batch))
     found: dict[str, Tensor] = {}
     for operator in _fixed(traced):
         run.step(Step(Action.COMPUTE, operator.id))

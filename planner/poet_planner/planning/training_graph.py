@@ -293,7 +293,8 @@ class TrainingStep:
 
     @cached_property
     def _traced_and_named(self) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
-        from poet_planner.tracing import trace
+        from poet_planner.tracing import in_eagers_words, trace
+        from poet_planner.tracing.same_as_eager import refuse_other_step
         from poet_planner.tracing.state_table import unheld_state
 
         if self._uncut is not None:
@@ -302,6 +303,8 @@ class TrainingStep:
         # A part takes the way of the whole step, which was traced over its data.
         data = self._whole is None or not self._whole.traced.shown_by_fakes
         traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, data=data)
+        with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
+            refuse_other_step(model, traced)
         return traced, unheld_state(traced, model.module)
 
     @cached_property

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from poet_planner.lowering.frozen_int8 import quantised
 from poet_planner.models import Model
 from poet_planner.tracing import trace
-from poet_planner.tracing.micro_batches import Batch, micro_batch, parts_of
+from poet_planner.tracing.drawn_batches import Batch
+from poet_planner.tracing.micro_batches import micro_batch, parts_of
 from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0

@@ -49,12 +49,12 @@ from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.profile_here import HOST, costed_here
 from poet_planner.torch_step.reads import reads_of
 from poet_planner.torch_step.report import Report
-from poet_planner.torch_step.same_as_eager import refuse_other_results
 from poet_planner.torch_step.step import Planned, PlannedStep
 from poet_planner.torch_step.structure import Structure, structure, with_arguments
 from poet_planner.torch_step.updating import updating_inside
 from poet_planner.tracing import in_eagers_words, trace
 from poet_planner.tracing.capture import without_data
+from poet_planner.tracing.same_as_eager import refuse_other_results
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 RETRACE, REFUSE = "retrace", "refuse"

@@ -3,25 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from poet_profiles.errors import UserError
 from poet_profiles.program.users_code import users_code
-from poet_runtime.devices import device_named
 from poet_runtime.measured_sizes import measured
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
 from poet_planner.lowering import lower_for_linux
+from poet_planner.models import Model
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.tracing import trace
-from poet_planner.tracing.snapshot import Snapshot
-
-# Kernels add in another order for another batch; relative to the largest number.
-ROUNDING = 1e-4
+from poet_planner.tracing.micro_batches import common_divisor
 
 Arguments = tuple[Any, ...]
 
@@ -54,10 +50,8 @@ def by_slices(
             with users_code(traced.name):
                 if _kept_bytes(traced, model, loss, *parts[0]) + gradients > budget:
                     continue
-                divisor = _divisor(traced, model, loss, (inputs, targets), parts)
+            divisor = common_divisor("slices", Model(traced.name, model, inputs, targets, loss), slices, traced)
         except UserError:
-            return ""
-        if divisor is None:
             return ""
         divided = f" with a loss divided by {divisor}" if divisor > 1 else ""
         return (
@@ -74,36 +68,3 @@ def _kept_bytes(
     step = trace(model, inputs, targets, loss, traced.name, traced.device)
     graph = lower_for_linux(measured(step, model, inputs, targets), dma=False, resident_gradients=False)
     return store_all_schedule(graph).peak_bytes - graph.resident_bytes
-
-
-def _divisor(
-    traced: TracedGraph,
-    model: nn.Module,
-    loss: Callable[..., Tensor],
-    whole: tuple[Arguments, Arguments],
-    parts: Sequence[tuple[Arguments, Arguments]],
-) -> int | None:
-    """What to divide a slice's loss by, so that their gradients add up to the batch's; None if they do not at all."""
-    modules = [part for part in (model, loss) if isinstance(part, nn.Module)]
-    trained = [parameter for part in modules for parameter in part.parameters() if parameter.requires_grad]
-
-    def gradients(inputs: Arguments, targets: Arguments) -> tuple[Tensor, ...]:
-        value = loss(model(*inputs), *targets)
-        return torch.autograd.grad(value, trained, allow_unused=True, materialize_grads=True)
-
-    before = Snapshot(model, loss, *whole)
-    try:
-        with device_named(traced.device).kept_randomness(), torch.enable_grad():
-            expected = gradients(*whole)
-            added = [torch.stack(found).sum(0) for found in zip(*(gradients(*part) for part in parts), strict=True)]
-    finally:
-        before.restore()
-    for divisor in (1, len(parts)):
-        if all(_alike(one / divisor, other) for one, other in zip(added, expected, strict=True)):
-            return divisor
-    return None
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    largest = float(other.abs().max()) if other.numel() else 0.0
-    return torch.allclose(one, other, rtol=ROUNDING, atol=ROUNDING * largest)

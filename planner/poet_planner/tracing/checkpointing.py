@@ -7,20 +7,23 @@ Traced as it is, a checkpointed block would be in the graph twice, and a dropout
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from torch.utils import checkpoint
 
+# What surrounds a call: from PyTorch 2.14 on the second.
+_GENERATORS = ("_checkpoint_without_reentrant_generator", "_checkpoint_without_reentrant_generator_impl")
+
 
 @contextmanager
 def without_checkpointing() -> Iterator[None]:
     """Within, a checkpointed function is simply called."""
-    with (
-        patch.object(checkpoint, "CheckpointFunction", _PlainCall),
-        patch.object(checkpoint, "_checkpoint_without_reentrant_generator", _nothing_around_the_call),
-    ):
+    with ExitStack() as within:
+        within.enter_context(patch.object(checkpoint, "CheckpointFunction", _PlainCall))
+        for name in filter(vars(checkpoint).__contains__, _GENERATORS):
+            within.enter_context(patch.object(checkpoint, name, _nothing_around_the_call))
         yield
 
 

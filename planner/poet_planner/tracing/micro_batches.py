@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step on a part of a batch, whose gradients add up to the batch's: whether there is one is found by looking.
 
-Layers that mix samples have many names. So nothing is known about layers: gradients of the example batch are held
-against those of its parts, in double, where they differ by next to nothing or by much.
+Layers that mix samples have many names. So nothing is known about layers: gradients of drawn batches are held against
+those of their parts, in double, where they differ by next to nothing or by much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,14 @@ from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from poet_planner.models import Model
+from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
-Batch = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 def samples_of(model: Model) -> int:
@@ -66,7 +67,7 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
         divisors = ", ".join(str(number) for number in range(1, samples + 1) if samples % number == 0)
         raise UserError(f"{option}: does not divide the batch of {samples}; it is one of {divisors}")
     _refuse_updates(option, traced)
-    divisor = _divisor(option, _told_apart(model), count, traced)
+    divisor = common_divisor(option, model, count, traced)
     inputs, targets = parts_of(model, count)[0]
     return replace(model, inputs=inputs, targets=targets, loss=_share(model.loss, divisor))
 
@@ -93,72 +94,106 @@ def _share(loss: Callable[..., Tensor], divisor: int) -> Callable[..., Tensor]:
     return lambda output, *targets: loss(output, *targets) / divisor
 
 
-def _told_apart(model: Model) -> Model:
-    """The model with samples that differ: of equal ones, such as an example of zeros, nothing shows what mixes them."""
-    samples, generator = samples_of(model), torch.Generator().manual_seed(0)
+def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
+    """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum.
 
-    def differing(tensor: Tensor) -> Tensor:
-        of_samples = tensor.dim() and tensor.shape[0] == samples and tensor.is_floating_point()
-        if not of_samples or not tensor.isfinite().all() or (tensor != tensor[:1]).any():
-            return tensor
-        return tensor + torch.randn(tensor.shape, generator=generator).to(tensor)
-
-    inputs = with_tensors(tuple(model.inputs), map(differing, tensors_in(tuple(model.inputs))))
-    return replace(model, inputs=inputs)
-
-
-def _divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
-    """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum."""
-    parts = parts_of(model, count)
+    Raises
+    ------
+    UserError
+        If none does for all batches that are tried, or none can be.
+    """
     before = Snapshot(model.module, model.loss, model.inputs, model.targets)
+    tried = []
     try:
-        with users_code(f"{option}: {model.name} in double"), _in_double(), _OfOnes():  # type: ignore[no-untyped-call]
-            expected = _loss_and_gradients(model, (model.inputs, model.targets))
-            found = [_loss_and_gradients(model, part) for part in parts]
+        for batch in drawn_batches(model, traced):
+            with suppress(UserError):
+                tried.append(_off_by(option, model, batch, count))
+        if not tried:
+            tried.append(_off_by(option, model, _in_another_order(option, model), count))
     finally:
         before.restore()
-    sums = {name: torch.stack([part[name] for part in found]).sum(0) for name in expected}
-    largest = max(float(tensor.abs().max()) for tensor in expected.values())
-    off = {
-        divisor: {name: _off(sums[name] / divisor, expected[name], largest) for name in expected}
-        for divisor in (len(parts), 1)
+    worst = {
+        divisor: max((share, name) for off in tried for name, share in off[divisor].items()) for divisor in (count, 1)
     }
-    for divisor, by_name in off.items():
-        if not any(by_name.values()):
+    for divisor, (share, _) in worst.items():
+        if not share:
             return divisor
     _refuse_norm(option, traced.operators)
-    by_name = min(off.values(), key=lambda one: max(one.values()))
-    worst = max(by_name, key=lambda name: by_name[name])
-    samples = samples_of(model)
+    (share, name), samples = min(worst.values()), samples_of(model)
     raise UserError(
-        f"{option}: the {worst} over {samples} samples is not the mean of those over {len(parts)} x "
-        f"{samples // len(parts)} ({100 * by_name[worst]:.2g} % off): something couples samples; leave it out"
+        f"{option}: the {name} over {samples} samples is not the mean of those over {count} x {samples // count} "
+        f"({100 * share:.2g} % off): something couples samples; leave it out"
     )
 
 
-def _loss_and_gradients(model: Model, batch: Batch) -> dict[str, Tensor]:
-    """In double, by their names in words."""
-    inputs, targets = with_tensors(batch, map(_double, tensors_in(batch)))
-    parameters = {
-        name: _double(parameter.detach()).requires_grad_(parameter.requires_grad)
-        for name, parameter in model.module.named_parameters()
+def _in_another_order(option: str, model: Model) -> Batch:
+    """The example's own samples, some twice and some not at all."""
+    batch, samples = (tuple(model.inputs), tuple(model.targets)), samples_of(model)
+    order = torch.randint(samples, (samples,), generator=torch.Generator().manual_seed(0))
+    tensors = [one[order] if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch)]
+    if all(map(torch.equal, tensors, tensors_in(batch))):
+        raise UserError(
+            f"{option}: {model.name} takes no other numbers than its example's, which are the same for all samples and "
+            "do not show whether something couples them; give an example whose samples differ, or leave it out"
+        )
+    other: Batch = with_tensors(batch, tensors)
+    return other
+
+
+def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, dict[str, float]]:
+    """By divisor and name, how far the parts' sums are from the batch's; raises a `UserError` if that is no number."""
+    given = replace(model, inputs=batch[0], targets=batch[1])
+    with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
+        parameters = _doubles(model)
+        expected, *parts = (_loss_and_gradients(model, one, parameters) for one in (batch, *parts_of(given, count)))
+    if not all(one.isfinite().all() for one in expected.values()):
+        raise UserError(f"{option}: {model.name} makes no finite numbers; leave it out")
+    sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in expected}
+    largest = max(float(tensor.abs().max()) for tensor in expected.values() if tensor.numel())
+    return {
+        divisor: {name: _off(sums[name] / divisor, one, largest) for name, one in expected.items()}
+        for divisor in (count, 1)
     }
-    buffers = {name: _double(buffer) for name, buffer in model.module.named_buffers()}
+
+
+def _doubles(model: Model) -> dict[int, tuple[str, Tensor]]:
+    """What stands for each parameter of model and loss, by the parameter's `id`, and its name.
+
+    They have some noise on them: zeros among weights hide as much as zeros in a batch.
+    """
+    generator = torch.Generator().manual_seed(0)
+    found: dict[int, tuple[str, Tensor]] = {}
+    for prefix, part in (("", model.module), ("loss", model.loss)):
+        for name, parameter in part.named_parameters(prefix) if isinstance(part, nn.Module) else ():
+            double = _as_double(parameter.detach()).clone()
+            if double.is_floating_point():
+                size = 0.1 * (float(double.norm()) / max(1, double.numel()) ** 0.5 or 1.0)
+                double += size * torch.randn(double.shape, generator=generator).to(double)
+            found.setdefault(id(parameter), (name, double.requires_grad_(parameter.requires_grad)))
+    return found
+
+
+def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[int, tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """In double, by their names in words."""
+    inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
+
+    def called(part: Callable[..., Any], *arguments: Any) -> Any:
+        if not isinstance(part, nn.Module):
+            return part(*arguments)
+        state = {name: parameters[id(parameter)][1] for name, parameter in part.named_parameters()}
+        state |= {name: _as_double(buffer).clone() for name, buffer in part.named_buffers()}
+        return functional_call(part, state, arguments)
+
+    trained = {name: double for name, double in parameters.values() if double.requires_grad}
     with torch.enable_grad():
-        output = functional_call(model.module, {**parameters, **buffers}, tuple(inputs))
-        if isinstance(model.loss, nn.Module):
-            state = {name: _double(buffer) for name, buffer in model.loss.named_buffers()}
-            loss = functional_call(model.loss, state, (output, *targets))
-        else:
-            loss = model.loss(output, *targets)
-        trained = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
+        loss = called(model.loss, called(model.module, *inputs), *targets)
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
     return {"loss": loss.detach(), **named}
 
 
-def _double(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+def _as_double(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _off(found: Tensor, expected: Tensor, largest: float) -> float:
@@ -181,10 +216,20 @@ def _in_double() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-class _OfOnes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is entered, dropout keeps everything: on a board each part draws numbers of its own."""
+class _SameNoise(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is entered, what is drawn is one number throughout, and dropout keeps everything.
+
+    On a board each part draws numbers of its own. And what is in f32, or the model turns into that, is in double.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten.bernoulli_.float:
-            return args[0].fill_(1)
-        return func(*args, **(kwargs or {}))
+        kwargs = dict(kwargs or {})
+        if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
+            kwargs["dtype"] = torch.float64
+        try:
+            made = func(*args, **kwargs)
+        except RuntimeError:  # of operands in f32 and in f64
+            made = func(*tree_map_only(Tensor, _as_double, args), **tree_map_only(Tensor, _as_double, kwargs))
+        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(made, Tensor):
+            made.fill_(1 if "bernoulli" in func.name() else 0.5 if made.is_floating_point() else 0)
+        return made

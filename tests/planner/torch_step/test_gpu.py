@@ -10,8 +10,8 @@ import poet_planner as poet
 import pytest
 import torch
 from poet_planner.torch_step import profile_here
-from poet_planner.torch_step.same_as_eager import refuse_other_results
 from poet_planner.tracing import trace
+from poet_planner.tracing.same_as_eager import refuse_other_results
 from poet_profiles.errors import UserError
 from poet_runtime.executor import residents_of
 from torch import nn

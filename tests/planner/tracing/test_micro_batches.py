@@ -13,7 +13,7 @@ from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import micro_batch
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, kl_div, mse_loss, one_hot
 
 torch.manual_seed(0)
 X, Y = torch.randn(6, 5), torch.randint(3, (6,))
@@ -83,14 +83,154 @@ def test_what_couples_samples_is_refused(line: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-def test_an_example_of_equal_samples_hides_nothing() -> None:
-    """Of zeros alone the mean over the batch is each sample, in parts as in the whole."""
-    for x in (torch.zeros(6, 5), torch.ones(6, 5)):
-        model = Model("zeros", Centred(), (x,), (torch.zeros(6, dtype=torch.long),), cross_entropy)
-        with pytest.raises(UserError, match="something couples samples"):
-            part(model, 3)
-        assert torch.equal(model.inputs[0], x)
-        assert part(replace(model, module=nn.Linear(5, 3)), 3).inputs[0].shape == (2, 5)
+class Between(nn.Module):
+    """Two layers, and between them what is tried."""
+
+    def __init__(self, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last, self.change = nn.Linear(5, 8), nn.Linear(8, 3), change
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.last(self.change(self.first(x).relu()))
+        return scores
+
+
+class Words(nn.Module):
+    """Means over tokens, which a mask may leave out."""
+
+    def __init__(self, centred: bool = False) -> None:
+        super().__init__()
+        self.words, self.fc, self.centred = nn.Embedding(20, 6, padding_idx=0), nn.Linear(6, 3), centred
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        words = self.words(tokens)
+        weights = torch.ones_like(tokens) if mask is None else mask
+        weights = weights.to(words.dtype).unsqueeze(-1)
+        mean = (words * weights).sum(1) / weights.sum(1)
+        scores: Tensor = self.fc(mean - mean.mean(0) if self.centred else mean)
+        return scores
+
+
+class Silent(nn.Module):
+    """Its weights are zeros, as a new head's often are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(5, 3)
+        nn.init.zeros_(self.fc.weight)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc(x)
+        return scores
+
+
+def centred_targets(scores: Tensor, wanted: Tensor) -> Tensor:
+    return mse_loss(scores, wanted.to(scores) - wanted.to(scores).mean(0))
+
+
+def per_valid(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    return (cross_entropy(scores, labels, reduction="none") * mask).sum() / mask.sum()
+
+
+def per_share(scores: Tensor, shares: Tensor) -> Tensor:
+    return -(shares * scores.log_softmax(1)).sum() / shares.sum()
+
+
+def divergence(scores: Tensor, shares: Tensor) -> Tensor:
+    return kl_div(scores.log_softmax(1), shares, reduction="batchmean")
+
+
+def alike(scores: Tensor, labels: Tensor) -> Tensor:
+    return ((scores @ scores.T) * (labels[:, None] == labels).to(scores)).mean()
+
+
+ONE, ZEROS, TINY = torch.zeros(6, dtype=torch.long), torch.zeros(6, 3), 1e-7 * torch.randn(6, 5)
+HALVES, TOKENS = torch.randn(3, 5).repeat(2, 1), torch.randint(20, (6, 4))
+SHARES, CONSTANT = torch.randn(6, 3).softmax(1), torch.randn(8, 8)
+Case = tuple[nn.Module, tuple[Tensor, ...], tuple[Tensor, ...], Callable[..., Tensor]]
+HIDDEN: dict[str, Callable[[], Case]] = {
+    "inputs of zeros": lambda: (Centred(), (torch.zeros(6, 5),), (ONE,), cross_entropy),
+    "equal halves": lambda: (Between(lambda h: h - h.amax(0)), (HALVES,), (ONE,), cross_entropy),
+    "tiny inputs": lambda: (Between(lambda h: h.softmax(0)), (TINY,), (ONE,), cross_entropy),
+    "sorted": lambda: (Between(lambda h: h.sort(0)[0]), (torch.ones(6, 5),), (ONE,), cross_entropy),
+    "added up": lambda: (Between(lambda h: h.cumsum(0)), (torch.zeros(6, 5),), (ONE,), cross_entropy),
+    "mixed at random": lambda: (Between(lambda h: h + h[torch.randperm(6)[: len(h)]]), (X,), (Y,), cross_entropy),
+    "targets of zeros": lambda: (nn.Linear(5, 3), (X,), (ZEROS,), centred_targets),
+    "whole targets": lambda: (nn.Linear(5, 3), (X,), (ZEROS.long(),), centred_targets),
+    "one class, weighted": lambda: (nn.Linear(5, 3), (X,), (ONE,), nn.CrossEntropyLoss(torch.tensor([1.0, 2, 3]))),
+    "none ignored": lambda: (nn.Linear(5, 3), (X,), (ONE,), nn.CrossEntropyLoss(ignore_index=2)),
+    "all ignored": lambda: (nn.Linear(5, 3), (X,), (ONE,), nn.CrossEntropyLoss(ignore_index=0)),
+    "ignored beside the classes": lambda: (nn.Linear(5, 3), (X,), (ONE,), nn.CrossEntropyLoss(ignore_index=-1)),
+    "one class, compared": lambda: (nn.Linear(5, 3), (X,), (ONE,), alike),
+    "a mask of ones": lambda: (nn.Linear(5, 3), (X,), (Y, torch.ones(6)), per_valid),
+    "a mask of trues": lambda: (nn.Linear(5, 3), (X,), (Y, torch.ones(6).bool()), per_valid),
+    "padding alone": lambda: (Words(centred=True), (torch.zeros(6, 4, dtype=torch.long),), (ONE,), cross_entropy),
+    "one token": lambda: (Words(centred=True), (torch.full((6, 4), 7),), (ONE,), cross_entropy),
+    "weights of zeros": lambda: (Silent(), (X,), (ONE,), lambda scores, _: (scores @ scores.T).square().mean()),
+}
+# None of it mixes samples, though much of it does so with numbers that it is not made for.
+APART: dict[str, Callable[[], Case]] = {
+    "zeros": lambda: (nn.Linear(5, 3), (torch.zeros(6, 5),), (ONE,), cross_entropy),
+    "shares": lambda: (nn.Linear(5, 3), (X,), (SHARES,), per_share),
+    "one of each": lambda: (nn.Linear(5, 3), (X,), (one_hot(Y, 3).float(),), per_share),
+    "shares of zero": lambda: (
+        nn.Linear(5, 3),
+        (X,),
+        (ZEROS,),
+        lambda s, t: kl_div(s.log_softmax(1), t, reduction="batchmean"),
+    ),
+    "noise": lambda: (Between(lambda h: h + torch.randn_like(h) * torch.rand(len(h), 1)), (X,), (Y,), cross_entropy),
+    "dropout": lambda: (Between(nn.Sequential(nn.Dropout(), nn.AlphaDropout())), (X,), (Y,), cross_entropy),
+    "logarithms": lambda: (Between(torch.log1p), (X.abs(),), (Y,), lambda s, t: cross_entropy(s.exp().log(), t)),
+    "a mask of ones": lambda: (Words(), (TOKENS, torch.ones(6, 4)), (Y,), cross_entropy),
+    "a mask of whole ones": lambda: (Words(), (TOKENS, torch.ones(6, 4).long()), (Y,), cross_entropy),
+    "lengths": lambda: (Words(), (TOKENS,), (torch.full((6,), 4),), lambda s, n: (s.sum(1) / n).mean()),
+    "labels from one": lambda: (nn.Linear(5, 3), (X,), (ONE + 1,), lambda s, t: cross_entropy(s, t - 1)),
+    "labels as floats": lambda: (nn.Linear(5, 3), (X,), (ONE.float(),), lambda s, t: cross_entropy(s, t.long())),
+    "in f32 within": lambda: (Between(lambda h: h.float() @ CONSTANT), (X,), (Y,), cross_entropy),
+}
+
+
+@pytest.mark.parametrize("count", [2, 6])
+@pytest.mark.parametrize("name", HIDDEN)
+def test_an_example_hides_nothing(name: str, count: int) -> None:
+    model = Model(name, *HIDDEN[name]())
+    given = [tensor.clone() for tensor in (*model.inputs, *model.targets)]
+    with pytest.raises(UserError, match=f"^--micro-batches {count}: .*something couples samples"):
+        part(model, count)
+    assert all(map(torch.equal, (*model.inputs, *model.targets), given))
+
+
+@pytest.mark.parametrize("count", [2, 6])
+@pytest.mark.parametrize("name", APART)
+def test_what_couples_nothing_is_taken_in_parts(name: str, count: int) -> None:
+    assert part(Model(name, *APART[name]()), count).inputs[0].shape[0] == 6 // count
+
+
+def test_a_loss_of_zero_does_not_tell_a_sum_from_a_mean() -> None:
+    model = Model("sum", Silent(), (X,), (ZEROS,), lambda scores, wanted: (scores - wanted).square().sum())
+    assert float(part(model, 3).loss(torch.ones(2, 3), torch.zeros(2, 3))) == 6
+
+
+def test_a_step_that_takes_its_example_alone_is_looked_at_in_another_order() -> None:
+    """Where its samples are all the same, nobody can tell, and the line says what would do."""
+
+    def taking(x: Tensor) -> Model:
+        def known(h: Tensor) -> Tensor:
+            if not torch.isin(h.float(), allowed).all():
+                raise ValueError("what is this?")
+            return h
+
+        module = nn.Sequential(nn.Identity(), nn.Linear(5, 3))
+        module[0].register_forward_hook(lambda _, __, output: known(output))
+        allowed = x.clone()
+        return Model("takes", module, (x,), (Y,), cross_entropy)
+
+    assert part(taking(X), 3).inputs[0].shape == (2, 5)
+    model = replace(taking(torch.full((6, 5), 0.3)), targets=(ONE,))
+    with pytest.raises(UserError, match=r"takes no other numbers than its example's.*; give an example whose samples"):
+        part(model, 3)
 
 
 def test_a_number_that_does_not_divide_the_batch_is_refused() -> None:
