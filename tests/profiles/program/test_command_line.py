@@ -68,6 +68,7 @@ def refused(program: str, arguments: list[str], capsys: Any, codes: tuple[int, .
     code, captured = exit_code(PROGRAMS[program].main, program, *arguments), capsys.readouterr()
     assert code in codes, (arguments, captured.err)
     assert sorted(Path().rglob("*")) == before, arguments
+    assert all(line.startswith(f"{program}: ") for line in captured.err.splitlines()), captured.err
     return " ".join(re.sub("[^ -~]", " ", captured.err).split())
 
 
@@ -105,6 +106,29 @@ def test_the_examples_of_the_help_have_options_that_exist_and_all_that_is_requir
             assert all(set(one.opts) & set(words) for one in needed), line
             shown.add(verb)
     assert shown >= {"", "train", "run", "eval", "sweep", "plot"}
+
+
+USAGE = [
+    ("poet-plan", ["--ram"], "--ram"),
+    ("poet-plan", ["--frobnicate"], "--frobnicate (Possible options: --frozen); see "),
+    ("poet-plan", ["frobnicate"], "frobnicate"),
+    ("poet-plan", ["--gradients", "some"], "--gradients: 'some' is not one of 'auto', "),
+    ("poet-plan", ["sweep", "--batch", "0"], "--batch: "),
+    ("poet-plan", ["--json=3"], "--json"),
+    ("poet-plan", ["verify", "one"], "schedule: is missing; see "),
+    ("poet-plan", ["verify", "one", "two", "three"], "three"),
+    ("poet-harness", ["run", "--board", "host"], "--plan: is missing; see "),
+    ("poet-harness", ["run", "--plan", "nosuch"], "nosuch"),
+    ("poet-harness", ["-x"], "-x"),
+]
+
+
+@pytest.mark.parametrize(("program", "arguments", "words"), USAGE)
+def test_a_command_line_that_is_none_is_one_line(program: str, arguments: list[str], words: str, capsys: Said) -> None:
+    assert exit_code(PROGRAMS[program].main, program, *arguments) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith(f"{program}: ") and words in captured.err
 
 
 AMOUNTS = ("x", "nan", "inf", "0", "-5KB", "5XB", "1e99", "1e400", "1e99GB", "1e-9")
