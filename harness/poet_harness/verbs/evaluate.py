@@ -34,12 +34,10 @@ NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weigh
 def command(
     connection: Connection,
     plan: Plan,
-    data: Annotated[
+    samples: Annotated[
         str,
         typer.Option(
-            "--data",
-            "--samples",
-            help="Data set: .npz with x and y (or x_val and y_val), a folder with x.npy and y.npy, or module:callable.",
+            help="Data set: .npz with x and y (or x_val and y_val), a folder with x.npy and y.npy, or module:callable."
         ),
     ],
     weights: Annotated[
@@ -86,13 +84,13 @@ def command(
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
-    read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
+    read = [Path(samples), weights, connection.card, *(plan / name for name in PLAN_FILES)]
     check_results([(save, 0), (confusion, 0)], read)
     board = load_board(connection.board)
     schedule = _evaluable(plan, weights, connection, board)
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
-    sets = read_samples(data, schedule, normalising, least=1)
+    sets = read_samples(samples, schedule, normalising, least=1)
     tensors = None if weights is None else _tensors(weights, schedule, plan)
     with ExitStack() as opening:
         image, card = None, connection.card

@@ -213,7 +213,20 @@ REFUSED_LATE = [
     ("poet-harness", [*ON_NO_BOARD, "--out", "new/o.csv", "--save", "new/s.npz", "--trained", "new/t.safetensors"]),
     ("poet-harness", [*EPOCHS, "--folder", "new/run", "--card", "new.img"]),
     ("poet-harness", ["train", *ON_NO_BOARD[1:], *EPOCHS[len(RUN) :], "--folder", "new/run"]),
-    ("poet-harness", ["eval", *ON_NO_BOARD[1:], "--weights", "plan/data.npz", "--save", "new/scores.npz"]),
+    (
+        "poet-harness",
+        [
+            "eval",
+            *NO_BOARD,
+            *RUN[3:5],
+            "--samples",
+            "plan/set.npz",
+            "--weights",
+            "plan/data.npz",
+            "--save",
+            "new/s.npz",
+        ],
+    ),
     ("poet-harness", ["weights", "--plan", "plan", "--card", "nosuch.img", "--out", "new/w.safetensors"]),
     ("poet-harness", ["card", "new/card.img", "--plan", "plan", "--data", "plan/data.npz"]),
 ]
