@@ -195,6 +195,7 @@ def test_no_amount_is_none(program: str, given: list[str], option: str, words: t
 
 
 NO_BOARD = ["--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--meter", "nominal"]
+EVALUATED = ["eval", *NO_BOARD, *RUN[3:5], "--samples", "plan/set.npz"]
 ON_NO_BOARD = ["run", *NO_BOARD, *RUN[3:]]
 REFUSED_LATE = [
     ("poet-plan", ["--profile", "nosuch", "--out", "new/plan"]),
@@ -213,20 +214,7 @@ REFUSED_LATE = [
     ("poet-harness", [*ON_NO_BOARD, "--out", "new/o.csv", "--save", "new/s.npz", "--trained", "new/t.safetensors"]),
     ("poet-harness", [*EPOCHS, "--folder", "new/run", "--card", "new.img"]),
     ("poet-harness", ["train", *ON_NO_BOARD[1:], *EPOCHS[len(RUN) :], "--folder", "new/run"]),
-    (
-        "poet-harness",
-        [
-            "eval",
-            *NO_BOARD,
-            *RUN[3:5],
-            "--samples",
-            "plan/set.npz",
-            "--weights",
-            "plan/data.npz",
-            "--save",
-            "new/s.npz",
-        ],
-    ),
+    ("poet-harness", [*EVALUATED, "--weights", "plan/data.npz", "--save", "new/scores.npz"]),
     ("poet-harness", ["weights", "--plan", "plan", "--card", "nosuch.img", "--out", "new/w.safetensors"]),
     ("poet-harness", ["card", "new/card.img", "--plan", "plan", "--data", "plan/data.npz"]),
 ]
