@@ -127,8 +127,8 @@ def read_samples(source: str, plan: Plan, normalising: Normalising | None, least
 def _mapped(path: Path) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a .npy of numbers ({error}); write it with numpy.save") from None
+    except (OSError, ValueError):  # whose words advise to run whatever code is there
+        raise UserError(f"{path}: not a .npy of numbers; write it with numpy.save") from None
     return array
 
 

@@ -153,13 +153,14 @@ def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
 def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     """What the file gives the board, by the tensors' indices."""
     from poet_profiles.files.arrays import read_arrays
+    from poet_profiles.files.first_bytes import NPZ, content_of
     from poet_profiles.graph.parts import name_of
 
     from ..data.batches import read_training_data
     from ..data.initial_weights import with_weights
     from ..data.weights import TABLE, state_table
 
-    if weights.suffix == ".npz" and weights.is_file() and TABLE in read_arrays(weights, "poet-plan data"):
+    if weights.is_file() and content_of(weights) == NPZ and TABLE in read_arrays(weights, "poet-plan data"):
         return read_training_data(weights, plan, 0).weights
     arrays, _ = with_weights(weights, state_table(folder, {}, plan), plan)
     return {
