@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from poet_profiles.errors import UserError
 from poet_profiles.files.text_file import read_table
-from poet_profiles.files.whole_file import write_whole
+from poet_profiles.files.whole_file import naming, write_whole
 
 # A method's status where there is no schedule of its: it has none within the limits, its time was up, it was not run,
 # or it broke.
@@ -143,7 +143,7 @@ def read_points(path: Path) -> list[Point]:
 def append_points(points: Iterable[Point], path: Path) -> None:
     """Add whole lines to the table at once, and begin it with its header where there is none yet."""
     text = _lines(asdict(point) for point in points)
-    with path.open("a", encoding="utf-8", newline="") as stream:
+    with naming(path), path.open("a", encoding="utf-8", newline="") as stream:
         stream.write(text if stream.tell() else _header() + text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_table, refuse_missing
 
 from poet_planner.report.figures import BUDGET, COLOURS, INK, new_figure
 from poet_planner.schedule.timeline import CostTerm
@@ -45,7 +45,9 @@ def read_epochs(path: Path) -> list[Epoch]:
         If it is no such table, or has no row.
     """
     try:
-        rows = [_epoch(cells) for cells in csv.DictReader(StringIO(read_table(path)))]
+        table = csv.DictReader(StringIO(read_table(path)))
+        refuse_missing(path, table.fieldnames or (), ("epoch", "loss", "source"), "train --folder writes an epochs.csv")
+        rows = [_epoch(cells) for cells in table]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; name the epochs.csv of poet-harness train --folder") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from poet_profiles.errors import UserError
@@ -55,3 +56,10 @@ def read_table(path: Path) -> str:
                 f"{path}:1: its columns are separated by {name}; save it with commas there, and points in numbers"
             )
     return text
+
+
+def refuse_missing(path: Path, header: Container[str], wanted: Iterable[str], cure: str) -> None:
+    """Raise a `UserError` that names all columns which a table lacks."""
+    if missing := [column for column in wanted if column not in header]:
+        are = "column is" if len(missing) == 1 else "columns are"
+        raise UserError(f"{path}:1: {', '.join(missing)}: {are} missing; {cure}")

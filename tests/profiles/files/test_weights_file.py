@@ -357,7 +357,7 @@ def test_of_a_folder_one_file_is_taken_or_asked_for(tmp_path: Path) -> None:
     written(tmp_path / "one.pt", Net(7).state_dict())
     load_weights(Net(1), tmp_path, "net")
     written(tmp_path / "other.pt", Net(8).state_dict())
-    with pytest.raises(UserError, match="holds one.pt and other.pt; name one of them"):
+    with pytest.raises(UserError, match=r"holds one\.pt and other\.pt; name one of them"):
         load_weights(Net(1), tmp_path, "net")
 
 
