@@ -200,7 +200,7 @@ def test_what_is_not_a_profile_is_one_line(tmp_path: Path, content: bytes, messa
 
 def test_of_the_least_form_nothing_says_that_poet_measured_it(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("energy_j,Board,op,params,time_s\n2,mine,relu,size=8,0.5\n3,mine,relu_s8,size=8,0.5\n")
+    path.write_text("energy_j,Board,op,params,time_s\n2,mine,relu,size=8,0.5\n3,mine,add_s8,size=8,0.5\n")
     before = path.read_bytes()
     rows = read_profile(path)
     assert [*rows.columns[:5]] == ["energy_j", "board", "op", "params", "time_s"]
@@ -209,7 +209,7 @@ def test_of_the_least_form_nothing_says_that_poet_measured_it(tmp_path: Path) ->
     assert set(rows["source"]) == {"published"} and set(rows["meter"]) == {"unknown"}
     assert (rows[["time_s_std", "energy_j_std", "idle_power_w"]] == 0).all(axis=None)
     assert (rows[["repeats", "slice"]] == 1).all(axis=None)
-    with pytest.raises(UserError, match="dtype, time_s_std, .*: columns are missing; measured rows need them"):
+    with pytest.raises(UserError, match=r"dtype, time_s_std, .*: columns are missing; measured rows need them"):
         ProfileWriter(path)
     assert path.read_bytes() == before
     path.write_text("board,op,params,time_s,energy_j,source\nmine,relu,size=8,0.5,2,measured\n")

@@ -125,7 +125,7 @@ def read_points(path: Path) -> list[Point]:
     try:
         text = read_table(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error}); name a points.csv of `poet-plan sweep`") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror}); name a points.csv of `poet-plan sweep`") from None
     whole = text[: text.rfind("\n") + 1]
     rows = csv.reader(StringIO(whole))
     if tuple(next(rows, ())) != COLUMNS:
