@@ -236,3 +236,41 @@ def test_a_folder_is_one_commands_at_a_time(verb: list[str], capsys: Said) -> No
     with held(Path("out"), ""):
         said = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], capsys)
     assert "out: another command writes there" in said
+
+
+# A file's place is @. What each verb reads otherwise is there.
+READ = [
+    ("poet-plan", ["--graph", "@"]),
+    ("poet-plan", ["--model", "digits_cnn_small", "--profile", "@"]),
+    ("poet-plan", ["verify", "graph.json", "@"]),
+    ("poet-plan", ["report", "@"]),
+    ("poet-plan", ["plot", "@"]),
+    ("poet-plan", ["data", "--model", "digits_cnn_small", "--out", "d.npz", "--arrays", "@"]),
+    ("poet-plan", ["data", "--model", "digits_cnn_small", "--out", "d.npz", "--weights", "@"]),
+    ("poet-plan", ["reference", "--model", "digits_cnn_small", "--out", "r.npz", "--data", "@"]),
+    ("poet-harness", ["profile", "--board", "native", "--out", "p.csv", "--configs", "@"]),
+    ("poet-harness", ["flash", "--board", "native", "--plan", "@"]),
+    ("poet-harness", [*RUN[:-1], "@"]),
+    ("poet-harness", [*RUN, "--weights", "@"]),
+    ("poet-harness", ["train", *RUN[1:], "--epochs", "1", "--samples", "@"]),
+    ("poet-harness", ["diff", "@", "@"]),
+    ("poet-harness", ["energy", "--trace", "@", "--windows", "@"]),
+]
+
+
+@pytest.mark.parametrize(("program", "given"), READ)
+def test_a_file_that_is_none_of_these_is_named_in_words_of_poets_own(
+    program: str, given: list[str], capsys: Said
+) -> None:
+    write_plan(Path("plan"))
+    write_graph(chain(5), Path("graph.json"))
+    Path("folder").mkdir()
+    Path("empty").touch()
+    Path("table.npz").write_text("a,b\n1,2\n")
+    Path("binary").write_bytes(bytes(range(256)))
+    np.savez("objects.npz", a=np.array([None]))
+    np.save("one.npy", np.ones(3))
+    for name in ("missing", "folder", "empty", "table.npz", "binary", "objects.npz", "one.npy"):
+        said = refused(program, [word.replace("@", name) for word in given], capsys)
+        assert name in said
+        assert not re.search("pickle|allow_|weights_only|Errno|Traceback", said), said
