@@ -218,8 +218,6 @@ def training_cost(folder: Path, graph_hash: str) -> TrainingCost:
         if (numbers < 0).any(axis=None) or (numbers["steps"] < 1).any():
             raise ValueError("a number is too small")
         source = str(rows["source"].iloc[-1])
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, IndexError) as error:
         raise UserError(f"{path}: is no table of epochs ({error}); name what train --folder wrote") from None
     numbers[_MAY_LACK] = numbers[_MAY_LACK].fillna(0.0)

@@ -252,8 +252,6 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             named = dict(zip(header, cells, strict=True))
             absent = {"dtype": dtype_of(named["op"]), **_ABSENT}
             yield reader.line_num, {**named, **{key: text for key, text in absent.items() if key not in named}}
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 

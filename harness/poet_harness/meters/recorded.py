@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table, refuse_missing
+from poet_profiles.files.text_file import read_frame, refuse_missing
 
 from .meter import Mark, Meter, MeterError, Window
 
@@ -133,12 +132,12 @@ def read_trace(path: Path, voltage_v: float | None) -> Recording:
     """
     if voltage_v is not None and not 0 < voltage_v <= MOST_VOLTAGE_V:
         raise UserError(f"--voltage: {voltage_v:g} is no supply voltage; give it in volt, above 0, such as 3.3")
-    return _recording(path, _read(path), voltage_v)
+    return _recording(path, read_frame(path), voltage_v)
 
 
 def read_windows(path: Path, recording: Recording) -> list[tuple[float, float, str]]:
     """Read a CSV with ``start_s``, ``end_s`` and ``label``; every window must lie within the recording."""
-    table = _read(path)
+    table = read_frame(path)
     refuse_missing(path, table, ("start_s", "end_s", "label"), "windows have these three")
     starts, ends = _column(path, table, "start_s"), _column(path, table, "end_s")
     first, last = recording.times_s[0], recording.times_s[-1]
@@ -159,7 +158,7 @@ class RecordedMeter(Meter):
     """
 
     def __init__(self, path: Path, board: Board) -> None:
-        table = _read(path)
+        table = read_frame(path)
         self._recording = _recording(path, table, board.voltage_v)
         window = _column(path, table, "window")
         if not np.isin(window, (0, 1)).all():
@@ -231,17 +230,6 @@ def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Reco
             raise UserError(f"{path}:1: current_a: give the supply voltage with --voltage")
         power_w = power_w * voltage_v
     return Recording.of_power(times_s, power_w)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        return pd.read_csv(StringIO(read_table(path)))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 
 
 def _column(path: Path, table: pd.DataFrame, name: str) -> Floats:

@@ -70,8 +70,6 @@ def from_file(path: Path) -> list[Configuration]:
         table = csv.DictReader(io.StringIO(read_table(path), newline=""))
         refuse_missing(path, table.fieldnames or (), ("op", "params"), "a list of configurations has these two")
         rows = list(table)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
     return _unique(_checked(path, (Configuration(row["op"], row["params"] or "") for row in rows)))

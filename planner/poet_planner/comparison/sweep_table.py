@@ -122,10 +122,7 @@ def read_points(path: Path) -> list[Point]:
     UserError
         If the file is not to be had, is no table of points, or a line is damaged. A torn last line is left out.
     """
-    try:
-        text = read_table(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); name a points.csv of `poet-plan sweep`") from None
+    text = read_table(path)
     whole = text[: text.rfind("\n") + 1]
     rows = csv.reader(StringIO(whole))
     if tuple(next(rows, ())) != COLUMNS:

@@ -47,8 +47,7 @@ def load_weights(module: nn.Module, path: Path, name: str) -> None:
 
 def _converted(module: nn.Module, file: WeightsFile) -> WeightsFile | None:
     """By the names that the library which saved a file has while it runs; None where it is of no such library."""
-    made = (pair for pair in module.named_modules() if hasattr(pair[1], "save_pretrained"))
-    place, part = next(made, ("", None))
+    place, part = next((pair for pair in module.named_modules() if hasattr(pair[1], "save_pretrained")), ("", None))
     if part is None or file.others:
         return None
     library: Any = type(part)
@@ -56,9 +55,8 @@ def _converted(module: nn.Module, file: WeightsFile) -> WeightsFile | None:
     with suppress(Exception):  # other libraries have other arguments, and other files
         given = {"config": part.config, "state_dict": state, "ignore_mismatched_sizes": True}
         loaded, told = library.from_pretrained(None, **given, output_loading_info=True)
-        arrays = {name: tensor.numpy() for name, tensor in loaded.state_dict().items()}
-        arrays |= {name: np.empty(shape, np.float32) for name, shape, _ in told["mismatched_keys"]}
-        kept = {name: array for name, array in arrays.items() if name not in told["missing_keys"]}
+        kept = {name: one.numpy() for name, one in loaded.state_dict().items() if name not in told["missing_keys"]}
+        kept |= {name: np.empty(shape, np.float32) for name, shape, _ in told["mismatched_keys"]}
         named = {f"{place}.{name}".removeprefix("."): array for name, array in kept.items()}
         return replace(file, arrays=named | {name: file.arrays[name] for name in told["unexpected_keys"]})
     return None

@@ -48,8 +48,6 @@ def read_epochs(path: Path) -> list[Epoch]:
         table = csv.DictReader(StringIO(read_table(path)))
         refuse_missing(path, table.fieldnames or (), ("epoch", "loss", "source"), "train --folder writes an epochs.csv")
         rows = [_epoch(cells) for cells in table]
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name the epochs.csv of poet-harness train --folder") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: is no epochs.csv of poet-harness train --folder ({error})") from None
     if not rows:

@@ -51,10 +51,8 @@ def content_of(path: Path) -> str:
             begin = file.read(LOOKED_AT_BYTES)
             if begin[:2] == b"PK":
                 return _zipped(file)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); name another file") from None
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     if not begin:
         raise UserError(f"{path}: is empty; write it again")
     if begin[8:9] == b"{":

@@ -40,17 +40,16 @@ NUMPYS = frozenset({"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"
 # Batch norm's count of batches: no result depends on it, and older files lack it.
 COUNTER = "num_batches_tracked"
 SURPLUS = "is surplus, there is no such tensor"
+QUANTISED = "is of a quantised network ({}); give the weights from before, --frozen int8 quantises frozen layers"
 # Names that tell in what form others keep a network, and what is said of it.
 FORMS = (
-    (
-        r"_packed_params|fake_quant|activation_post_process|\.(zero_point|qweight|qzeros|SCB|absmax)$|quant_state",
-        "is of a quantised network ({}); give the weights from before, --frozen int8 quantises frozen layers",
-    ),
+    ("_packed_params|fake_quant|activation_post_process|quant_state", QUANTISED),
+    (r"\.(zero_point|qweight|qzeros|SCB|absmax)$", QUANTISED),
     (r"\.(momentum_buffer|exp_avg|exp_avg_sq|max_exp_avg_sq)$", "is an optimiser's state ({}); give the weights"),
-    (r"\.lora_\w+\.", "is an adapter ({}); merge it into its network, and write {SAVE}"),
+    (r"\.lora_\w+\.", "is an adapter ({}); merge it into its network, and write " + SAVE),
     (
         r"(weight|bias)_(orig|mask|g|v)$|\bparametrizations\.",
-        "is of a network with parametrisations ({}); remove those (torch.nn.utils), and write {SAVE}",
+        "has parametrisations ({}); remove them, and write " + SAVE,
     ),
 )
 
@@ -114,13 +113,11 @@ def read_weights(path: Path, names: Collection[str] = ()) -> WeightsFile:
 
 
 def _in_folder(folder: Path) -> Path:
-    for pattern in IN_FOLDERS:
-        found = sorted(folder.glob(pattern))
-        if len(found) > 1:
-            raise UserError(f"{folder}: holds {' and '.join(file.name for file in found)}; name one of them")
-        if found:
-            return found[0]
-    raise UserError(f"{folder}: is a folder without a file of weights; name the file")
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in IN_FOLDERS)), [])
+    if len(found) != 1:
+        several = " and ".join(file.name for file in found)
+        raise UserError(f"{folder}: is a folder with {several or 'no file of weights'}; name the file")
+    return found[0]
 
 
 def _read(path: Path, content: str, names: set[str]) -> WeightsFile:
@@ -137,9 +134,7 @@ def _shards(path: Path) -> WeightsFile:
     """What an index names, ``model.safetensors.index.json``: each tensor from the file that it says."""
     document = read_json(path)
     places = document.get("weight_map") if isinstance(document, dict) else None
-    if not isinstance(places, dict) or not all(
-        isinstance(name, str) and Path(name).name == name for name in places.values()
-    ):
+    if not isinstance(places, dict) or any(Path(str(name)).name != name for name in places.values()):
         raise UserError(f"{path}: is JSON, and no index of files with weights; name the file with the weights")
     shards = {name: path.with_name(name) for name in sorted(set(places.values()))}
     if lacking := [name for name, shard in shards.items() if not shard.is_file()]:
@@ -170,27 +165,23 @@ def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: st
     UserError
         With one line for each difference; in one or two, if it is of a known kind.
     """
-    missing, shapes, other = (
-        dict(_missing(file, wanted)),
-        dict(_shapes(file, wanted)),
-        [*_of_another_kind(file, wanted)],
-    )
+    lacking, other = dict(_lacking(file, wanted)), [*_of_another_kind(file, wanted)]
     surplus = [name for name in sorted({*file.arrays, *file.others} - wanted.keys()) if not is_counter(name)]
-    if not (missing or shapes or surplus or other):
+    if not (lacking or surplus or other):
         return
     for pattern, words in FORMS:
         if name := next((name for name in surplus if re.search(pattern, name)), ""):
-            raise UserError(f"{file.path}: {words.format(name, SAVE=SAVE)}")
-    differing = missing | shapes or dict.fromkeys(surplus, SURPLUS)
+            raise UserError(f"{file.path}: {words.format(name)}")
+    differing = lacking or dict.fromkeys(surplus, SURPLUS)
     head = "" if other else _small_part([*wanted], differing)
     if head and 2 * len(surplus) <= len(wanted):
         one = next(iter(differing))
         cure = f"where the model is made, take the rest with load_state_dict(…, strict=False), and {SAVE} it"
         raise UserError(f"{file.path}: fits {what} but for {head}: {one} {differing[one]}", lines=[cure])
-    found = [*missing.items(), *((name, SURPLUS) for name in surplus), *shapes.items(), *other]
+    found = [*lacking.items(), *((name, SURPLUS) for name in surplus), *other]
     lines = [f"{name}: {words}" for name, words in found]
     count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
-    if surplus and 2 * len(missing) > len(wanted):
+    if surplus and 2 * len(lacking) > len(wanted):
         lines.append(f"if these are other names of the same: write {SAVE} of the model itself")
     raise UserError(f"{file.path}: holds other weights than {what}: {count}", lines=lines)
 
@@ -210,15 +201,11 @@ def _small_part(wanted: list[str], differing: Collection[str]) -> str:
     return inside or (", ".join(differing) if names[-len(differing) :] == [*differing] else "")
 
 
-def _missing(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[tuple[str, str]]:
+def _lacking(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[tuple[str, str]]:
     sources = {tensor.source for name, tensor in wanted.items() if name in file.arrays or name in file.others}
     for name, tensor in wanted.items():
         if tensor.source not in sources and not is_counter(name):
             yield name, f"is missing, {tensor.type} of shape {tensor.shape}"
-
-
-def _shapes(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[tuple[str, str]]:
-    for name, tensor in wanted.items():
         if name in file.arrays and file.arrays[name].shape != tensor.shape and not is_counter(name):
             yield name, f"has shape {file.arrays[name].shape}, not {tensor.shape}"
 
@@ -295,15 +282,20 @@ def _renamed(held: Mapping[str, Held], new: Mapping[str, str]) -> dict[str, Held
 
 
 def _torch_file(path: Path, names: set[str]) -> WeightsFile:
+    import numpy as np
+
     try:
         import torch
     except ImportError:
         raise UserError(
             f"{path}: only PyTorch reads this, and it is not installed; write it as .safetensors where it is"
         ) from None
+    core: Any = np._core  # type: ignore[attr-defined]
+    # Beside weights checkpoints hold options, and numbers of NumPy's: no code, which PyTorch does not know.
+    plain = [Namespace, core.multiarray.scalar, np.dtype, *{type(np.dtype(code)) for code in "?bhilqBHILQefd"}]
     try:
         # Of a path PyTorch looks at the name: what ends in .safetensors is no pickle for it.
-        with path.open("rb") as file, warnings.catch_warnings(), torch.serialization.safe_globals(_plain_data()):
+        with path.open("rb") as file, warnings.catch_warnings(), torch.serialization.safe_globals(plain):
             warnings.simplefilter("ignore")  # of other pickles than its own, which it then refuses
             held = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes zipfile and the unpickler raise
@@ -319,14 +311,6 @@ def _torch_file(path: Path, names: set[str]) -> WeightsFile:
     }
     others = {name: _kind(thing) for name, thing in named.items() if name not in arrays}
     return WeightsFile(path, arrays, others)
-
-
-def _plain_data() -> list[Any]:
-    """What checkpoints hold beside weights, is no code, and PyTorch does not know as such: options, NumPy's numbers."""
-    import numpy as np
-
-    core: Any = np._core  # type: ignore[attr-defined]
-    return [Namespace, core.multiarray.scalar, np.dtype, *{type(np.dtype(code)) for code in "?bhilqBHILQefd"}]
 
 
 def _weights_in(path: Path, held: Any, names: set[str]) -> dict[str, Any]:
@@ -366,17 +350,13 @@ def _sets(held: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
 
 
 def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any], names: set[str]) -> bool:
-    import torch
+    from torch import Tensor, equal
 
-    for name in names & one.keys():
-        first, second = one[name], other.get(name)
-        if first is second:
-            continue
-        if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor) and first.dtype == second.dtype):
-            return False
-        if not torch.equal(first, second):
-            return False
-    return True
+    def same(first: Any, second: Any) -> bool:
+        tensors = isinstance(first, Tensor) and isinstance(second, Tensor)
+        return first is second or (tensors and first.dtype == second.dtype and equal(first, second))
+
+    return all(same(one[name], other.get(name)) for name in names & one.keys())
 
 
 def _is_plain(thing: Any) -> bool:

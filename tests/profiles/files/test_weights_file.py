@@ -180,10 +180,10 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
     first, *lines = refused.value.printed.splitlines()
     assert first == f"{tmp_path / 'net.pt'}: holds other weights than net: 8 differences"
     assert [line.strip() for line in lines] == [
+        "bn.bias: has shape (2, 1), not (3,)",
         "bn.running_var: is missing, float32 of shape (3,)",
         "head.weight: is surplus, there is no such tensor",
         "note: is surplus, there is no such tensor",
-        "bn.bias: has shape (2, 1), not (3,)",
         "one.bias: is not finite: nan at (1,)",
         "other.weight: holds other numbers than one.weight, and both are one tensor",
         "other.bias: is float16, not float32",
@@ -255,7 +255,7 @@ def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pyt
         ("saved_harm.pt", r"PyTorch reads no plain weights there .\S+ in it is code"),
         ("module.pt", "test_weights_file.Net in it is code"),
         ("other.pt", "holds no state_dict, but epoch, loss"),
-        ("missing.pt", "no such file"),
+        ("missing.pt", "No such file"),
     ):
         with pytest.raises(UserError, match=words) as refused:
             read_weights(Path(name))
@@ -352,12 +352,12 @@ def test_shards_are_read_by_their_index_or_folder(ending: str, tmp_path: Path) -
 
 
 def test_of_a_folder_one_file_is_taken_or_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a folder without a file of weights"):
+    with pytest.raises(UserError, match="is a folder with no file of weights"):
         load_weights(Net(1), tmp_path, "net")
     written(tmp_path / "one.pt", Net(7).state_dict())
     load_weights(Net(1), tmp_path, "net")
     written(tmp_path / "other.pt", Net(8).state_dict())
-    with pytest.raises(UserError, match=r"holds one\.pt and other\.pt; name one of them"):
+    with pytest.raises(UserError, match=r"a folder with one\.pt and other\.pt; name the file"):
         load_weights(Net(1), tmp_path, "net")
 
 
@@ -391,8 +391,8 @@ def test_another_head_is_two_lines(change: dict[str, torch.Tensor | None], words
         (["0.qweight", "0.scales"], "of a quantised network"),
         (["0.weight.momentum_buffer", "0.bias.momentum_buffer"], "an optimiser's state"),
         (["0.lora_A.weight", "0.lora_B.weight"], "is an adapter"),
-        (["0.weight_orig", "0.weight_mask", "0.bias"], "with parametrisations"),
-        (["0.parametrizations.weight.original0", "0.bias"], "with parametrisations"),
+        (["0.weight_orig", "0.weight_mask", "0.bias"], "has parametrisations"),
+        (["0.parametrizations.weight.original0", "0.bias"], "has parametrisations"),
     ],
 )
 def test_another_form_of_a_network_is_one_line(names: list[str], words: str, tmp_path: Path) -> None:
