@@ -164,7 +164,7 @@ def test_how_many_fine_tunings_a_cell_holds(
         ([EPOCH, EPOCH | {"energy_j": None}], HASH, "epochs.csv:3: energy_j: is not known"),
         ([EPOCH | VALIDATED | {"inference_energy_j": None}], HASH, "epochs.csv:2: inference_energy_j: is not known"),
         ([EPOCH | {"steps": "many"}], HASH, "is no table of epochs"),
-        ([], HASH, "is no table of epochs"),
+        ([], HASH, "not a CSV in UTF-8"),
         ([EPOCH | {"steps": 0}], HASH, "is no table of epochs"),
         ([EPOCH | {"energy_j": -1.0}], HASH, "is no table of epochs"),
     ],

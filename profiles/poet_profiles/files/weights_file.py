@@ -10,6 +10,7 @@ import re
 import warnings
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -304,11 +305,7 @@ def _torch_file(path: Path, names: set[str]) -> WeightsFile:
         reason = f"{code[1]} in it is code" if code else "it is damaged, or another program's"
         raise UserError(f"{path}: PyTorch reads no plain weights there ({reason}); write {SAVE}") from None
     named = _weights_in(path, held, names)
-    arrays = {
-        name: tensor.detach().resolve_conj().resolve_neg().numpy()
-        for name, tensor in named.items()
-        if _is_plain(tensor)
-    }
+    arrays = {name: array for name, thing in named.items() if (array := _array(thing)) is not None}
     others = {name: _kind(thing) for name, thing in named.items() if name not in arrays}
     return WeightsFile(path, arrays, others)
 
@@ -359,17 +356,15 @@ def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any], names: set[str]
     return all(same(one[name], other.get(name)) for name in names & one.keys())
 
 
-def _is_plain(thing: Any) -> bool:
-    """Whether NumPy has such a tensor."""
+def _array(thing: Any) -> NDArray[Any] | None:
+    """What NumPy has of such a tensor, if it has such."""
     import torch
 
-    if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided or thing.is_quantized or thing.is_meta:
-        return False
-    try:
-        torch.empty(0, dtype=thing.dtype).numpy()
-    except TypeError:
-        return False
-    return True
+    if isinstance(thing, torch.Tensor) and thing.layout == torch.strided and not (thing.is_quantized or thing.is_meta):
+        with suppress(TypeError):
+            array: NDArray[Any] = thing.detach().resolve_conj().resolve_neg().numpy()
+            return array
+    return None
 
 
 def _kind(thing: Any) -> str:
