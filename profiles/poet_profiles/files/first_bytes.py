@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import IO
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from poet_profiles.errors import UserError
 
@@ -67,7 +67,7 @@ def _zipped(file: IO[bytes]) -> str:
     try:
         with ZipFile(file) as archive:
             names = archive.namelist()
-    except (BadZipFile, ValueError):
+    except Exception:  # whatever a damaged one makes zipfile raise
         return "a damaged .zip, or its beginning alone"
     known = (what for end, what in _ZIPPED if any(f"/{name}".endswith(end) for name in names))
     return next(known, NPZ if not names else "a .zip of something else")
