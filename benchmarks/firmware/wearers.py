@@ -40,7 +40,7 @@ def call(command: str) -> str:
 
 def evaluated(board: str, later: Path, weights: Path) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        call(f"poet-harness eval {board} --data {later} --scale 1/1024 --weights {weights} --json")
+        call(f"poet-harness eval {board} --samples {later} --scale 1/1024 --weights {weights} --json")
     )
     return answer
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.files.whole_file import naming
 from poet_profiles.firmware.arduino import library_properties
 
 from .firmware import find_project
@@ -34,7 +35,7 @@ def write_arduino_library(folder: Path) -> Path:
     if target.exists() and not _is_ours(target, properties):
         raise UserError(f"{target}: is something else than poet's library; move it, or name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".poet-") as scratch:
+    with naming(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".poet-") as scratch:
         made = Path(scratch) / target.name
         for path, source in _files(firmware, manifest["build"]["srcFilter"]):
             (made / path).parent.mkdir(parents=True, exist_ok=True)

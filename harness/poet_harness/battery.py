@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from poet_profiles.errors import UserError
 from poet_profiles.files.json_file import read_json
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_frame
 from poet_profiles.plan_folder import SUMMARY_FILE
 from poet_profiles.plan_folder.files import PlanFiles
 
@@ -205,21 +204,17 @@ def training_cost(folder: Path, graph_hash: str) -> TrainingCost:
     UserError
         If it is no folder of ``poet-harness train``, or one of another model, or an energy is not known.
     """
-    import pandas as pd
-
     settings, path = read_json(folder / SETTINGS_FILE), folder / EPOCHS_FILE
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         raise UserError(f"{folder / SETTINGS_FILE}: is not of format {FORMAT}; name what train --folder wrote")
     if settings.get("graph_hash") != graph_hash:
         raise UserError(f"{folder}: is of the graph {settings.get('graph_hash')}, the plan's is {graph_hash}")
     try:
-        rows = pd.read_csv(io.StringIO(read_table(path)))
+        rows = read_frame(path)
         numbers = rows.reindex(columns=_COSTS).astype(float)
         if (numbers < 0).any(axis=None) or (numbers["steps"] < 1).any():
             raise ValueError("a number is too small")
         source = str(rows["source"].iloc[-1])
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, IndexError) as error:
         raise UserError(f"{path}: is no table of epochs ({error}); name what train --folder wrote") from None
     numbers[_MAY_LACK] = numbers[_MAY_LACK].fillna(0.0)

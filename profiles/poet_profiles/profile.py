@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .errors import UserError, visible
 from .files.locks import is_at, lock
-from .files.text_file import read_table
+from .files.text_file import read_table, refuse_missing
 from .files.whole_file import check_writable, folder_made
 from .firmware.operators import dtype_of
 from .program.closing import Closing
@@ -66,6 +66,20 @@ ALL_COLUMNS = tuple(field.name for field in fields(ProfileRow))
 # Profiles that were made before there were such columns lack them.
 _YOUNGER = ("where", "call", "closing_time", "closing_energy")
 COLUMNS = tuple(name for name in ALL_COLUMNS if name not in _YOUNGER)
+# What a table of costs from elsewhere has at least, and what it then stands for: nobody says that poet measured it.
+LEAST = ("board", "op", "params", "time_s", "energy_j")
+_ABSENT = {
+    **{"time_s_std": "0", "energy_j_std": "0", "idle_power_w": "0", "bytes": "0", "workspace_bytes": "0"},
+    **{
+        "repeats": "1",
+        "slice": "1",
+        "source": "published",
+        "meter": "unknown",
+        "voltage_v": "0",
+        "firmware": "unknown",
+    },
+    **{"taken_at": "", "cpu_hz": "", "cpu_hz_std": "", "temperature_c": "", "temperature_c_std": ""},
+}
 _WHOLE = ("bytes", "workspace_bytes", "repeats")
 _REAL = ("time_s", "time_s_std", "energy_j", "energy_j_std", "idle_power_w", "slice", "voltage_v")
 _SENSED = ("cpu_hz", "cpu_hz_std", "temperature_c", "temperature_c_std")
@@ -80,7 +94,7 @@ def read_profile(path: str | Path) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row a configuration, with the columns of ``docs/SPEC.md``, section 2, and whatever further ones the file
-        has. ``params`` is an empty string where there are none.
+        has. ``params`` is an empty string where there are none. Of columns that the file lacks, the defaults there.
 
     Raises
     ------
@@ -167,6 +181,9 @@ class ProfileWriter(Closing):
         if not self._size_bytes():
             return list(ALL_COLUMNS)
         frame = read_profile(self.path)
+        with self.path.open(encoding="utf-8-sig") as file:
+            header = [name.strip() for name in file.readline().lower().split(",")]
+        refuse_missing(self.path, header, COLUMNS, "measured rows need them: name another file")
         self.done = set(frame[list(_KEY)].itertuples(index=False, name=None))
         return list(frame.columns)
 
@@ -215,9 +232,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         reader = csv.reader(io.StringIO(read_table(path), newline=""), strict=True)
         header = [name.strip().lower() for name in next(reader, [])]
-        missing = [column for column in COLUMNS if column not in header]
-        if missing:
-            raise UserError(f"{path}:1: {missing[0]}: column is missing (is this a profile?)")
+        refuse_missing(path, header, LEAST, f"a profile has at least {', '.join(LEAST)}")
         if len(set(header)) < len(header):
             raise UserError(f"{path}:1: {', '.join(header)}: a column stands twice")
         for row in reader:
@@ -234,9 +249,9 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                     raise UserError(
                         f"{path}:{reader.line_num}: {column}: {text!a}: a character in it cannot be printed"
                     )
-            yield reader.line_num, dict(zip(header, cells, strict=True))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+            named = dict(zip(header, cells, strict=True))
+            absent = {"dtype": dtype_of(named["op"]), **_ABSENT}
+            yield reader.line_num, {**named, **{key: text for key, text in absent.items() if key not in named}}
     except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 

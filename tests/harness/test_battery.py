@@ -73,7 +73,7 @@ def test_a_fifth_of_the_time_with_a_deeper_sleep_and_two_cells(plan: Path, capsy
 
 def test_epochs_of_so_many_samples_or_of_a_data_set(plan: Path, capsys: Said) -> None:
     # The tiny plan's batch is 2; five samples are two batches, as of `train`, the data set has five.
-    assert figures(capsys, "--plan", plan, *CELL, "--samples", 5)["epochs"] == pytest.approx(3.6e6)
+    assert figures(capsys, "--plan", plan, *CELL, "--set-size", 5)["epochs"] == pytest.approx(3.6e6)
     assert Order(5, 2, None).steps_per_epoch == 2
     found = figures(capsys, "--plan", plan, *CELL, "--data", plan / "data.npz")
     assert (found["samples"], found["epochs"]) == (10, pytest.approx(7.2e6 / 5))
@@ -164,7 +164,7 @@ def test_how_many_fine_tunings_a_cell_holds(
         ([EPOCH, EPOCH | {"energy_j": None}], HASH, "epochs.csv:3: energy_j: is not known"),
         ([EPOCH | VALIDATED | {"inference_energy_j": None}], HASH, "epochs.csv:2: inference_energy_j: is not known"),
         ([EPOCH | {"steps": "many"}], HASH, "is no table of epochs"),
-        ([], HASH, "is no table of epochs"),
+        ([], HASH, "not a CSV in UTF-8"),
         ([EPOCH | {"steps": 0}], HASH, "is no table of epochs"),
         ([EPOCH | {"energy_j": -1.0}], HASH, "is no table of epochs"),
     ],
@@ -212,9 +212,9 @@ def test_a_cell_that_gives_more_than_it_is_rated_for_and_a_card_that_wears_out_a
         (["--cell", "500mAh", "--voltage", "0"], "--voltage 0.0"),
         (["--cell", "0mAh"], "0mAh: must be above 0"),
         (["--cell", "500mAh", "--idle-power", "3"], "--idle-power 3: must be such as 50uW"),
-        (["--cell", "500mAh", "--samples", "3", "--data", "x"], "--samples and --data"),
-        (["--cell", "500mAh", "--samples", "1"], "--samples 1: a batch takes 2"),
-        (["--cell", "500mAh", "--samples", "3", "--training", "x"], "--training: says what"),
+        (["--cell", "500mAh", "--set-size", "3", "--data", "x"], "--set-size and --data"),
+        (["--cell", "500mAh", "--set-size", "1"], "--set-size 1: a batch takes 2"),
+        (["--cell", "500mAh", "--set-size", "3", "--training", "x"], "--training: says what"),
         (["--cell", "500mAh", "--training", "x"], "x/run.json"),
     ],
 )

@@ -198,7 +198,7 @@ def test_what_the_board_knows_is_what_pytorch_knows_with_its_weights(folder: Pat
 
 def evaluated(folder: Path, scores: torch.Tensor, labels: torch.Tensor) -> None:
     """What `eval` says of these weights, beside scikit-learn."""
-    given = ["eval", *BOARDS["native"], "--plan", str(folder / "plan"), "--data", str(folder / "small.npz"), *SMALL]
+    given = ["eval", *BOARDS["native"], "--plan", str(folder / "plan"), "--samples", str(folder / "small.npz"), *SMALL]
     given += ["--weights", str(folder / "known.safetensors"), "--per-class", "--confusion", str(folder / "c.csv")]
     document = json.loads(CliRunner().invoke(app, [*given, "--json"]).stdout)
     assert document["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(scores, labels)), rel=1e-4)

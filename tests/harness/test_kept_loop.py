@@ -94,7 +94,7 @@ def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
     np.savez(folder / "set.npz", x=rows, y=np.arange(6))
     found = []
     for name, source in (("restored", ["--restore", "--card", str(image)]), ("given", ["--weights", str(trained)])):
-        save = ["--data", str(folder / "set.npz"), "--save", str(folder / f"{name}.npz")]
+        save = ["--samples", str(folder / "set.npz"), "--save", str(folder / f"{name}.npz")]
         called(harness, "eval", *BOARD, *given, *save, *source)
         found.append(np.load(folder / f"{name}.npz")["scores"])
     assert found[0].tobytes() == found[1].tobytes()
@@ -103,7 +103,7 @@ def test_what_lies_on_the_card_infers_as_pytorch_does(folder: Path) -> None:
     module.load_state_dict({id: torch.from_numpy(array) for id, array in load_file(trained).items()})
     with torch.no_grad():
         np.testing.assert_allclose(found[0], module(torch.from_numpy(rows)), rtol=1e-4, atol=1e-5)
-    files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--card", str(image)]
+    files = ["--samples", str(folder / "set.npz"), "--weights", str(trained), "--card", str(image)]
     with pytest.raises(UserError, match="those there would be lost; give --restore"):
         called(harness, "eval", *BOARD, *given, *files)
 

@@ -58,7 +58,7 @@ def evaluated(*weights: str) -> np.ndarray:
     """Scores of the samples of the first step, by the weights of a file or of the card."""
     with np.load("data.npz") as data:
         np.savez("set.npz", x=data["input"][0], y=data["target"][0])
-    called(harness, "eval", *BOARD, "--plan", "plan", "--data", "set.npz", "--save", "scores.npz", *weights)
+    called(harness, "eval", *BOARD, "--plan", "plan", "--samples", "set.npz", "--save", "scores.npz", *weights)
     return np.asarray(np.load("scores.npz")["scores"])
 
 

@@ -74,7 +74,7 @@ def check_evaluation(name: str, plan: str, trained: Path, folder: Path) -> None:
     with torch.no_grad():
         expected = model.module.eval()(x).numpy()
     np.savez(folder / "set.npz", x=x.numpy(), y=y.numpy())
-    files = ["--data", str(folder / "set.npz"), "--weights", str(trained), "--save", str(folder / "scores.npz")]
+    files = ["--samples", str(folder / "set.npz"), "--weights", str(trained), "--save", str(folder / "scores.npz")]
     result = json.loads(called(harness, "eval", *BOARD, "--plan", plan, *files, "--json").stdout)
     scores = np.load(folder / "scores.npz")["scores"]
     assert np.abs(scores - expected).max() <= TOLERANCE * max(1.0, np.abs(expected).max())

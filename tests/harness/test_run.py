@@ -395,7 +395,7 @@ def with_(**changes: Any) -> Callable[[dict[str, Any]], None]:
         (with_(input=np.where(BATCHES == 3, np.inf, BATCHES).astype("f4")), r"input: inf at \(1, 1\)"),
         (with_(input=BATCHES[..., None]), r"of shape \(5, 2, 1\), the plan reads float32 of shape \(steps, 2\)"),
         (with_(input=np.float32(1)), r"input: is float32 of shape \(\)"),
-        (with_(input=np.array([None] * 5)), "not an .npz of arrays .*pickle"),
+        (with_(input=np.array([None] * 5)), "not an .npz of arrays .*objects"),
         (with_(input=np.array(["a"] * 5)), "input: is <U1"),
     ],
 )

@@ -63,7 +63,7 @@ def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: 
     assert rows["right"].notna().all() == counted
     assert (kept / "best.safetensors").is_file()
 
-    evaluated = ["eval", *given, "--data", folder / "set.npz", "--weights", trained]
+    evaluated = ["eval", *given, "--samples", folder / "set.npz", "--weights", trained]
     document = json.loads(called(harness, *evaluated, "--json").stdout)
     assert document["loss"] == pytest.approx(loss, rel=1e-4)
     refused = CliRunner().invoke(harness, [*map(str, evaluated), "--per-class"])

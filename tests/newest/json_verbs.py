@@ -41,7 +41,7 @@ poet-harness run --board native --plan plan --data data.npz --steps 2 --card car
 poet-harness train --board native --plan plan --data data.npz --samples samples.npz --epochs 1 --folder kept --out e.csv
 poet-harness card card.img --plan plan --read
 poet-harness weights --plan plan --card card.img --out trained.safetensors
-poet-harness eval --board native --plan plan --data samples.npz --weights trained.safetensors
+poet-harness eval --board native --plan plan --samples samples.npz --weights trained.safetensors
 poet-harness arduino libraries
 poet-harness battery --plan plan --cell lipo500 --run run.csv
 poet-harness profile --board native --configs configurations.csv --quick --no-pages --out profile.csv

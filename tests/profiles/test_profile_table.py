@@ -183,8 +183,9 @@ def test_the_same_configuration_twice_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"p\.csv:1: board: column is missing"),
-        (b"a,b\n1,2\n", r"p\.csv:1: board: column is missing"),
+        (b"", r"p\.csv:1: board, op, params, time_s, energy_j: columns are missing"),
+        (b"op,b,Time_s\n1,2,3\n", r"p\.csv:1: board, params, energy_j: columns are missing; a profile has at least"),
+        (b"board,op,params,time_s\n", r"p\.csv:1: energy_j: column is missing"),
         (",".join(COLUMNS).encode() + b"\n1,2\n", r"p\.csv:2: op: the line has 2 fields"),
         (",".join(COLUMNS).encode() + b",op\n", "a column stands twice"),
         (b"\xff\xfe\x00", "not a CSV in UTF-8"),
@@ -195,6 +196,24 @@ def test_what_is_not_a_profile_is_one_line(tmp_path: Path, content: bytes, messa
     (tmp_path / "p.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_profile(tmp_path / "p.csv")
+
+
+def test_of_the_least_form_nothing_says_that_poet_measured_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("energy_j,Board,op,params,time_s\n2,mine,relu,size=8,0.5\n3,mine,add_s8,size=8,0.5\n")
+    before = path.read_bytes()
+    rows = read_profile(path)
+    assert [*rows.columns[:5]] == ["energy_j", "board", "op", "params", "time_s"]
+    assert set(COLUMNS) <= set(rows.columns)
+    assert [*rows["dtype"]] == ["f32", "s8"] and [*rows["energy_j"]] == [2, 3]
+    assert set(rows["source"]) == {"published"} and set(rows["meter"]) == {"unknown"}
+    assert (rows[["time_s_std", "energy_j_std", "idle_power_w"]] == 0).all(axis=None)
+    assert (rows[["repeats", "slice"]] == 1).all(axis=None)
+    with pytest.raises(UserError, match=r"dtype, time_s_std, .*: columns are missing; measured rows need them"):
+        ProfileWriter(path)
+    assert path.read_bytes() == before
+    path.write_text("board,op,params,time_s,energy_j,source\nmine,relu,size=8,0.5,2,measured\n")
+    assert [*read_profile(path)["source"]] == ["measured"]
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
@@ -223,7 +242,7 @@ def test_a_writer_that_wrote_nothing_leaves_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"my notes\nwithout an end", b"notes", b"a,b\n1,2"])
 def test_a_file_that_is_no_profile_is_left_alone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "notes.txt").write_bytes(content)
-    with pytest.raises(UserError, match="is this a profile"):
+    with pytest.raises(UserError, match="columns are missing"):
         ProfileWriter(tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_bytes() == content
 

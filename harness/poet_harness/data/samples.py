@@ -127,8 +127,8 @@ def read_samples(source: str, plan: Plan, normalising: Normalising | None, least
 def _mapped(path: Path) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a .npy of numbers ({error}); write it with numpy.save") from None
+    except (OSError, ValueError):  # whose words advise to run whatever code is there
+        raise UserError(f"{path}: not a .npy of numbers; write it with numpy.save") from None
     return array
 
 
@@ -155,21 +155,25 @@ class _Reading:
         return SampleSets(train, self._named(arrays, "_val", required=False))
 
     def _named(self, arrays: Mapping[str, Array], ending: str, required: bool = True) -> Samples | None:
-        chosen: list[Array] = []
+        chosen: dict[str, Array] = {}
         for tensor in self.tensors:
-            alone = sum(other.kind == tensor.kind for other in self.tensors) == 1
-            names = [f"{tensor.id}{ending}", *([f"{LETTERS[tensor.kind]}{ending}"] if alone else [])]
+            names = [*dict.fromkeys((f"{tensor.id}{ending}", self._name(tensor, ending)))]
             found = next((name for name in names if name in arrays), None)
             if found is None and required:
                 there = ", ".join(arrays) or "nothing"
                 raise UserError(f"{self.source}: has no {' or '.join(names)}, it has {there}; {CURE}")
             if found is not None:
-                chosen.append(arrays[found])
+                chosen[found] = arrays[found]
         if not chosen:
             return None
         if len(chosen) < len(self.tensors):
             raise UserError(f"{self.source}: has only some of the arrays that end in {ending}; {CURE}")
-        return self._of_arrays(chosen, ending)
+        return self._of_arrays(chosen)
+
+    def _name(self, tensor: BatchTensor, ending: str) -> str:
+        """What a user calls it: x or y, or by its id where there are several of these."""
+        alone = sum(other.kind == tensor.kind for other in self.tensors) == 1
+        return f"{LETTERS[tensor.kind] if alone else tensor.id}{ending}"
 
     def of_object(self, made: object) -> SampleSets:
         if isinstance(made, Mapping):
@@ -184,9 +188,11 @@ class _Reading:
     def _of_one(self, made: object, ending: str) -> Samples:
         if isinstance(made, tuple | list):
             if len(made) != len(self.tensors):
-                ids = ", ".join(tensor.id for tensor in self.tensors)
-                raise UserError(f"{self.source}: returned {len(made)} arrays, a step takes {len(self.tensors)}: {ids}")
-            return self._of_arrays([_as_array(array) for array in made], ending)
+                taken = ", ".join(self._name(tensor, "") for tensor in self.tensors)
+                count = len(self.tensors)
+                raise UserError(f"{self.source}: returned {len(made)} arrays, a step takes {count}: {taken}")
+            names = (self._name(tensor, ending) for tensor in self.tensors)
+            return self._of_arrays({name: _as_array(array) for name, array in zip(names, made, strict=True)})
         if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
             raise UserError(
                 f"{self.source}: returned {type(made).__name__}; return a Dataset with __len__ and __getitem__, a pair "
@@ -194,19 +200,18 @@ class _Reading:
             )
         return self._of_dataset(made, ending)
 
-    def _of_arrays(self, arrays: Sequence[Array], ending: str) -> Samples:
-        counts = {
-            tensor.id: len(array) if array.ndim else 0 for tensor, array in zip(self.tensors, arrays, strict=True)
-        }
+    def _of_arrays(self, arrays: Mapping[str, Array]) -> Samples:
+        """Of an array for each tensor, in their order, by the user's names."""
+        counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
         if len(set(counts.values())) > 1:
-            lengths = ", ".join(f"{id} {count}" for id, count in counts.items())
+            lengths = ", ".join(f"{name} {count}" for name, count in counts.items())
             raise UserError(f"{self.source}: the arrays do not belong together: {lengths} long")
         count = next(iter(counts.values()))
 
         def rows(numbers: NDArray[np.int64]) -> dict[int, Array]:
             return {
-                tensor.index: self._stored(tensor, array[numbers], ending, numbers)
-                for tensor, array in zip(self.tensors, arrays, strict=True)
+                tensor.index: self._stored(tensor, array[numbers], name, numbers)
+                for tensor, (name, array) in zip(self.tensors, arrays.items(), strict=True)
             }
 
         # All numbers are looked at before the first step: training may take days.
@@ -222,7 +227,7 @@ class _Reading:
                     raise UserError(f"{self.source}: its samples are no tuples of {len(self.tensors)}: (x, y)")
                 stacked = [np.stack([_as_array(part) for part in column]) for column in zip(*items, strict=True)]
             return {
-                tensor.index: self._stored(tensor, array, ending, numbers)
+                tensor.index: self._stored(tensor, array, self._name(tensor, ending), numbers)
                 for tensor, array in zip(self.tensors, stacked, strict=True)
             }
 
@@ -231,9 +236,9 @@ class _Reading:
             rows(np.array([0, count - 1]))
         return Samples(self.source, count, rows)
 
-    def _stored(self, tensor: BatchTensor, array: Array, ending: str, numbers: NDArray[np.int64]) -> Array:
+    def _stored(self, tensor: BatchTensor, array: Array, name: str, numbers: NDArray[np.int64]) -> Array:
         """Rows as they are kept; ``numbers`` are theirs, for messages."""
-        where = f"{self.source}: {tensor.id}{ending}"
+        where = f"{self.source}: {name}"
         whole = tensor.dtype.kind in "iu"
         quantised = not whole and array.dtype.name in TYPES
         fits = np.issubdtype(array.dtype, np.integer) if whole else quantised or array.dtype == tensor.dtype

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_frame, refuse_missing
 
 from .meter import Mark, Meter, MeterError, Window
 
@@ -133,15 +132,14 @@ def read_trace(path: Path, voltage_v: float | None) -> Recording:
     """
     if voltage_v is not None and not 0 < voltage_v <= MOST_VOLTAGE_V:
         raise UserError(f"--voltage: {voltage_v:g} is no supply voltage; give it in volt, above 0, such as 3.3")
-    return _recording(path, _read(path), voltage_v)
+    return _recording(path, read_frame(path), voltage_v)
 
 
 def read_windows(path: Path, recording: Recording) -> list[tuple[float, float, str]]:
     """Read a CSV with ``start_s``, ``end_s`` and ``label``; every window must lie within the recording."""
-    table = _read(path)
+    table = read_frame(path)
+    refuse_missing(path, table, ("start_s", "end_s", "label"), "windows have these three")
     starts, ends = _column(path, table, "start_s"), _column(path, table, "end_s")
-    if "label" not in table:
-        raise UserError(f"{path}:1: label: column is missing")
     first, last = recording.times_s[0], recording.times_s[-1]
     for row, (start_s, end_s) in enumerate(zip(starts, ends, strict=True)):
         if not start_s < end_s:
@@ -160,7 +158,7 @@ class RecordedMeter(Meter):
     """
 
     def __init__(self, path: Path, board: Board) -> None:
-        table = _read(path)
+        table = read_frame(path)
         self._recording = _recording(path, table, board.voltage_v)
         window = _column(path, table, "window")
         if not np.isin(window, (0, 1)).all():
@@ -214,6 +212,8 @@ def open_recorded(address: str, board: Board) -> RecordedMeter:
 
 
 def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Recording:
+    power = next((name for name in ("power_w", "current_a", "energy_j") if name in table), "power_w")
+    refuse_missing(path, table, ("time_s", power), "a trace has time_s and one of power_w, current_a, energy_j")
     times_s = _column(path, table, "time_s")
     if len(times_s) < 2:
         raise UserError(f"{path}: time_s: a trace needs two samples or more")
@@ -221,36 +221,20 @@ def _recording(path: Path, table: pd.DataFrame, voltage_v: float | None) -> Reco
     if not (steps_s > 0).all():
         row = int(np.argmax(steps_s <= 0)) + 1
         raise UserError(f"{path}:{row + 2}: time_s: {times_s[row]} is not after {times_s[row - 1]} in the line before")
-    if "power_w" in table:
-        power_w = _column(path, table, "power_w")
-    elif "current_a" in table:
+    if power == "energy_j":
+        energies_j = _column(path, table, power)
+        return Recording(times_s, None, np.concatenate(([0.0], np.cumsum(energies_j[1:]))))
+    power_w = _column(path, table, power)
+    if power == "current_a":
         if voltage_v is None:
             raise UserError(f"{path}:1: current_a: give the supply voltage with --voltage")
-        power_w = _column(path, table, "current_a") * voltage_v
-    elif "energy_j" in table:
-        energies_j = _column(path, table, "energy_j")
-        return Recording(times_s, None, np.concatenate(([0.0], np.cumsum(energies_j[1:]))))
-    else:
-        raise UserError(f"{path}:1: power_w: column is missing (or current_a, or energy_j)")
+        power_w = power_w * voltage_v
     return Recording.of_power(times_s, power_w)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        return pd.read_csv(StringIO(read_table(path)))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
 
 
 def _column(path: Path, table: pd.DataFrame, name: str) -> Floats:
     import pandas as pd
 
-    if name not in table:
-        raise UserError(f"{path}:1: {name}: column is missing")
     values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_table, refuse_missing
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph.file import read_graph
 
@@ -67,13 +67,11 @@ def from_file(path: Path) -> list[Configuration]:
     import io
 
     try:
-        rows = list(csv.DictReader(io.StringIO(read_table(path), newline="")))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        table = csv.DictReader(io.StringIO(read_table(path), newline=""))
+        refuse_missing(path, table.fieldnames or (), ("op", "params"), "a list of configurations has these two")
+        rows = list(table)
     except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
-    if not rows or not {"op", "params"} <= set(rows[0]):
-        raise UserError(f"{path}:1: needs the columns op and params")
     return _unique(_checked(path, (Configuration(row["op"], row["params"] or "") for row in rows)))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_frame, refuse_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,15 +111,8 @@ def read_run(path: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    try:
-        table = pd.read_csv(io.StringIO(read_table(path)), dtype=str, keep_default_na=False)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
-    except ValueError as error:  # of pandas's parser, too, and of what is not UTF-8
-        raise UserError(f"{path}: not a CSV in UTF-8: {' '.join(str(error).split())}") from None
-    missing = [column for column in COLUMNS if column not in table]
-    if missing:
-        raise UserError(f"{path}: {missing[0]}: column is missing; poet-harness run --out writes it")
+    table = read_frame(path, dtype=str, keep_default_na=False)
+    refuse_missing(path, table, COLUMNS, "poet-harness run --out writes them")
     for column in _WORDS:
         if (table[column] == "").any():
             line = int((table[column] == "").to_numpy().argmax())

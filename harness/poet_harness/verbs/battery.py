@@ -72,8 +72,8 @@ def command(
     idle_power: Annotated[
         str | None, typer.Option(help="What the sleeping board draws between two steps, such as 50uW. [the profile's]")
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Samples of the training set, to count epochs.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Or the training set itself, .npz (poet-plan data).")] = None,
+    set_size: Annotated[int | None, typer.Option(min=1, help="Samples of the training set, to count epochs.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Or all its batches: .npz (poet-plan data).")] = None,
     as_json: Json = False,
 ) -> None:
     """Print for how many training steps, epochs, fine-tunings and hours a battery lasts.
@@ -88,10 +88,10 @@ def command(
     from ..battery import Battery, life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan
 
-    if samples is not None and data is not None:
-        raise UserError("--samples and --data both say how large the training set is; give one of them")
-    if training is not None and (run or samples or data):
-        raise UserError("--training: says what --run, --samples and --data say; leave them out")
+    if set_size is not None and data is not None:
+        raise UserError("--set-size and --data both say how large the training set is; give one of them")
+    if training is not None and (run or set_size or data):
+        raise UserError("--training: says what --run, --set-size and --data say; leave them out")
     schedule = read_plan(plan)
     step = planned_step(schedule, plan)
     if run is not None:
@@ -116,7 +116,7 @@ def command(
         battery=battery,
         lasts=life(step, battery, shares[2].value, sleep_power_w),
         batch=batch,
-        samples=_samples(samples, data, schedule, batch),
+        samples=_samples(set_size, data, schedule, batch),
         assumptions=(_capacity(chosen), volt, *shares, _idle(step, sleep_power_w)),
     )
     warnings = _warnings(chosen, step, answer.lasts, answer.unit)
@@ -205,7 +205,7 @@ def _samples(given: int | None, data: Path | None, plan: plans.Plan, batch: int)
     if data is not None:
         given = batch * len(read_training_data(data, plan, None).batches)
     if given is not None and given < batch:
-        raise UserError(f"--samples {given}: a batch takes {batch}; name at least as many")
+        raise UserError(f"--set-size {given}: a batch takes {batch}; name at least as many")
     return given
 
 

@@ -34,12 +34,10 @@ NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weigh
 def command(
     connection: Connection,
     plan: Plan,
-    data: Annotated[
+    samples: Annotated[
         str,
         typer.Option(
-            "--data",
-            "--samples",
-            help="Data set: .npz with x and y (or x_val and y_val), a folder with x.npy and y.npy, or module:callable.",
+            help="Data set: .npz with x and y (or x_val and y_val), a folder with x.npy and y.npy, or module:callable."
         ),
     ],
     weights: Annotated[
@@ -86,13 +84,13 @@ def command(
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
-    read = [Path(data), weights, connection.card, *(plan / name for name in PLAN_FILES)]
+    read = [Path(samples), weights, connection.card, *(plan / name for name in PLAN_FILES)]
     check_results([(save, 0), (confusion, 0)], read)
     board = load_board(connection.board)
     schedule = _evaluable(plan, weights, connection, board)
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
     normalising = read_normalising(scale, shift)
-    sets = read_samples(data, schedule, normalising, least=1)
+    sets = read_samples(samples, schedule, normalising, least=1)
     tensors = None if weights is None else _tensors(weights, schedule, plan)
     with ExitStack() as opening:
         image, card = None, connection.card
@@ -155,13 +153,14 @@ def _class_names(plan: plans.Plan, option: str) -> tuple[str, ...]:
 def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     """What the file gives the board, by the tensors' indices."""
     from poet_profiles.files.arrays import read_arrays
+    from poet_profiles.files.first_bytes import NPZ, content_of
     from poet_profiles.graph.parts import name_of
 
     from ..data.batches import read_training_data
     from ..data.initial_weights import with_weights
     from ..data.weights import TABLE, state_table
 
-    if weights.suffix == ".npz" and weights.is_file() and TABLE in read_arrays(weights, "poet-plan data"):
+    if weights.is_file() and content_of(weights) == NPZ and TABLE in read_arrays(weights, "poet-plan data"):
         return read_training_data(weights, plan, 0).weights
     arrays, _ = with_weights(weights, state_table(folder, {}, plan), plan)
     return {

@@ -101,6 +101,7 @@ class ResultFiles:
     out: Annotated[Path | None, results_option("--out", "-o", help="CSV: predicted and observed, row by row.")] = None
     save: Annotated[Path | None, results_option(help=".npz: loss and gradients of every step.")] = None
     trained: Annotated[
-        Path | None, results_option(help=".safetensors: the trained model's state_dict, read back from the board.")
+        Path | None,
+        results_option(help=".safetensors: the state_dict after the last step, read back from the board."),
     ] = None
     as_json: Json = False

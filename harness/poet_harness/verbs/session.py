@@ -120,7 +120,7 @@ def session(connection: Connection, given: Beginning, files: ResultFiles) -> Ses
         raise UserError(f"{given.plan}: is for a Linux board, under PyTorch; plan with a profile of {board.name}")
     if plan.documents and given.commit_every:
         raise UserError(f"--commit-every: {board.name} keeps no weights; --trained writes them at the end")
-    if given.weights is not None and not given.weights.is_file():
+    if given.weights is not None and not given.weights.exists():
         raise UserError(f"{given.weights}: no such file; the trained weights are written by --trained")
     return Session(connection, given, files, board, plan)
 

@@ -103,6 +103,8 @@ def command(
     from poet_profiles.errors import UserError
     from poet_profiles.program.json_output import print_json
 
+    from ..training.best_epoch import is_best
+    from ..training.run_folder import BEST_FILE
     from .console import wide_console
     from .steps_report import document, print_steps
 
@@ -117,6 +119,9 @@ def command(
     results = asked.results(data, training.course.steps, resume)
     with training.held():
         trained = asked.train(data, training.course.steps, results, partial(_train, training, given.commit_every))
+    if files.trained and options.validate and not is_best(training.rows, options.best == "loss"):
+        which = f"; the best one's are in {options.folder / BEST_FILE}" if options.folder else ", which is not the best"
+        print(f"poet-harness: {files.trained}: has the weights of the last epoch{which}", file=sys.stderr)
     if files.as_json:
         print_json(document(trained, training.rows))
         return

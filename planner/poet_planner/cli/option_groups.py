@@ -141,7 +141,7 @@ class LimitOptions:
         ),
     ] = None
     deadline: Annotated[
-        str | None, limit_option(help="Time limit of a step: 2.5s, or 1.5x the store-all schedule's time.")
+        str | None, limit_option(help="Time limit of a step: 2.5s, 1.5x the store-all schedule's time, or none.")
     ] = None
 
 
@@ -154,7 +154,7 @@ class LimitsOptions:
         limit_option(help="RAM budget, or smallest; again for more.", show_default=" ".join(RAMS)),
     ] = None
     deadline: Annotated[
-        list[str] | None, limit_option(help="Deadline, or none; again for more.", show_default="none")
+        list[str] | None, limit_option(help="Time limit of a step; again for more.", show_default="none")
     ] = None
 
 

@@ -18,8 +18,7 @@ from poet_planner.solve import OptimiseOptions
 def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str]) -> list[Setting]:
     """Every pair of a RAM budget and a deadline, each once, as the user writes them.
 
-    A RAM is as ``--ram``, or ``smallest``: the RAM without which there is no schedule; a deadline as ``--deadline``, or
-    ``none``.
+    A RAM is as ``--ram``, or ``smallest``: the RAM without which there is no schedule; a deadline as ``--deadline``.
 
     Raises
     ------
@@ -35,7 +34,7 @@ def settings_of(subject: Subject, rams: Iterable[str], deadlines: Iterable[str])
         smallest_ram_bytes(subject.graph) if text == "smallest" else ram_bytes(text, store_all.peak_bytes): None
         for text in rams
     }
-    seconds_of = {None if text == "none" else deadline_s(text, store_all.time_s): None for text in deadlines}
+    seconds_of = {deadline_s(text, store_all.time_s): None for text in deadlines}
     return [Setting(subject, ram, deadline) for ram, deadline in product(bytes_of, seconds_of)]
 
 

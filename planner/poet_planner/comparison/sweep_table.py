@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from poet_profiles.errors import UserError
 from poet_profiles.files.text_file import read_table
-from poet_profiles.files.whole_file import write_whole
+from poet_profiles.files.whole_file import naming, write_whole
 
 # A method's status where there is no schedule of its: it has none within the limits, its time was up, it was not run,
 # or it broke.
@@ -122,10 +122,7 @@ def read_points(path: Path) -> list[Point]:
     UserError
         If the file is not to be had, is no table of points, or a line is damaged. A torn last line is left out.
     """
-    try:
-        text = read_table(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error}); name a points.csv of `poet-plan sweep`") from None
+    text = read_table(path)
     whole = text[: text.rfind("\n") + 1]
     rows = csv.reader(StringIO(whole))
     if tuple(next(rows, ())) != COLUMNS:
@@ -143,7 +140,7 @@ def read_points(path: Path) -> list[Point]:
 def append_points(points: Iterable[Point], path: Path) -> None:
     """Add whole lines to the table at once, and begin it with its header where there is none yet."""
     text = _lines(asdict(point) for point in points)
-    with path.open("a", encoding="utf-8", newline="") as stream:
+    with naming(path), path.open("a", encoding="utf-8", newline="") as stream:
         stream.write(text if stream.tell() else _header() + text)
         stream.flush()
         os.fsync(stream.fileno())

@@ -123,8 +123,7 @@ def _choose(contest: Contest, in_parts: bool = False) -> None:
     """Choose a form, and set its deadline."""
     chosen, deadline = contest.choose(in_parts), contest.bench.request.deadline
     refuse_beyond_flash(chosen.graph, chosen.store_all, chosen.step.board)
-    if deadline is not None:
-        contest.chosen = replace(chosen, deadline_s=deadline_s(deadline, chosen.plain_store_all.time_s))
+    contest.chosen = replace(chosen, deadline_s=deadline_s(deadline, chosen.plain_store_all.time_s))
 
 
 def _spare_extraction(contest: Contest) -> None:

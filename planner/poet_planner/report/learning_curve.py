@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
-from poet_profiles.files.text_file import read_table
+from poet_profiles.files.text_file import read_table, refuse_missing
 
 from poet_planner.report.figures import BUDGET, COLOURS, INK, new_figure
 from poet_planner.schedule.timeline import CostTerm
@@ -45,9 +45,9 @@ def read_epochs(path: Path) -> list[Epoch]:
         If it is no such table, or has no row.
     """
     try:
-        rows = [_epoch(cells) for cells in csv.DictReader(StringIO(read_table(path)))]
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; name the epochs.csv of poet-harness train --folder") from None
+        table = csv.DictReader(StringIO(read_table(path)))
+        refuse_missing(path, table.fieldnames or (), ("epoch", "loss", "source"), "train --folder writes an epochs.csv")
+        rows = [_epoch(cells) for cells in table]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: is no epochs.csv of poet-harness train --folder ({error})") from None
     if not rows:

@@ -51,15 +51,17 @@ def size_bytes(amount: int | str, option: str, examples: str) -> int:
     return _whole(number * _BYTES[unit], amount, option, examples)
 
 
-def deadline_s(amount: float | str, store_all_time_s: float) -> float:
-    """Seconds meant: ``2.5``, ``800ms``, or ``1.5x`` the store-all schedule's time.
+def deadline_s(amount: float | str | None, store_all_time_s: float) -> float | None:
+    """Seconds meant: ``2.5``, ``800ms``, or ``1.5x`` the store-all schedule's time; None of None and of ``none``.
 
     Raises
     ------
     UserError
         If it is none of these.
     """
-    examples = "2.5s, 800ms or 1.5x"
+    examples = "2.5s, 800ms, 1.5x or none"
+    if amount in (None, "none"):
+        return None
     if not isinstance(amount, str):
         return _above_zero(amount, "--deadline", examples)
     number, unit = _parts(amount, "--deadline", examples)

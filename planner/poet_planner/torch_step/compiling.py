@@ -235,7 +235,7 @@ class _Planner:
                 graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
             )
             store_all = store_all_schedule(graph)
-        limit_s = None if self.deadline is None else deadline_s(self.deadline, store_all.time_s)
+        limit_s = deadline_s(self.deadline, store_all.time_s)
         try:
             schedule = self._schedule(graph, store_all, beside, budget, limit_s)
         except NoScheduleError as lack:

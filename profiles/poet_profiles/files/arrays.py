@@ -12,6 +12,8 @@ from zipfile import ZipFile
 
 from poet_profiles.errors import UserError
 
+from .first_bytes import NPZ, content_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -70,11 +72,12 @@ def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:
     """
     import numpy as np
 
+    if (content := content_of(path)) != NPZ:
+        raise UserError(f"{path}: is {content}, not an .npz of arrays; write it with {made_by}")
     try:
-        file = np.load(path)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError("a single array")
-        with file:
+        with np.load(path) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # whatever a damaged file makes numpy and zipfile raise
-        raise UserError(f"{path}: not an .npz of arrays ({error}); write it with {made_by}") from None
+        # NumPy's own words advise to run whatever code is there.
+        reason = "objects are in it" if "pickle" in str(error) else "it is damaged"
+        raise UserError(f"{path}: not an .npz of arrays of numbers ({reason}); write it with {made_by}") from None

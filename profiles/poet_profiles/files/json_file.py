@@ -68,8 +68,6 @@ def read_json(path: Path) -> Any:
     """
     try:
         return parsed(read_text(path, "JSON").encode())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except FaultError as fault:
         raise UserError(f"{path}: {fault}; mend it or write it again") from None
 

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
@@ -21,11 +27,12 @@ def read_text(path: Path, kind: str = "text") -> str:
     Raises
     ------
     UserError
-        If it is in another encoding.
-    OSError
-        If it cannot be read.
+        If it cannot be read, or is in another encoding.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise UserError(f"{path}: not a {kind} in UTF-8: it is UTF-16, or no text at all; save it as UTF-8")
     try:
@@ -43,9 +50,7 @@ def read_table(path: Path) -> str:
     Raises
     ------
     UserError
-        If they are separated by something else, or it is not UTF-8.
-    OSError
-        If it cannot be read.
+        If it cannot be read, they are separated by something else, or it is not UTF-8.
     """
     text = read_text(path, "CSV")
     header = next(iter(text.splitlines()), "")
@@ -55,3 +60,21 @@ def read_table(path: Path) -> str:
                 f"{path}:1: its columns are separated by {name}; save it with commas there, and points in numbers"
             )
     return text
+
+
+def refuse_missing(path: Path, header: Container[str], wanted: Iterable[str], cure: str) -> None:
+    """Raise a `UserError` that names all columns which a table lacks."""
+    if missing := [column for column in wanted if column not in header]:
+        are = "column is" if len(missing) == 1 else "columns are"
+        raise UserError(f"{path}:1: {', '.join(missing)}: {are} missing; {cure}")
+
+
+def read_frame(path: Path, **options: Any) -> pd.DataFrame:
+    """A CSV, by pandas; what it cannot read is a `UserError`."""
+    import pandas as pd
+
+    try:
+        table: pd.DataFrame = pd.read_csv(StringIO(read_table(path)), **options)
+    except ValueError as error:
+        raise UserError(f"{path}: not a CSV in UTF-8: {' '.join(str(error).split())}") from None
+    return table

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained weights by their names in a model's ``state_dict``: read from a file, and held against a model.
 
-A file is .safetensors, what ``torch.save`` wrote (.pt, .pth, .ckpt, .pth.tar), or an .npz.
+A file is of safetensors, what ``torch.save`` wrote, or an .npz, whatever its name; shards stand in an index.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poet_profiles.errors import UserError
 
 from .arrays import read_arrays
+from .first_bytes import JSON, NPZ, SAFETENSORS, TORCH, content_of
+from .json_file import read_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The last two of PyTorch's are Lightning's, and that of checkpoints which are called .pth.tar.
-KINDS = (".safetensors", ".pt", ".pth", ".ckpt", ".tar", ".npz")
+SAVE = "torch.save(model.state_dict(), …)"
+# What is looked for in a folder, in this order.
+IN_FOLDERS = (
+    *("model.safetensors", "*.safetensors.index.json", "*.safetensors", "pytorch_model.bin", "*.bin.index.json"),
+    *("*.ckpt", "*.pt", "*.pth", "*.npz"),
+)
 # What torch.compile puts into names, at the beginning or in the middle.
 COMPILED = "_orig_mod."
 # How deep in a checkpoint tensors are looked for; what it calls optimizer… is never the weights.
@@ -32,6 +40,19 @@ OPTIMIZER = "optim"
 NUMPYS = frozenset({"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"})
 # Batch norm's count of batches: no result depends on it, and older files lack it.
 COUNTER = "num_batches_tracked"
+SURPLUS = "is surplus, there is no such tensor"
+QUANTISED = "is of a quantised network ({}); give the weights from before, --frozen int8 quantises frozen layers"
+# Names that tell in what form others keep a network, and what is said of it.
+FORMS = (
+    ("_packed_params|fake_quant|activation_post_process|quant_state", QUANTISED),
+    (r"\.(zero_point|qweight|qzeros|SCB|absmax)$", QUANTISED),
+    (r"\.(momentum_buffer|exp_avg|exp_avg_sq|max_exp_avg_sq)$", "is an optimiser's state ({}); give the weights"),
+    (r"\.lora_\w+\.", "is an adapter ({}); merge it into its network, and write " + SAVE),
+    (
+        r"(weight|bias)_(orig|mask|g|v)$|\bparametrizations\.",
+        "has parametrisations ({}); remove them, and write " + SAVE,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -86,16 +107,46 @@ def read_weights(path: Path, names: Collection[str] = ()) -> WeightsFile:
         If the file cannot be read, is of another kind, holds several sets of weights with the model's names, or needs
         PyTorch where there is none.
     """
-    if path.suffix not in KINDS:
-        raise UserError(f"{path}: weights are {', '.join(KINDS[:-1])} or {KINDS[-1]}, by the end of the file's name")
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    if path.suffix == ".npz":
-        arrays = read_arrays(path, "numpy.savez")
-        return _named_as_the_model(WeightsFile(path, arrays, {}), set(names))
-    if path.suffix == ".safetensors":
-        return _named_as_the_model(_safetensors(path), set(names))
-    return _torch_file(path, set(names))
+    path = _in_folder(path) if path.is_dir() else path
+    content = content_of(path)
+    file = _shards(path) if content == JSON else _read(path, content, set(names))
+    return _named_as_the_model(file, set(names))
+
+
+def _in_folder(folder: Path) -> Path:
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in IN_FOLDERS)), [])
+    if len(found) != 1:
+        several = " and ".join(file.name for file in found)
+        raise UserError(f"{folder}: is a folder with {several or 'no file of weights'}; name the file")
+    return found[0]
+
+
+def _read(path: Path, content: str, names: set[str]) -> WeightsFile:
+    if content == NPZ:
+        return WeightsFile(path, read_arrays(path, "numpy.savez"), {})
+    if content == SAFETENSORS:
+        return _safetensors(path)
+    if content == TORCH:
+        return _torch_file(path, names)
+    raise UserError(f"{path}: is {content}; weights are .safetensors, .npz, or what {SAVE} writes")
+
+
+def _shards(path: Path) -> WeightsFile:
+    """What an index names, ``model.safetensors.index.json``: each tensor from the file that it says."""
+    document = read_json(path)
+    places = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(places, dict) or any(Path(str(name)).name != name for name in places.values()):
+        raise UserError(f"{path}: is JSON, and no index of files with weights; name the file with the weights")
+    shards = {name: path.with_name(name) for name in sorted(set(places.values()))}
+    if lacking := [name for name, shard in shards.items() if not shard.is_file()]:
+        raise UserError(f"{path}: names {', '.join(lacking)}, which {'is' if len(lacking) == 1 else 'are'} not there")
+    arrays: dict[str, NDArray[Any]] = {}
+    others: dict[str, str] = {}
+    for name, shard in shards.items():
+        part = _read(shard, content_of(shard), set())
+        arrays |= {key: array for key, array in part.arrays.items() if places.get(key, name) == name}
+        others |= {key: kind for key, kind in part.others.items() if places.get(key, name) == name}
+    return WeightsFile(path, arrays, others)
 
 
 def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> None:
@@ -113,12 +164,27 @@ def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: st
     Raises
     ------
     UserError
-        With one line for each difference.
+        With one line for each difference; in one or two, if it is of a known kind.
     """
-    lines = [*_missing_or_surplus(file, wanted), *_of_another_kind(file, wanted)]
-    if lines:
-        count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
-        raise UserError(f"{file.path}: holds other weights than {what}: {count}", lines=lines)
+    lacking, other = dict(_lacking(file, wanted)), [*_of_another_kind(file, wanted)]
+    surplus = [name for name in sorted({*file.arrays, *file.others} - wanted.keys()) if not is_counter(name)]
+    if not (lacking or surplus or other):
+        return
+    for pattern, words in FORMS:
+        if name := next((name for name in surplus if re.search(pattern, name)), ""):
+            raise UserError(f"{file.path}: {words.format(name)}")
+    differing = lacking or dict.fromkeys(surplus, SURPLUS)
+    head = "" if other else _small_part([*wanted], differing)
+    if head and 2 * len(surplus) <= len(wanted):
+        one = next(iter(differing))
+        cure = f"where the model is made, take the rest with load_state_dict(…, strict=False), and {SAVE} it"
+        raise UserError(f"{file.path}: fits {what} but for {head}: {one} {differing[one]}", lines=[cure])
+    found = [*lacking.items(), *((name, SURPLUS) for name in surplus), *other]
+    lines = [f"{name}: {words}" for name, words in found]
+    count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
+    if surplus and 2 * len(lacking) > len(wanted):
+        lines.append(f"if these are other names of the same: write {SAVE} of the model itself")
+    raise UserError(f"{file.path}: holds other weights than {what}: {count}", lines=lines)
 
 
 def by_source(file: WeightsFile, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:
@@ -126,18 +192,26 @@ def by_source(file: WeightsFile, wanted: Mapping[str, Wanted]) -> dict[str, NDAr
     return {tensor.source: file.arrays[name] for name, tensor in wanted.items() if name in file.arrays}
 
 
-def _missing_or_surplus(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[str]:
-    held = {*file.arrays, *file.others}
-    sources = {tensor.source for name, tensor in wanted.items() if name in held}
+def _small_part(wanted: list[str], differing: Collection[str]) -> str:
+    """The module that has all names that differ, or these, if they are the model's last: less than half of it."""
+    parts = [name.split(".")[:-1] for name in differing]
+    inside = ".".join(one[0] for one in takewhile(lambda one: len({*one}) == 1, zip(*parts, strict=False)))
+    names = [name for name in wanted if not is_counter(name)]
+    if 2 * len(differing) > len(names):
+        return ""
+    return inside or (", ".join(differing) if names[-len(differing) :] == [*differing] else "")
+
+
+def _lacking(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[tuple[str, str]]:
+    sources = {tensor.source for name, tensor in wanted.items() if name in file.arrays or name in file.others}
     for name, tensor in wanted.items():
         if tensor.source not in sources and not is_counter(name):
-            yield f"{name}: is missing, {tensor.type} of shape {tensor.shape}"
-    for name in sorted(held - wanted.keys()):
-        if not is_counter(name):
-            yield f"{name}: is surplus, there is no such tensor"
+            yield name, f"is missing, {tensor.type} of shape {tensor.shape}"
+        if name in file.arrays and file.arrays[name].shape != tensor.shape and not is_counter(name):
+            yield name, f"has shape {file.arrays[name].shape}, not {tensor.shape}"
 
 
-def _of_another_kind(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[str]:
+def _of_another_kind(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterator[tuple[str, str]]:
     import numpy as np
 
     first: dict[str, str] = {}
@@ -145,21 +219,19 @@ def _of_another_kind(file: WeightsFile, wanted: Mapping[str, Wanted]) -> Iterato
         if is_counter(name):
             continue
         if name in file.others:
-            yield f"{name}: is {file.others[name]}, not {tensor.type}"
+            yield name, f"is {file.others[name]}, not {tensor.type}"
         if name not in file.arrays:
             continue
         array = file.arrays[name]
-        if array.shape != tensor.shape:
-            yield f"{name}: has shape {array.shape}, not {tensor.shape}"
         if not _fits(array.dtype, np.dtype(tensor.type)):
-            yield f"{name}: is {array.dtype}, not {tensor.type}"
+            yield name, f"is {array.dtype}, not {tensor.type}"
         elif array.dtype.kind == "f" and not (finite := np.isfinite(array)).all():
             place = tuple(int(index) for index in np.argwhere(~finite)[0])
             others = int((~finite).sum()) - 1
-            yield f"{name}: is not finite: {array[place]} at {place}" + (f" and {others} more" if others else "")
+            yield name, f"is not finite: {array[place]} at {place}" + (f" and {others} more" if others else "")
         other = first.setdefault(tensor.source, name)
         if not np.array_equal(array, file.arrays[other], equal_nan=array.dtype.kind == "f"):
-            yield f"{name}: holds other numbers than {other}, and both are one tensor"
+            yield name, f"holds other numbers than {other}, and both are one tensor"
 
 
 def _fits(found: Any, wanted: Any) -> bool:
@@ -180,7 +252,7 @@ def _safetensors(path: Path) -> WeightsFile:
                 else:
                     others[name] = held
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: no safetensors file ({error})") from None
+        raise UserError(f"{path}: is a damaged .safetensors ({error}); write or copy it again") from None
     return WeightsFile(path, arrays, others)
 
 
@@ -211,31 +283,29 @@ def _renamed(held: Mapping[str, Held], new: Mapping[str, str]) -> dict[str, Held
 
 
 def _torch_file(path: Path, names: set[str]) -> WeightsFile:
+    import numpy as np
+
     try:
         import torch
     except ImportError:
         raise UserError(
             f"{path}: only PyTorch reads this, and it is not installed; write it as .safetensors where it is"
         ) from None
+    core: Any = np._core  # type: ignore[attr-defined]
+    # Beside weights checkpoints hold options, and numbers of NumPy's: no code, which PyTorch does not know.
+    plain = [Namespace, core.multiarray.scalar, np.dtype, *{type(np.dtype(code)) for code in "?bhilqBHILQefd"}]
     try:
-        with warnings.catch_warnings():
+        # Of a path PyTorch looks at the name: what ends in .safetensors is no pickle for it.
+        with path.open("rb") as file, warnings.catch_warnings(), torch.serialization.safe_globals(plain):
             warnings.simplefilter("ignore")  # of other pickles than its own, which it then refuses
-            held = torch.load(path, map_location="cpu", weights_only=True)
+            held = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever a damaged file makes zipfile and the unpickler raise
-        code = re.search(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)", str(error))
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        if isinstance(error, UnpicklingError):  # its words advise to run whatever code is there
-            reason = "torch.save wrote none of it"
-        raise UserError(
-            f"{path}: PyTorch reads no plain weights there ({f'{code[1]} in it is code' if code else reason}); write "
-            "torch.save(model.state_dict(), …)"
-        ) from None
+        # PyTorch's words advise to run whatever code is there.
+        code = re.search(r"GLOBAL (\S+)", str(error))
+        reason = f"{code[1]} in it is code" if code else "it is damaged, or another program's"
+        raise UserError(f"{path}: PyTorch reads no plain weights there ({reason}); write {SAVE}") from None
     named = _weights_in(path, held, names)
-    arrays = {
-        name: tensor.detach().resolve_conj().resolve_neg().numpy()
-        for name, tensor in named.items()
-        if _is_plain(tensor)
-    }
+    arrays = {name: array for name, thing in named.items() if (array := _array(thing)) is not None}
     others = {name: _kind(thing) for name, thing in named.items() if name not in arrays}
     return WeightsFile(path, arrays, others)
 
@@ -243,6 +313,8 @@ def _torch_file(path: Path, names: set[str]) -> WeightsFile:
 def _weights_in(path: Path, held: Any, names: set[str]) -> dict[str, Any]:
     """Of what a checkpoint holds, the tensors with the model's names; the most of all where none has any."""
     sets = {place: _renamed(things, _new_names(things, names)) for place, things in _sets(held, ())}
+    if isinstance(held, dict) and {"state", "param_groups"} <= held.keys():
+        raise UserError(f"{path}: is an optimiser's state; give the weights")
     if not sets:
         found = ", ".join(map(str, held)) if isinstance(held, dict) else type(held).__name__
         raise UserError(f"{path}: holds no state_dict, but {found}; write torch.save(model.state_dict(), …)")
@@ -275,30 +347,24 @@ def _sets(held: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
 
 
 def _are_equal(one: Mapping[str, Any], other: Mapping[str, Any], names: set[str]) -> bool:
+    from torch import Tensor, equal
+
+    def same(first: Any, second: Any) -> bool:
+        tensors = isinstance(first, Tensor) and isinstance(second, Tensor)
+        return first is second or (tensors and first.dtype == second.dtype and equal(first, second))
+
+    return all(same(one[name], other.get(name)) for name in names & one.keys())
+
+
+def _array(thing: Any) -> NDArray[Any] | None:
+    """What NumPy has of such a tensor, if it has such."""
     import torch
 
-    for name in names & one.keys():
-        first, second = one[name], other.get(name)
-        if first is second:
-            continue
-        if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor) and first.dtype == second.dtype):
-            return False
-        if not torch.equal(first, second):
-            return False
-    return True
-
-
-def _is_plain(thing: Any) -> bool:
-    """Whether NumPy has such a tensor."""
-    import torch
-
-    if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided or thing.is_quantized or thing.is_meta:
-        return False
-    try:
-        torch.empty(0, dtype=thing.dtype).numpy()
-    except TypeError:
-        return False
-    return True
+    if isinstance(thing, torch.Tensor) and thing.layout == torch.strided and not (thing.is_quantized or thing.is_meta):
+        with suppress(TypeError):
+            array: NDArray[Any] = thing.detach().resolve_conj().resolve_neg().numpy()
+            return array
+    return None
 
 
 def _kind(thing: Any) -> str:

@@ -63,11 +63,22 @@ def write_whole(path: Path, content: str | bytes) -> None:
         If the folder cannot be written; ``path`` is then as it was.
     """
     data = content.encode() if isinstance(content, str) else content
-    if _is_device(path):
-        path.write_bytes(data)
-        return
-    with replacing(path.resolve()) as (handle, _), os.fdopen(handle, "wb", closefd=False) as stream:
-        stream.write(data)
+    with naming(path):
+        if _is_device(path):
+            path.write_bytes(data)
+            return
+        with replacing(path.resolve()) as (handle, _), os.fdopen(handle, "wb", closefd=False) as stream:
+            stream.write(data)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What an `OSError` in this block is about: that of a full disk names no file, or a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 @contextmanager

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from typer import Context
+from typer import BadParameter, Context
 from typer.core import TyperCommand, TyperGroup
 
-from poet_profiles.errors import UserError
+from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.files.whole_file import folder_held
 
 MOST = 2**53  # whole numbers up to there are exact in every format
+UsageError: Any = BadParameter.__base__  # typer's releases have it at several places
 
 
 def alone_in(context: Context, folder: Path) -> None:
@@ -44,6 +47,32 @@ class Program(TyperGroup):
         context = super().make_context(info_name, args, *given, **named)
         _refuse_no_number(context)
         return context  # type: ignore[return-value]
+
+    def main(self, *given: Any, **named: Any) -> None:
+        """Run it; a command line that typer does not understand is one line like every other mistake."""
+        try:
+            sys.exit(super().main(*given, **{**named, "standalone_mode": False}))
+        except UsageError as error:
+            if type(error).__name__ == "NoArgsIsHelpError":  # which is no mistake
+                error.show()
+                sys.exit(BAD_INPUT)
+            raise UserError(_words(error)) from None
+
+
+def _words(error: Any) -> str:
+    """What is wrong with a command line, in poet's form, of what typer says."""
+    option, path = getattr(error, "param", None), getattr(error.ctx, "command_path", "")
+    names = "" if option is None else ", ".join(option.opts)
+    if type(error).__name__ == "MissingParameter":
+        words = f"{names}: is missing"
+    elif option is not None:
+        # Newer releases say it in pydantic's words.
+        said = re.sub("^Value error, |, unable to parse.*", "", error.message)
+        words = f"{names}: {said.replace('Input should be', 'must be')}"
+    else:
+        words = error.format_message()
+        words = words[:1].lower() + words[1:]
+    return f"{words.rstrip('.')}; see {path} --help".replace("  ", " ")
 
 
 def _refuse_empty(arguments: list[str]) -> None:

@@ -17,9 +17,9 @@ def test_ram(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("2.5s", 2.5), ("2.5", 2.5), ("800ms", 0.8), ("1.5x", 6.0), ("2 min", 120)]
+    ("text", "expected"), [("2.5s", 2.5), ("2.5", 2.5), ("800ms", 0.8), ("1.5x", 6.0), ("2 min", 120), ("none", None)]
 )
-def test_deadline(text: str, expected: float) -> None:
+def test_deadline(text: str, expected: float | None) -> None:
     assert quantities.deadline_s(text, store_all_time_s=4.0) == pytest.approx(expected)
 
 

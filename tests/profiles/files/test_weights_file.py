@@ -6,8 +6,11 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+from argparse import Namespace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -177,6 +180,7 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
     first, *lines = refused.value.printed.splitlines()
     assert first == f"{tmp_path / 'net.pt'}: holds other weights than net: 8 differences"
     assert [line.strip() for line in lines] == [
+        "bn.bias: has shape (2, 1), not (3,)",
         "bn.running_var: is missing, float32 of shape (3,)",
         "head.weight: is surplus, there is no such tensor",
         "note: is surplus, there is no such tensor",
@@ -184,7 +188,6 @@ def test_each_difference_is_one_line_and_nothing_is_loaded(tmp_path: Path) -> No
         "other.weight: holds other numbers than one.weight, and both are one tensor",
         "other.bias: is float16, not float32",
         "bn.weight: is bfloat16, not float32",
-        "bn.bias: has shape (2, 1), not (3,)",
     ]
     assert all(torch.equal(tensor, before[name]) for name, tensor in ours.state_dict().items())
 
@@ -244,18 +247,220 @@ def test_what_is_no_file_of_weights_is_one_line(tmp_path: Path, monkeypatch: pyt
     torch.save(Net(1), tmp_path / "module.pt")
     torch.save({"epoch": 3, "loss": 0.5}, tmp_path / "other.pt")
     for name, words in (
-        ("text.safetensors", "no safetensors file"),
-        ("text.pt", "PyTorch reads no plain weights there .torch.save wrote none of it"),
-        ("text.npz", "not an .npz of arrays"),
+        ("text.safetensors", "is text, such as a CSV; weights are"),
+        ("text.pt", "is text, such as a CSV; weights are"),
+        ("text.npz", "is text, such as a CSV; weights are"),
         ("harm.pt", r"PyTorch reads no plain weights there .\S+ in it is code"),
-        ("new_harm.pt", "PyTorch reads no plain weights there .torch.save wrote none of it"),
+        ("new_harm.pt", "PyTorch reads no plain weights there .it is damaged, or another program's"),
         ("saved_harm.pt", r"PyTorch reads no plain weights there .\S+ in it is code"),
         ("module.pt", "test_weights_file.Net in it is code"),
         ("other.pt", "holds no state_dict, but epoch, loss"),
-        ("missing.pt", "no such file"),
-        ("net.onnx", "weights are .safetensors, .pt, .pth, .ckpt, .tar or .npz"),
+        ("missing.pt", "No such file"),
     ):
         with pytest.raises(UserError, match=words) as refused:
             read_weights(Path(name))
         assert len(refused.value.printed.splitlines()) == 1
+        assert "weights_only" not in refused.value.printed
     assert not Path("harm").exists()
+
+
+def zipped(*names: str) -> bytes:
+    content = BytesIO()
+    with ZipFile(content, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\x93NUMPY\1\0", "is a single array"),
+        (b"\x89HDF\r\n\x1a\n", "is HDF5"),
+        (b"GGUF\3\0\0\0", "is GGUF"),
+        (b"\x1c\0\0\0TFL3", "is TFLite"),
+        (b"\x08\x07\x12\x07pytorch", "is ONNX"),
+        (b"\x1f\x8b\x08", "is packed by gzip"),
+        (b"version https://git-lfs.github.com/spec/v1", "is a pointer of Git LFS"),
+        (b"<!DOCTYPE html>", "is a web page"),
+        (b'{"a": 1}', "is JSON, and no index"),
+        (bytes(range(200, 256)), "is of a kind that poet does not know"),
+        (zipped("s/data.pkl", "s/code/net.py", "s/constants.pkl"), "is TorchScript"),
+        (zipped("e/archive_format", "e/data/sample_inputs/model.pt"), "is a program of torch.export"),
+        (zipped("readme.txt"), "is a .zip of something else"),
+        (zipped("s/data.pkl")[:-9], "is a damaged .zip"),
+        (zipped("w/data.pkl"), "PyTorch reads no plain weights there"),
+        (struct.pack("<Q", 90) + b'{"weight": ', "is a damaged .safetensors"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_by_its_first_bytes(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=words) as refused:
+        load_weights(nn.Linear(4, 2), path, "net")
+    assert refused.value.printed.startswith(str(path)) and "\n" not in refused.value.printed
+    assert "weights_only" not in refused.value.printed
+
+
+NAMES = ["pytorch_model.bin", "net.tar", "weights", "model.safetensors", "last.ckpt"]
+
+
+@pytest.mark.parametrize("kind", [".safetensors", ".npz", ".pt"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_says_nothing_of_what_a_file_is(kind: str, name: str, tmp_path: Path) -> None:
+    trained, ours = Net(7), Net(1)
+    written(tmp_path / f"net{kind}", trained.state_dict()).rename(tmp_path / name)
+    load_weights(ours, tmp_path / name, "net")
+    assert torch.equal(ours.one.weight, trained.one.weight)
+
+
+def test_what_torch_wrote_before_it_wrote_archives_is_read(tmp_path: Path) -> None:
+    trained, ours = Net(7), Net(1)
+    beside = {"args": Namespace(lr=0.1), "best": np.float64(0.9), "epoch": np.int64(3)}
+    torch.save({"model": trained.state_dict(), **beside}, tmp_path / "net", _use_new_zipfile_serialization=False)
+    load_weights(ours, tmp_path / "net", "net")
+    assert torch.equal(ours.one.weight, trained.one.weight)
+
+
+def sharded(folder: Path, state: dict[str, torch.Tensor], ending: str) -> Path:
+    """Two shards and their index, each tensor's copy in the wrong shard with other numbers."""
+    places = {name: f"part-{number % 2}{ending}" for number, name in enumerate(state)}
+    for shard in sorted(set(places.values())):
+        held = {name: tensor if places[name] == shard else tensor + 1 for name, tensor in state.items()}
+        save = save_file if ending == ".safetensors" else torch.save
+        save({f"module.{name}": tensor.clone() for name, tensor in held.items()}, folder / shard)
+    index = folder / f"model{ending}.index.json"
+    index.write_text(json.dumps({"weight_map": {f"module.{name}": shard for name, shard in places.items()}}))
+    return index
+
+
+@pytest.mark.parametrize("ending", [".safetensors", ".bin"])
+def test_shards_are_read_by_their_index_or_folder(ending: str, tmp_path: Path) -> None:
+    trained = Net(7)
+    index = sharded(tmp_path, trained.state_dict(), ending)
+    for place in (index, tmp_path):
+        ours = Net(1)
+        load_weights(ours, place, "net")
+        assert all(torch.equal(tensor, trained.state_dict()[name]) for name, tensor in ours.state_dict().items())
+    (tmp_path / f"part-1{ending}").unlink()
+    with pytest.raises(UserError, match=f"names part-1{ending}, which is not there"):
+        load_weights(Net(1), index, "net")
+    index.write_text(json.dumps({"weight_map": {"one.bias": "../part-0.bin"}}))
+    with pytest.raises(UserError, match="is JSON, and no index"):
+        load_weights(Net(1), index, "net")
+
+
+def test_of_a_folder_one_file_is_taken_or_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder with no file of weights"):
+        load_weights(Net(1), tmp_path, "net")
+    written(tmp_path / "one.pt", Net(7).state_dict())
+    load_weights(Net(1), tmp_path, "net")
+    written(tmp_path / "other.pt", Net(8).state_dict())
+    with pytest.raises(UserError, match=r"a folder with one\.pt and other\.pt; name the file"):
+        load_weights(Net(1), tmp_path, "net")
+
+
+def classifier(width: int, choices: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Linear(width, 4), nn.Linear(4, choices))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, r"but for 3: 3.weight has shape \(5, 4\), not \(3, 4\)"),
+        ({"3.weight": None, "3.bias": None}, "but for 3: 3.weight is missing"),
+        ({"3.weight": None, "3.bias": None, "head.weight": torch.ones(2)}, "but for 3: 3.weight is missing"),
+        ({"3.weight": torch.ones(3, 4), "3.bias": torch.ones(3), "aux.weight": torch.ones(2)}, "aux.weight is surplus"),
+    ],
+)
+def test_another_head_is_two_lines(change: dict[str, torch.Tensor | None], words: str, tmp_path: Path) -> None:
+    state = {**classifier(6, 5).state_dict(), **change}
+    path = written(tmp_path / "net", {name: tensor for name, tensor in state.items() if tensor is not None})
+    with pytest.raises(UserError, match=words) as refused:
+        load_weights(classifier(6, 3), path, "net")
+    lines = refused.value.printed.splitlines()
+    assert len(lines) == 2 and "strict=False" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["0.weight", "0.weight_fake_quant.scale", "0.activation_post_process.scale"], "of a quantised network"),
+        (["0.scale", "0.zero_point", "0._packed_params._packed_params"], "of a quantised network"),
+        (["0.qweight", "0.scales"], "of a quantised network"),
+        (["0.weight.momentum_buffer", "0.bias.momentum_buffer"], "an optimiser's state"),
+        (["0.lora_A.weight", "0.lora_B.weight"], "is an adapter"),
+        (["0.weight_orig", "0.weight_mask", "0.bias"], "has parametrisations"),
+        (["0.parametrizations.weight.original0", "0.bias"], "has parametrisations"),
+    ],
+)
+def test_another_form_of_a_network_is_one_line(names: list[str], words: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "net", dict.fromkeys(names, torch.ones(2)))
+    with pytest.raises(UserError, match=words) as refused:
+        load_weights(classifier(6, 3), path, "net")
+    assert "\n" not in refused.value.printed
+
+
+def test_a_state_of_an_optimiser_is_one_line(tmp_path: Path) -> None:
+    torch.save(torch.optim.SGD(Net(1).parameters(), lr=0.1).state_dict(), tmp_path / "net.pt")
+    with pytest.raises(UserError, match="is an optimiser's state; give the weights"):
+        load_weights(Net(1), tmp_path / "net.pt", "net")
+
+
+class Library(nn.Module):
+    """As a module of transformers: it saves other names than it has."""
+
+    config = 3
+
+    def __init__(self, choices: int = 3) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 4), nn.Linear(4, choices)
+
+    def save_pretrained(self) -> dict[str, torch.Tensor]:
+        return {name.replace("layer.", "encoder.layer.0."): tensor for name, tensor in self.state_dict().items()}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: None,
+        config: int,
+        state_dict: dict[str, Any],
+        ignore_mismatched_sizes: bool,
+        output_loading_info: bool,
+    ) -> tuple[nn.Module, dict[str, Any]]:
+        assert path is None and ignore_mismatched_sizes and output_loading_info
+        made = cls(config)
+        own = {name.replace("encoder.layer.0.", "layer."): tensor for name, tensor in state_dict.items()}
+        fits = {name: made.state_dict()[name].shape == tensor.shape for name, tensor in own.items() if "x" not in name}
+        made.load_state_dict({name: own[name] for name, same in fits.items() if same}, strict=False)
+        other = {(name, own[name].shape, made.state_dict()[name].shape) for name, same in fits.items() if not same}
+        missing = set(made.state_dict()) - set(own)
+        return made, {"missing_keys": missing, "unexpected_keys": set(own) - set(fits), "mismatched_keys": other}
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_library_that_saves_other_names_converts_its_file_itself(wrap: bool, tmp_path: Path) -> None:
+    trained, ours = Library(), Library()
+    module = nn.Sequential(ours) if wrap else ours
+    state = trained.save_pretrained()
+    load_weights(module, written(tmp_path / "net", state), "net")
+    assert all(torch.equal(tensor, trained.state_dict()[name]) for name, tensor in ours.state_dict().items())
+    for change, words in (
+        ({"head.weight": torch.ones(9, 4)}, r"head.weight has shape \(9, 4\), not \(3, 4\)"),
+        ({"head.bias": None}, "head.bias is missing"),
+        ({"x.weight": torch.ones(2)}, "x.weight is surplus"),
+    ):
+        changed: dict[str, Any] = {**state, **change}
+        with pytest.raises(UserError, match=words):
+            load_weights(
+                module, written(tmp_path / "n", {key: one for key, one in changed.items() if one is not None}), "net"
+            )
+
+
+def test_other_names_end_with_the_cure(tmp_path: Path) -> None:
+    path = written(tmp_path / "net", {f"encoder.{key}": tensor for key, tensor in Net(7).state_dict().items()})
+    written(path, {"vit.x": torch.ones(1), **{f"vit.{key}.y": tensor for key, tensor in Net(7).state_dict().items()}})
+    with pytest.raises(UserError) as refused:
+        load_weights(Net(1), path, "net")
+    assert "torch.save(model.state_dict(), …)" in refused.value.printed.splitlines()[-1]

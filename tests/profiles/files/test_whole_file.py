@@ -37,8 +37,9 @@ def names_in(folder: Path) -> list[str]:
 def test_a_file_is_as_it_was_when_the_disk_is_full(tmp_path: Path) -> None:
     path = tmp_path / "result"
     write_whole(path, "before")
-    with files_of_at_most(100), pytest.raises(OSError, match="too large"):
+    with files_of_at_most(100), pytest.raises(OSError, match="too large") as refused:
         write_whole(path, bytes(1000))
+    assert refused.value.filename == str(path)
     assert path.read_text() == "before"
     assert names_in(tmp_path) == ["result"]
 

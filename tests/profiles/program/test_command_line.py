@@ -68,6 +68,7 @@ def refused(program: str, arguments: list[str], capsys: Any, codes: tuple[int, .
     code, captured = exit_code(PROGRAMS[program].main, program, *arguments), capsys.readouterr()
     assert code in codes, (arguments, captured.err)
     assert sorted(Path().rglob("*")) == before, arguments
+    assert all(line.startswith(f"{program}: ") for line in captured.err.splitlines()), captured.err
     return " ".join(re.sub("[^ -~]", " ", captured.err).split())
 
 
@@ -105,6 +106,29 @@ def test_the_examples_of_the_help_have_options_that_exist_and_all_that_is_requir
             assert all(set(one.opts) & set(words) for one in needed), line
             shown.add(verb)
     assert shown >= {"", "train", "run", "eval", "sweep", "plot"}
+
+
+USAGE = [
+    ("poet-plan", ["--ram"], "--ram"),
+    ("poet-plan", ["--frobnicate"], "--frobnicate (Possible options: --frozen); see "),
+    ("poet-plan", ["frobnicate"], "frobnicate"),
+    ("poet-plan", ["--gradients", "some"], "--gradients: 'some' is not one of 'auto', "),
+    ("poet-plan", ["sweep", "--batch", "0"], "--batch: "),
+    ("poet-plan", ["--json=3"], "--json"),
+    ("poet-plan", ["verify", "one"], "schedule: is missing; see "),
+    ("poet-plan", ["verify", "one", "two", "three"], "three"),
+    ("poet-harness", ["run", "--board", "host"], "--plan: is missing; see "),
+    ("poet-harness", ["run", "--plan", "nosuch"], "nosuch"),
+    ("poet-harness", ["-x"], "-x"),
+]
+
+
+@pytest.mark.parametrize(("program", "arguments", "words"), USAGE)
+def test_a_command_line_that_is_none_is_one_line(program: str, arguments: list[str], words: str, capsys: Said) -> None:
+    assert exit_code(PROGRAMS[program].main, program, *arguments) == BAD_INPUT
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith(f"{program}: ") and words in captured.err
 
 
 AMOUNTS = ("x", "nan", "inf", "0", "-5KB", "5XB", "1e99", "1e400", "1e99GB", "1e-9")
@@ -171,6 +195,7 @@ def test_no_amount_is_none(program: str, given: list[str], option: str, words: t
 
 
 NO_BOARD = ["--board", "nrf52840", "--port", "socket://127.0.0.1:1", "--meter", "nominal"]
+EVALUATED = ["eval", *NO_BOARD, *RUN[3:5], "--samples", "plan/set.npz"]
 ON_NO_BOARD = ["run", *NO_BOARD, *RUN[3:]]
 REFUSED_LATE = [
     ("poet-plan", ["--profile", "nosuch", "--out", "new/plan"]),
@@ -189,7 +214,7 @@ REFUSED_LATE = [
     ("poet-harness", [*ON_NO_BOARD, "--out", "new/o.csv", "--save", "new/s.npz", "--trained", "new/t.safetensors"]),
     ("poet-harness", [*EPOCHS, "--folder", "new/run", "--card", "new.img"]),
     ("poet-harness", ["train", *ON_NO_BOARD[1:], *EPOCHS[len(RUN) :], "--folder", "new/run"]),
-    ("poet-harness", ["eval", *ON_NO_BOARD[1:], "--weights", "plan/data.npz", "--save", "new/scores.npz"]),
+    ("poet-harness", [*EVALUATED, "--weights", "plan/data.npz", "--save", "new/scores.npz"]),
     ("poet-harness", ["weights", "--plan", "plan", "--card", "nosuch.img", "--out", "new/w.safetensors"]),
     ("poet-harness", ["card", "new/card.img", "--plan", "plan", "--data", "plan/data.npz"]),
 ]
@@ -211,3 +236,41 @@ def test_a_folder_is_one_commands_at_a_time(verb: list[str], capsys: Said) -> No
     with held(Path("out"), ""):
         said = refused("poet-plan", [*verb, *PLANNED, "--out", "out"], capsys)
     assert "out: another command writes there" in said
+
+
+# A file's place is @. What each verb reads otherwise is there.
+READ = [
+    ("poet-plan", ["--graph", "@"]),
+    ("poet-plan", ["--model", "digits_cnn_small", "--profile", "@"]),
+    ("poet-plan", ["verify", "graph.json", "@"]),
+    ("poet-plan", ["report", "@"]),
+    ("poet-plan", ["plot", "@"]),
+    ("poet-plan", ["data", "--model", "digits_cnn_small", "--out", "d.npz", "--arrays", "@"]),
+    ("poet-plan", ["data", "--model", "digits_cnn_small", "--out", "d.npz", "--weights", "@"]),
+    ("poet-plan", ["reference", "--model", "digits_cnn_small", "--out", "r.npz", "--data", "@"]),
+    ("poet-harness", ["profile", "--board", "native", "--out", "p.csv", "--configs", "@"]),
+    ("poet-harness", ["flash", "--board", "native", "--plan", "@"]),
+    ("poet-harness", [*RUN[:-1], "@"]),
+    ("poet-harness", [*RUN, "--weights", "@"]),
+    ("poet-harness", ["train", *RUN[1:], "--epochs", "1", "--samples", "@"]),
+    ("poet-harness", ["diff", "@", "@"]),
+    ("poet-harness", ["energy", "--trace", "@", "--windows", "@"]),
+]
+
+
+@pytest.mark.parametrize(("program", "given"), READ)
+def test_a_file_that_is_none_of_these_is_named_in_words_of_poets_own(
+    program: str, given: list[str], capsys: Said
+) -> None:
+    write_plan(Path("plan"))
+    write_graph(chain(5), Path("graph.json"))
+    Path("folder").mkdir()
+    Path("empty").touch()
+    Path("table.npz").write_text("a,b\n1,2\n")
+    Path("binary").write_bytes(bytes(range(256)))
+    np.savez("objects.npz", a=np.array([None]))
+    np.save("one.npy", np.ones(3))
+    for name in ("missing", "folder", "empty", "table.npz", "binary", "objects.npz", "one.npy"):
+        said = refused(program, [word.replace("@", name) for word in given], capsys)
+        assert name in said
+        assert not re.search("pickle|allow_|weights_only|Errno|Traceback", said), said
