@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from poet_planner.planning.pipeline import Search
     from poet_planner.planning.plan import Plan
 
-MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
-
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
 Without a verb: trace a model (or read a costed graph), cost it from a profile, optimise, verify, and write the
@@ -166,7 +164,7 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
-    from poet_planner.report.table import contest_table, more_ram_text, table
+    from poet_planner.report.table import contest_table, more_ram_text, smaller_batch_text, table
 
     summary, out = plan.summary, output.out
     if output.as_json:
@@ -199,7 +197,10 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
-    if summary.more_ram is not None:
-        rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
-        said = more_ram_text(summary.more_ram)
-        console.print(f"{said}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")
+    if advice := smaller_batch_text(summary):
+        console.print(advice)
+    if (more := summary.more_ram) is not None:
+        between = (summary.ram_budget_bytes + part * more.more_bytes for part in (0, 1 / 3, 2 / 3, 1))
+        rams = " ".join(f"--ram {ram_bytes / 1024:.4g}KB" for ram_bytes in between)
+        sweep = f"; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}"
+        console.print(more_ram_text(more) + ("" if more.beyond_board else sweep))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.beside import Extraction, stored_bytes
 from poet_profiles.plan_folder.summary import ContestRow, Int8Report, MoreRam
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.layout import GRADIENTS_RESIDENT
 from poet_planner.planning import families, notes
@@ -24,9 +24,10 @@ from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.features import Division
 from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method, plans_without_pages
-from poet_planner.planning.more_ram import more_ram, seconds_for
+from poet_planner.planning.more_ram import KB, more_ram, seconds_for
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Request
+from poet_planner.planning.smaller_batch import SmallerBatches
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
@@ -34,7 +35,7 @@ from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
 from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import OptimiseOptions, Statistics
+from poet_planner.solve import NoScheduleError, OptimiseOptions, Statistics
 
 if TYPE_CHECKING:
     from poet_planner.solve import Progress
@@ -78,16 +79,25 @@ def plan(
     within_s = asking_s if options.capped else 0.0
     statistics = options.statistics or Statistics()
     options = replace(options, time_limit_s=options.time_limit_s - within_s, statistics=statistics)
+    smaller = SmallerBatches(contest)
     with hooks.searching() as (progress, stopped):
-        outcome = contest.plan(method, replace(options, progress=progress or options.progress), stopped)
+        try:
+            outcome = contest.plan(method, replace(options, progress=progress or options.progress), stopped)
+        except NoScheduleError as refusal:
+            largest = smaller.largest()
+            raise refusal.adding(notes.BATCH_FITS.format(largest)) if largest else refusal from None
         ended = stopped()
-    form, schedule = outcome.form, outcome.schedule
+    form, schedule, table = outcome.form, outcome.schedule, outcome.table
     if form.note != chosen.note:
         hooks.say(form.note)
-    asks = asking_s and not ended
-    saving = _more_ram(form, schedule, replace(options, time_limit_s=asking_s), hooks) if asks else None
+    if method is OPTIMAL and not ended and options.objective is Objective.ENERGY:
+        table = smaller.with_rows(table, schedule)
+    saving = None
+    if asking_s and not ended:
+        asking, is_advised = replace(options, time_limit_s=asking_s), len(table) > len(outcome.table)
+        saving = _more_ram(form, schedule, asking, hooks, is_advised)
     hooks.found()
-    return verified(form, schedule, statistics, saving, validate, outcome.table)
+    return verified(form, schedule, statistics, saving, validate, table)
 
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:
@@ -158,17 +168,24 @@ def _refuse_unrunnable(bench: Bench) -> None:
         raise UserError(f"{lacking} (--parameters excluded plans without headers)")
 
 
-def _more_ram(form: Form, schedule: Schedule, options: OptimiseOptions, hooks: Hooks) -> MoreRam | None:
-    """What a little more RAM would save; who ends the question does not end the plan."""
+def _more_ram(
+    form: Form, schedule: Schedule, options: OptimiseOptions, hooks: Hooks, is_advised: bool
+) -> MoreRam | None:
+    """What a little more RAM would save; who ends the question does not end the plan.
+
+    RAM that the board lacks is named only where it has no more, and nothing else ``is_advised``.
+    """
+    board, budget_bytes = form.step.board, schedule.ram_budget_bytes
+    has_bytes = budget_bytes if board is None else plan_ram_bytes(board, form.graph)
+    has_more = has_bytes - budget_bytes >= KB
+    if is_advised and not has_more:
+        return None
     with hooks.searching():
         try:
-            found = more_ram(form.graph, schedule, form.store_all, options)
+            found = more_ram(form.graph, schedule, form.store_all, options, has_bytes if has_more else None)
         except KeyboardInterrupt:
             return None
-    board = form.step.board
-    if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, form.graph):
-        return found
-    return replace(found, beyond_board=board.name)
+    return found and replace(found, beyond_board=None if board is None or has_more else board.name)
 
 
 def verified(
