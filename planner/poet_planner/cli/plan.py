@@ -145,17 +145,30 @@ def _searching(objective: Objective) -> Iterator[Search]:
 
 def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) -> None:
     from poet_planner import models
-    from poet_planner.schedule.c_library import write_library
+    from poet_planner.report.quantities import bytes_text
+    from poet_planner.schedule.c_library import STACK_BYTES, write_library
     from poet_planner.torch_reference.training_data import initial_state
 
     model = None if network.graph else network.model or DEFAULT_MODEL
     initial = None if model is None else initial_state(model, 0, network.batch, network.weights)
     classes = () if model is None else models.load(model, network.batch).classes
     beside = plan.inference, classes, plan.extraction
-    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, *beside)
+    ram_bytes, flash_bytes = write_library(
+        name, plan.graph, plan.schedule, plan.constants, initial, out / name, *beside
+    )
     of_model = f"the weights of {network.weights or model}"
     begin = "weights of zeros, since a graph has none" if initial is None else of_model
     _say(f"wrote {out / name}/, a library for PlatformIO and Arduino; it begins with {begin}")
+    if (board := plan.form.step.board) is not None and board.kind == "microcontroller":
+        left = [
+            f"{bytes_text(max(0, there - taken))} of {there // 1024} KB of {what}"
+            for what, there, taken in (("RAM", board.ram_bytes, ram_bytes), ("flash", board.flash_bytes, flash_bytes))
+            if there
+        ]
+        _say(
+            f"it leaves {' and '.join(left)} of {board.name} to your program, poet's code and the stack (of a call "
+            f"{STACK_BYTES} B at most); --ram says otherwise"
+        )
     if plan.graph.micro_batches > 1:
         _say(f"a batch is {plan.graph.micro_batches} calls of poet_train: all but the last give POET_GATHERED")
 

@@ -18,7 +18,7 @@ from poet_planner.graph.layout import GRADIENTS_RESIDENT
 from poet_planner.planning import families, notes
 from poet_planner.planning.bench import Bench
 from poet_planner.planning.beside import plan_extraction, plan_inference, with_inference
-from poet_planner.planning.budget import plan_ram_bytes, refuse_too_large
+from poet_planner.planning.budget import beside_a_program, plan_ram_bytes, refuse_too_large
 from poet_planner.planning.contest import Contest
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.features import Division
@@ -68,6 +68,8 @@ def plan(
     """
     hooks, options = hooks or Hooks(), options or OptimiseOptions(capped=False)
     bench = Bench(replace(request, early_updates=plans_without_pages(method)))
+    if library is not None:
+        bench.request = beside_a_program(bench.request, bench.board)
     _refuse_untraced(bench)
     _refuse_unrunnable(bench)
     contest = _chosen(bench, method)
