@@ -57,7 +57,8 @@ def beside_a_program(request: Request, board: Board | None) -> Request:
     """A library's request: where no RAM is stated, it leaves a part of the chip's to the program that it is for."""
     if request.ram is not None or board is None or board.kind != "microcontroller":
         return request
-    return replace(request, ram=min(board.usable_ram_bytes, board.ram_bytes - board.ram_bytes // PROGRAMS_PART))
+    most_bytes = board.ram_bytes - board.ram_bytes // PROGRAMS_PART
+    return replace(request, ram=most_bytes) if most_bytes < board.usable_ram_bytes else request
 
 
 def refuse_too_large(bench: Bench, in_parts: bool) -> None:

@@ -17,7 +17,7 @@ SHORT_LIFE_STEPS = 1e6
 def cautions(summary: Summary) -> list[str]:
     """A sentence for each; none where there is nothing to say."""
     return [
-        *([f"{said.capitalize()}."] if (said := smaller_batch_text(summary)) else []),
+        *([f"{said[0].upper()}{said[1:]}."] if (said := smaller_batch_text(summary)) else []),
         *([f"{more_ram_text(summary.more_ram)}."] if summary.more_ram else []),
         *_of_the_proof(summary),
         *_of_placement(summary),
