@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.beside import Extraction, stored_bytes
@@ -40,6 +40,7 @@ from poet_planner.solve import NoScheduleError, OptimiseOptions, Statistics
 if TYPE_CHECKING:
     from poet_planner.solve import Progress
 
+Answer = TypeVar("Answer")
 Search = tuple["Callable[[Progress], None] | None", Callable[[], bool]]
 
 
@@ -93,11 +94,11 @@ def plan(
     if form.note != chosen.note:
         hooks.say(form.note)
     if method is OPTIMAL and not ended and options.objective is Objective.ENERGY:
-        table = smaller.with_rows(table, schedule)
+        table = _answer(lambda: smaller.with_rows(outcome.table, schedule), table, hooks)
     saving = None
     if asking_s and not ended:
         asking, is_advised = replace(options, time_limit_s=asking_s), len(table) > len(outcome.table)
-        saving = _more_ram(form, schedule, asking, hooks, is_advised)
+        saving = _answer(lambda: _more_ram(form, schedule, asking, is_advised), None, hooks)
     hooks.found()
     return verified(form, schedule, statistics, saving, validate, table)
 
@@ -170,10 +171,17 @@ def _refuse_unrunnable(bench: Bench) -> None:
         raise UserError(f"{lacking} (--parameters excluded plans without headers)")
 
 
-def _more_ram(
-    form: Form, schedule: Schedule, options: OptimiseOptions, hooks: Hooks, is_advised: bool
-) -> MoreRam | None:
-    """What a little more RAM would save; who ends the question does not end the plan.
+def _answer(ask: Callable[[], Answer], none: Answer, hooks: Hooks) -> Answer:
+    """The answer to a question about a plan; who ends the question does not end the plan."""
+    with hooks.searching():
+        try:
+            return ask()
+        except KeyboardInterrupt:
+            return none
+
+
+def _more_ram(form: Form, schedule: Schedule, options: OptimiseOptions, is_advised: bool) -> MoreRam | None:
+    """What a little more RAM would save.
 
     RAM that the board lacks is named only where it has no more, and nothing else ``is_advised``.
     """
@@ -182,11 +190,7 @@ def _more_ram(
     has_more = has_bytes - budget_bytes >= KB
     if is_advised and not has_more:
         return None
-    with hooks.searching():
-        try:
-            found = more_ram(form.graph, schedule, form.store_all, options, has_bytes if has_more else None)
-        except KeyboardInterrupt:
-            return None
+    found = more_ram(form.graph, schedule, form.store_all, options, has_bytes if has_more else None)
     return found and replace(found, beyond_board=None if board is None or has_more else board.name)
 
 
