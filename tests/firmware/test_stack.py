@@ -10,7 +10,6 @@ import pytest
 from poet_planner.schedule.c_library import STACK_BYTES
 
 from benchmarks.firmware.emulated_core import MACHINE_FLAGS
-from tests.support import needs
 from tests.support.firmware.stack import Stack
 
 CALLS = ("begin", "train", "train_begin", "next", "settle", "stop", "infer", "commit", "restore")
@@ -27,10 +26,3 @@ def test_a_call_takes_no_more_stack_than_the_header_says_and_not_far_less(tmp_pa
         assert min(found.values()) > 0
         most[core] = max(found.values()) + LIBRARY_BYTES
     assert 0.9 * STACK_BYTES < max(most.values()) <= STACK_BYTES, most
-
-
-@needs.gcc
-@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is not None, reason="measured for the boards")
-def test_on_this_computer_a_call_takes_at_most_twice_as_much(tmp_path: Path) -> None:
-    stack = Stack(["gcc", "-O2"], tmp_path / "host")
-    assert 0 < max(stack.most(f"poet_{call}") for call in CALLS) <= 2 * STACK_BYTES

@@ -133,10 +133,8 @@ def may_be_in_parts(request: Request) -> bool:
 
 
 def may_be_smaller(bench: Bench) -> bool:
-    """Whether a smaller batch may be advised: of a step in RAM that is asked for as a whole."""
-    request = bench.request
-    whole = request.parameters != Parameters.CARD and parts_asked_for(request) in (None, 1)
-    return whole and bench.is_for_a_microcontroller
+    """Whether a smaller batch may be advised: of a microcontroller's step that nobody wants in parts."""
+    return bench.is_for_a_microcontroller and parts_asked_for(bench.request) in (None, 1)
 
 
 def parts_asked_for(request: Request) -> int | None:

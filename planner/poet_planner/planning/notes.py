@@ -37,8 +37,7 @@ PLANNED_BESIDE = "{}, planned beside  {}"
 TURNED_OUT = "{} turned out to cost less: {}"
 FOUND_TO_DO = "{}: the form of the step that was found to do"
 # Why a smaller batch is not the plan, and why the whole one is in no parts.
-ANOTHER_BATCH = "another batch"
-NO_PARTS = ": no micro-batches, since {}"
+ANOTHER_BATCH = "another batch: no micro-batches, since {}"
 # What a refusal adds if it knows a cure.
 PARTS_FIT = "; --micro-batches {} fits"
 BATCH_FITS = "; --batch {} fits"

@@ -87,8 +87,7 @@ def plan(
         try:
             outcome = contest.plan(method, replace(options, progress=progress or options.progress), stopped)
         except NoScheduleError as refusal:
-            largest = smaller.largest()
-            raise refusal.adding(notes.BATCH_FITS.format(largest)) if largest else refusal from None
+            raise refusal.adding(smaller.cure()) from None
         ended = stopped()
     form, schedule, table = outcome.form, outcome.schedule, outcome.table
     if form.note != chosen.note:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from math import floor, inf
 
 from poet_profiles.errors import UserError
@@ -26,32 +27,50 @@ class SmallerBatches:
     """A step on fewer samples, with the options and in the RAM of the whole batch's."""
 
     def __init__(self, whole: Contest) -> None:
-        step = whole.bench.training_step
         self._whole = whole
-        self._samples = 1 if step is None or not families.may_be_smaller(whole.bench) else step.samples
-        self._contests: dict[int, Contest | None] = {self._samples: whole}
+        self._contests: dict[int, Contest | None] = {}
+
+    @cached_property
+    def _samples(self) -> int:
+        """In the whole batch; 0: a smaller one is no advice."""
+        whole, step = self._whole, self._whole.bench.training_step
+        in_ram = families.may_be_smaller(whole.bench) and whole.families[0].why_not(whole.bench, whole.usual) is None
+        if step is None or not in_ram:
+            return 0
+        self._contests[step.samples] = whole
+        return step.samples
 
     def with_rows(self, table: tuple[ContestRow, ...], schedule: Schedule) -> tuple[ContestRow, ...]:
-        """The contest's table, the plan's row first, with batches in which a sample costs less, if the plan is dear."""
-        usual, samples = self._whole.usual, self._samples
+        """The table, the plan first, with batches in which a sample costs less, if the plan is dear and in no parts."""
+        usual = self._whole.usual
         if usual is None or not usual.is_short_of_ram or schedule.energy_j <= (1 + DEAR) * usual.once_j:
+            return table
+        samples, reason = self._samples, families.why_whole(self._whole.bench)
+        if reason is None:
             return table
         found = {size: form for size in (samples // 2, self.largest()) if (form := self._cheapest(size))}
         cheaper = {size: form for size, form in found.items() if _energy_j(form) / size < schedule.energy_j / samples}
         if not cheaper:
             return table
-        reason = families.why_whole(self._whole.bench)
-        why_out = notes.ANOTHER_BATCH + (notes.NO_PARTS.format(reason) if reason else "")
         rows = (
-            replace(row(form, _energy_j(form), why_out), form=f"--batch {size}", samples=size)
+            replace(
+                row(form, _energy_j(form), notes.ANOTHER_BATCH.format(reason)), form=f"--batch {size}", samples=size
+            )
             for size, form in cheaper.items()
         )
         return (replace(table[0], samples=samples), *table[1:], *rows)
 
+    def cure(self) -> str:
+        """What a refusal for RAM adds where no parts of the batch would do."""
+        request = self._whole.bench.request
+        coupled = request.deadline is None and families.why_whole(self._whole.bench, anyhow=True) is not None
+        largest = self.largest() if coupled else 0
+        return notes.BATCH_FITS.format(largest) if largest else ""
+
     def largest(self) -> int:
         """The largest batch whose store-all schedule fits; 0 if there is none."""
         low, high = 0, self._samples
-        guess, lacks = high // 2, {high: self._lacks(high)}
+        guess, lacks = high // 2, {high: self._lacks(high)} if high else {}
         for number in range(high):
             if high - low <= 1:
                 break

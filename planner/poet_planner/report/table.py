@@ -61,7 +61,7 @@ def smaller_batch_text(summary: Summary) -> str:
     row, joules, _ = rows[-1]
     plain = ", the largest with nothing paged or recomputed" if joules <= row.least_j else ""
     why = row.why_out.partition(": ")[2]
-    return f"a sample costs {energy_text(rows[0][1] / rows[0][2])}; {', '.join(costs)}{plain}{why and f'; {why}'}"
+    return f"a sample costs {energy_text(rows[0][1] / rows[0][2])}; {', '.join(costs)}{plain}; {why}"
 
 
 def placement_text(placement: PlacementReport) -> str:

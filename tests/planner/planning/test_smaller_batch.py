@@ -143,3 +143,12 @@ def test_a_library_leaves_an_eighth_of_a_chips_ram_to_its_program(name: str, ram
     assert beside_a_program(asked, board).ram == ram
     assert ram is None or ram <= min(board.usable_ram_bytes, board.ram_bytes * 7 // 8)
     assert beside_a_program(replace(asked, ram="9KB"), board).ram == "9KB"
+
+
+def test_weights_that_have_no_room_in_flash_are_in_ram_in_no_batch() -> None:
+    board = load_board("nrf52840").model_copy(update={"flash_bytes": 155_000})
+    network = model(BATCH)
+    frozen = nn.Linear(72, 72).requires_grad_(False)
+    network.module.body = nn.Sequential(nn.Flatten(), frozen, nn.Unflatten(1, (3, 24)), network.module.body)
+    summary = summary_of(BATCH, network=network, board=board, features="whole")
+    assert others(summary) == []
