@@ -13,6 +13,11 @@
 #error "poet's tables, cards and commits are little-endian, and nothing converts them: compile it for such a core"
 #endif
 
+#if defined(__ARM_PCS_VFP) && !defined(__ARM_FP)
+#error "floats are passed in registers of a unit that the compiler was not told of: name it (-mfpu=fpv4-sp-d16; zig cc" \
+    " -mcpu=cortex_m4+vfp4d16sp), or pass them elsewhere (-mfloat-abi=soft; zig cc -target thumb-freestanding-eabi)"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

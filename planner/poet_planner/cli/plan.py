@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from poet_planner.planning.pipeline import Search
     from poet_planner.planning.plan import Plan
 
-MORE_RAM = (1.0, 1.05, 1.1, 1.2)  # budgets that a sweep is suggested for, relative to the plan's
-
 HELP = """Plan a training step of least energy within a RAM budget and a deadline.
 
 Without a verb: trace a model (or read a costed graph), cost it from a profile, optimise, verify, and write the
@@ -147,17 +145,30 @@ def _searching(objective: Objective) -> Iterator[Search]:
 
 def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) -> None:
     from poet_planner import models
-    from poet_planner.schedule.c_library import write_library
+    from poet_planner.report.quantities import bytes_text
+    from poet_planner.schedule.c_library import STACK_BYTES, write_library
     from poet_planner.torch_reference.training_data import initial_state
 
     model = None if network.graph else network.model or DEFAULT_MODEL
     initial = None if model is None else initial_state(model, 0, network.batch, network.weights)
     classes = () if model is None else models.load(model, network.batch).classes
     beside = plan.inference, classes, plan.extraction
-    write_library(name, plan.graph, plan.schedule, plan.constants, initial, out / name, *beside)
+    ram_bytes, flash_bytes = write_library(
+        name, plan.graph, plan.schedule, plan.constants, initial, out / name, *beside
+    )
     of_model = f"the weights of {network.weights or model}"
     begin = "weights of zeros, since a graph has none" if initial is None else of_model
     _say(f"wrote {out / name}/, a library for PlatformIO and Arduino; it begins with {begin}")
+    if (board := plan.form.step.board) is not None and board.kind == "microcontroller":
+        left = [
+            f"{bytes_text(max(0, there - taken))} of {there // 1024} KB of {what}"
+            for what, there, taken in (("RAM", board.ram_bytes, ram_bytes), ("flash", board.flash_bytes, flash_bytes))
+            if there
+        ]
+        _say(
+            f"it leaves {' and '.join(left)} of {board.name} to your program, poet's code and the stack (of a call "
+            f"{STACK_BYTES} B at most); --ram says otherwise"
+        )
     if plan.graph.micro_batches > 1:
         _say(f"a batch is {plan.graph.micro_batches} calls of poet_train: all but the last give POET_GATHERED")
 
@@ -166,7 +177,7 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
-    from poet_planner.report.table import contest_table, more_ram_text, table
+    from poet_planner.report.table import contest_table, more_ram_text, smaller_batch_text, table
 
     summary, out = plan.summary, output.out
     if output.as_json:
@@ -199,7 +210,10 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
-    if summary.more_ram is not None:
-        rams = " ".join(f"--ram {factor * summary.ram_budget_bytes / 1024:.4g}KB" for factor in MORE_RAM)
-        said = more_ram_text(summary.more_ram)
-        console.print(f"{said}; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}")
+    if advice := smaller_batch_text(summary):
+        console.print(advice)
+    if (more := summary.more_ram) is not None:
+        between = (summary.ram_budget_bytes + part * more.more_bytes for part in (0, 1 / 3, 2 / 3, 1))
+        rams = " ".join(f"--ram {ram_bytes / 1024:.4g}KB" for ram_bytes in between)
+        sweep = f"; what lies between: poet-plan sweep --graph {out / 'graph.json'} {rams}"
+        console.print(more_ram_text(more) + ("" if more.beyond_board else sweep))

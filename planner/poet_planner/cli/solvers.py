@@ -14,7 +14,7 @@ def solvers(as_json: Json = False) -> None:
     from poet_planner.solve.milp.solvers import solvers as known
 
     if as_json:
-        print_json([{"name": s.name, "installed": s.available, "note": s.note} for s in known()])
+        print_json([{"name": s.name, "installed": s.available, "state": s.state, "note": s.note} for s in known()])
         return
     for solver in known():
-        print(f"{solver.name:8} {'installed' if solver.available else 'not installed':14} {solver.note}")
+        print(f"{solver.name:8} {solver.state:14} {solver.note}")

@@ -47,6 +47,22 @@ class Bench:
         """The bench of the head's step, on what a cut keeps of each sample."""
         return Bench(self.request, self, cut)
 
+    def with_batch(self, samples: int, ram: int | str | None) -> Bench:
+        """The bench of the same step on fewer samples, with the same costs, for the RAM budget ``ram``."""
+        if self._whole is not None:
+            assert self.cut is not None
+            return self._whole.with_batch(samples, ram).head(self.cut)
+        request, network = replace(self.request, ram=ram), self.request.network
+        if isinstance(network, str):
+            request = replace(request, batch=samples)
+        elif not isinstance(network, Graph | Path):
+            from poet_planner.tracing.micro_batches import first_samples
+
+            request = replace(request, network=first_samples(network, samples))
+        smaller = Bench(request)
+        smaller.board, smaller.costs = self.board, self.costs
+        return smaller
+
     def step(self, layout: MemoryLayout) -> CostedStep:
         """The step that is asked for, in a layout.
 

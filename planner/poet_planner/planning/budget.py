@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from poet_profiles.boards import Board
 from poet_profiles.errors import UserError
@@ -14,10 +15,13 @@ from poet_profiles.graph.sizes import needed_bytes, smallest_ram_bytes
 
 from poet_planner.planning.bench import Bench
 from poet_planner.planning.costed_step import CostedStep
+from poet_planner.planning.request import Request
 from poet_planner.report.quantities import ram_bytes
 from poet_planner.schedule.firmware_tables import tables_at_most
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.options import NoScheduleError
+
+PROGRAMS_PART = 8  # what a library leaves to the program that it is for: one of so many parts of the chip's RAM
 
 
 def ram_budget_bytes(ram: int | str | None, usual: CostedStep, chosen: CostedStep) -> int:
@@ -47,6 +51,14 @@ def plan_ram_bytes(board: Board, graph: Graph) -> int:
 @once_a_graph
 def _tables_bytes(graph: Graph) -> int:
     return tables_at_most(graph).bytes
+
+
+def beside_a_program(request: Request, board: Board | None) -> Request:
+    """A library's request: where no RAM is stated, it leaves a part of the chip's to the program that it is for."""
+    if request.ram is not None or board is None or board.kind != "microcontroller":
+        return request
+    most_bytes = board.ram_bytes - board.ram_bytes // PROGRAMS_PART
+    return replace(request, ram=most_bytes) if most_bytes < board.usable_ram_bytes else request
 
 
 def refuse_too_large(bench: Bench, in_parts: bool) -> None:

@@ -68,6 +68,17 @@ class Contest:
         self._planned: dict[MemoryLayout, Schedule | NoScheduleError] = {}
         self._spared_bytes = 0
 
+    def with_batch(self, samples: int) -> Contest:
+        """That of the forms in RAM of the step on fewer samples, within the same budget."""
+        is_the_boards = self.bench.request.ram is None and not self._spared_bytes
+        return Contest(
+            self.bench.with_batch(samples, None if is_the_boards else self.chosen.budget_bytes), self.families[:1]
+        )
+
+    def in_ram(self) -> list[Form]:
+        """Those of the whole batch in RAM."""
+        return self._opened(self.families[0])
+
     @cached_property
     def usual(self) -> Form | None:
         """The form that is tried first; None: parameters are to lie on the card."""
@@ -340,19 +351,26 @@ class Contest:
         return tuple(self._row(form, best, schedule, form.layout in layouts) for form in forms)
 
     def _row(self, form: Form, best: Form, schedule: Schedule, is_bounded: bool) -> ContestRow:
-        layout, own = form.layout, self._planned.get(form.layout)
+        own = self._planned.get(form.layout)
         planned = own if isinstance(own, Schedule) else None
-        return ContestRow(
-            form=layout.details,
-            micro_batches=layout.micro_batches,
-            gradients=layout.gradients,
-            needs_bytes=form.needs_bytes,
-            least_j=form.once_j,
-            found_j=form.known_j if planned is None else planned.energy_j,
-            bound_j=planned.bound_j if planned else form.once_j if is_bounded else None,
-            runner_j=form.runner_j,
-            why_out=notes.why_out(form, best, schedule, own),
-        )
+        found_j = form.known_j if planned is None else planned.energy_j
+        bound_j = planned.bound_j if planned else form.once_j if is_bounded else None
+        return row(form, found_j, notes.why_out(form, best, schedule, own), bound_j)
+
+
+def row(form: Form, found_j: float | None, why_out: str, bound_j: float | None = None) -> ContestRow:
+    """Of the contest's table."""
+    return ContestRow(
+        form=form.layout.details,
+        micro_batches=form.layout.micro_batches,
+        gradients=form.layout.gradients,
+        needs_bytes=form.needs_bytes,
+        least_j=form.once_j,
+        found_j=found_j,
+        bound_j=bound_j,
+        runner_j=form.runner_j,
+        why_out=why_out,
+    )
 
 
 def fewest_parts(bench: Bench, whole: CostedStep, ram: int | str | None) -> Form:

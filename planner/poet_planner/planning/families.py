@@ -132,6 +132,11 @@ def may_be_in_parts(request: Request) -> bool:
     return parts_asked_for(request) != 1
 
 
+def may_be_smaller(bench: Bench) -> bool:
+    """Whether a smaller batch may be advised: of a microcontroller's step that nobody wants in parts."""
+    return bench.is_for_a_microcontroller and parts_asked_for(bench.request) in (None, 1)
+
+
 def parts_asked_for(request: Request) -> int | None:
     """The number of micro-batches; None: as many as are best."""
     return None if request.micro_batches == AUTO_PARTS else int(request.micro_batches)
@@ -154,19 +159,25 @@ def counts_of_parts(bench: Bench, anyhow: bool = False) -> list[int]:
 
     With ``anyhow`` as if neither parts nor gradients had been asked for.
     """
+    return [] if why_whole(bench, anyhow) is not None else [*finer(bench, 1)]
+
+
+def why_whole(bench: Bench, anyhow: bool = False) -> str | None:
+    """Why a batch goes through the network as a whole; None: it need not. ``anyhow`` is as for `counts_of_parts`."""
     request = bench.request
-    free = anyhow or (parts_asked_for(request) is None and request.gradients == Gradients.AUTO)
-    if not free or bench.cut is not None or not bench.is_for_a_microcontroller:
-        return []
-    if request.parameters not in (Parameters.AUTO, Parameters.RESIDENT):
-        return []
-    assert bench.training_step is not None
-    counts = [*finer(bench, 1)]
+    if not anyhow and parts_asked_for(request) is not None:
+        return f"--micro-batches {request.micro_batches}"
+    if not anyhow and request.gradients != Gradients.AUTO:
+        return f"--gradients {request.gradients}"
+    if bench.cut is not None or not bench.is_for_a_microcontroller:
+        return "a step on features" if bench.cut is not None else "no microcontroller runs it"
     try:
-        bench.training_step.in_micro_batches(counts[0] if counts else 1)
-    except UserError:
-        return []  # something couples the samples
-    return counts
+        count = next(finer(bench, 1), 1)
+        assert bench.training_step is not None
+        bench.training_step.in_micro_batches(count)
+    except UserError as refusal:
+        return str(refusal).partition(": ")[2]
+    return None
 
 
 def more_parts(bench: Bench) -> list[int]:

@@ -38,11 +38,13 @@ def seconds_for(time_limit_s: float) -> float:
     return min(TIME_SHARE * time_limit_s, MOST_SECONDS)
 
 
-def more_ram(graph: Graph, schedule: Schedule, store_all: Schedule, options: OptimiseOptions) -> MoreRam | None:
+def more_ram(
+    graph: Graph, schedule: Schedule, store_all: Schedule, options: OptimiseOptions, most_bytes: int | None = None
+) -> MoreRam | None:
     """How little more RAM would save much energy; None if a fifth more would not, or the plan is cheap.
 
     ``schedule`` is of least energy within its budget, as far as is known; ``store_all`` is the graph's store-all
-    schedule. The time limit is that of all searches together.
+    schedule. The time limit is that of all searches together. No more than ``most_bytes`` of RAM are asked about.
     """
     budget = schedule.ram_budget_bytes
     dear = schedule.energy_j > (1 + DEAR) * store_all.energy_j
@@ -61,11 +63,13 @@ def more_ram(graph: Graph, schedule: Schedule, store_all: Schedule, options: Opt
         found = optimise(graph, ram_bytes, schedule.deadline_s, quick)
         return found if verify(graph, found).sound else schedule
 
-    best = _least(graph, schedule, cheapest_within)
+    fifth_more = int((1 + MOST_MORE) * budget)
+    most_bytes = fifth_more if most_bytes is None else min(most_bytes, fifth_more)
+    best = _least(graph, schedule, most_bytes, cheapest_within)
     if best is None:
         return None
     unit = KB if budget >= 64 * KB else WORD
-    ram_bytes = -(-needed_bytes(graph, best) // unit) * unit
+    ram_bytes = min(-(-needed_bytes(graph, best) // unit) * unit, most_bytes)
     return MoreRam(ram_bytes, ram_bytes - budget, best.energy_j, _saved(schedule, best))
 
 
@@ -74,10 +78,12 @@ def needed_bytes(graph: Graph, schedule: Schedule) -> int:
     return max(schedule.peak_bytes, graph.resident_bytes + schedule.arena_bytes)
 
 
-def _least(graph: Graph, schedule: Schedule, cheapest_within: Callable[[int], Schedule]) -> Schedule | None:
-    """A schedule that needs as little more RAM as was found to save about as much as a fifth more does."""
+def _least(
+    graph: Graph, schedule: Schedule, most_bytes: int, cheapest_within: Callable[[int], Schedule]
+) -> Schedule | None:
+    """A schedule that needs as little more RAM as was found to save about as much as the most does."""
     too_small = schedule.ram_budget_bytes
-    best = cheapest_within(int((1 + MOST_MORE) * too_small))
+    best = cheapest_within(most_bytes)
     wanted = AS_GOOD * _saved(schedule, best)
     if wanted < AS_GOOD * LEAST_SAVED:
         return None

@@ -36,8 +36,11 @@ EXCLUDED = (
 PLANNED_BESIDE = "{}, planned beside  {}"
 TURNED_OUT = "{} turned out to cost less: {}"
 FOUND_TO_DO = "{}: the form of the step that was found to do"
+# Why a smaller batch is not the plan, and why the whole one is in no parts.
+ANOTHER_BATCH = "another batch: no micro-batches, since {}"
 # What a refusal adds if it knows a cure.
 PARTS_FIT = "; --micro-batches {} fits"
+BATCH_FITS = "; --batch {} fits"
 TOO_LARGE = "; {}: take a smaller layer, or a board with more RAM"
 CARD_LOST = "; the card has no {}: leave it out, so that parameters can lie there"
 NORM_UPDATE = "batch_norm_update"

@@ -7,26 +7,27 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.beside import Extraction, stored_bytes
 from poet_profiles.plan_folder.summary import ContestRow, Int8Report, MoreRam
-from poet_profiles.schedule import Schedule
+from poet_profiles.schedule import Objective, Schedule
 
 from poet_planner.graph.layout import GRADIENTS_RESIDENT
 from poet_planner.planning import families, notes
 from poet_planner.planning.bench import Bench
 from poet_planner.planning.beside import plan_extraction, plan_inference, with_inference
-from poet_planner.planning.budget import plan_ram_bytes, refuse_too_large
+from poet_planner.planning.budget import beside_a_program, plan_ram_bytes, refuse_too_large
 from poet_planner.planning.contest import Contest
 from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.features import Division
 from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method, plans_without_pages
-from poet_planner.planning.more_ram import more_ram, seconds_for
+from poet_planner.planning.more_ram import KB, more_ram, seconds_for
 from poet_planner.planning.plan import Plan
 from poet_planner.planning.request import Request
+from poet_planner.planning.smaller_batch import SmallerBatches
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
@@ -34,11 +35,12 @@ from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
 from poet_planner.schedule.flash import refuse_beyond_flash
 from poet_planner.schedule.verify import verify
-from poet_planner.solve import OptimiseOptions, Statistics
+from poet_planner.solve import NoScheduleError, OptimiseOptions, Statistics
 
 if TYPE_CHECKING:
     from poet_planner.solve import Progress
 
+Answer = TypeVar("Answer")
 Search = tuple["Callable[[Progress], None] | None", Callable[[], bool]]
 
 
@@ -67,6 +69,8 @@ def plan(
     """
     hooks, options = hooks or Hooks(), options or OptimiseOptions(capped=False)
     bench = Bench(replace(request, early_updates=plans_without_pages(method)))
+    if library is not None:
+        bench.request = beside_a_program(bench.request, bench.board)
     _refuse_untraced(bench)
     _refuse_unrunnable(bench)
     contest = _chosen(bench, method)
@@ -78,16 +82,24 @@ def plan(
     within_s = asking_s if options.capped else 0.0
     statistics = options.statistics or Statistics()
     options = replace(options, time_limit_s=options.time_limit_s - within_s, statistics=statistics)
+    smaller = SmallerBatches(contest)
     with hooks.searching() as (progress, stopped):
-        outcome = contest.plan(method, replace(options, progress=progress or options.progress), stopped)
+        try:
+            outcome = contest.plan(method, replace(options, progress=progress or options.progress), stopped)
+        except NoScheduleError as refusal:
+            raise refusal.adding(smaller.cure()) from None
         ended = stopped()
-    form, schedule = outcome.form, outcome.schedule
+    form, schedule, table = outcome.form, outcome.schedule, outcome.table
     if form.note != chosen.note:
         hooks.say(form.note)
-    asks = asking_s and not ended
-    saving = _more_ram(form, schedule, replace(options, time_limit_s=asking_s), hooks) if asks else None
+    if method is OPTIMAL and not ended and options.objective is Objective.ENERGY:
+        table = _answer(lambda: smaller.with_rows(outcome.table, schedule), table, hooks)
+    saving = None
+    if asking_s and not ended:
+        asking, is_advised = replace(options, time_limit_s=asking_s), len(table) > len(outcome.table)
+        saving = _answer(lambda: _more_ram(form, schedule, asking, is_advised), None, hooks)
     hooks.found()
-    return verified(form, schedule, statistics, saving, validate, outcome.table)
+    return verified(form, schedule, statistics, saving, validate, table)
 
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:
@@ -157,17 +169,27 @@ def _refuse_unrunnable(bench: Bench) -> None:
         raise UserError(f"{lacking} (--parameters excluded plans without headers)")
 
 
-def _more_ram(form: Form, schedule: Schedule, options: OptimiseOptions, hooks: Hooks) -> MoreRam | None:
-    """What a little more RAM would save; who ends the question does not end the plan."""
+def _answer(ask: Callable[[], Answer], none: Answer, hooks: Hooks) -> Answer:
+    """The answer to a question about a plan; who ends the question does not end the plan."""
     with hooks.searching():
         try:
-            found = more_ram(form.graph, schedule, form.store_all, options)
+            return ask()
         except KeyboardInterrupt:
-            return None
-    board = form.step.board
-    if found is None or board is None or found.ram_budget_bytes <= plan_ram_bytes(board, form.graph):
-        return found
-    return replace(found, beyond_board=board.name)
+            return none
+
+
+def _more_ram(form: Form, schedule: Schedule, options: OptimiseOptions, is_advised: bool) -> MoreRam | None:
+    """What a little more RAM would save.
+
+    RAM that the board lacks is named only where it has no more, and nothing else ``is_advised``.
+    """
+    board, budget_bytes = form.step.board, schedule.ram_budget_bytes
+    has_bytes = budget_bytes if board is None else plan_ram_bytes(board, form.graph)
+    has_more = has_bytes - budget_bytes >= KB
+    if is_advised and not has_more:
+        return None
+    found = more_ram(form.graph, schedule, form.store_all, options, has_bytes if has_more else None)
+    return found and replace(found, beyond_board=None if board is None or has_more else board.name)
 
 
 def verified(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from poet_profiles.plan_folder.summary import Summary
 
 from poet_planner.report.quantities import bytes_text, share_text
-from poet_planner.report.table import figures_text, fits_error, more_ram_text, placement_text
+from poet_planner.report.table import figures_text, fits_error, more_ram_text, placement_text, smaller_batch_text
 
 # A gap or an error of a fit above this is reported (relative); so is a card that lasts for fewer steps.
 OPEN_GAP = 0.001
@@ -17,6 +17,7 @@ SHORT_LIFE_STEPS = 1e6
 def cautions(summary: Summary) -> list[str]:
     """A sentence for each; none where there is nothing to say."""
     return [
+        *([f"{said[0].upper()}{said[1:]}."] if (said := smaller_batch_text(summary)) else []),
         *([f"{more_ram_text(summary.more_ram)}."] if summary.more_ram else []),
         *_of_the_proof(summary),
         *_of_placement(summary),

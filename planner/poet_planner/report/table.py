@@ -52,6 +52,18 @@ def more_ram_text(price: MoreRam) -> str:
     )
 
 
+def smaller_batch_text(summary: Summary) -> str:
+    """What a sample costs in smaller batches, and why there are no micro-batches; empty: nobody asked."""
+    rows = [(row, row.found_j, row.samples) for row in summary.contest if row.samples and row.found_j is not None]
+    if len(rows) < 2:
+        return ""
+    costs = [f"{energy_text(joules / samples)} with {row.form}" for row, joules, samples in rows[1:]]
+    row, joules, _ = rows[-1]
+    plain = ", the largest with nothing paged or recomputed" if joules <= row.least_j else ""
+    why = row.why_out.partition(": ")[2]
+    return f"a sample costs {energy_text(rows[0][1] / rows[0][2])}; {', '.join(costs)}{plain}; {why}"
+
+
 def placement_text(placement: PlacementReport) -> str:
     """Why static offsets cost something, in a line."""
     proven = "proven" if placement.proven else "not proven"

@@ -49,6 +49,15 @@ def parts_of(model: Model, count: int) -> list[Batch]:
     return [with_tensors(batch, [tensor.clone() for tensor in part]) for part in tensors]
 
 
+def first_samples(model: Model, count: int) -> Model:
+    """The model with the first samples of its batch."""
+    samples, batch = samples_of(model), (tuple(model.inputs), tuple(model.targets))
+    tensors = tensors_in(batch)
+    cut = (one[:count].clone() if one.dim() and one.shape[0] == samples else one for one in tensors)
+    inputs, targets = with_tensors(batch, cut)
+    return replace(model, inputs=inputs, targets=targets)
+
+
 def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
     """The model with a part of its batch, and a loss whose gradients are that part's share of the batch's.
 

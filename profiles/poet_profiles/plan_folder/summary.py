@@ -118,6 +118,7 @@ class ContestRow:
     bound_j: float | None  # below which none is within the RAM, where that is part of the answer's bound
     runner_j: float  # what the firmware's runner adds
     why_out: str  # empty: it is the plan's
+    samples: int | None = None  # in the batch, where the table has another one, too
 
 
 @dataclass(frozen=True)

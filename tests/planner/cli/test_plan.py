@@ -23,6 +23,7 @@ from poet_planner.planning.request import Request
 from poet_planner.report import pictures
 from poet_planner.report.caveats import cautions
 from poet_planner.report.table import origin_text, rows
+from poet_planner.schedule.c_library import STACK_BYTES
 from poet_planner.solve import Progress
 from poet_profiles.boards import load_board
 from poet_profiles.errors import BAD_INPUT, NO_SCHEDULE, NOT_FOUND
@@ -456,6 +457,8 @@ def test_model_of_ones_own_is_planned(tmp_path: Path, monkeypatch: pytest.Monkey
     assert poet_plan(*arguments) == 0
     printed = capsys.readouterr()
     assert "POET_GATHERED" not in printed.err
+    assert "of 32 KB of RAM and 2" in printed.err and f"(of a call {STACK_BYTES} B at most)" in printed.err
+    assert f"#define OWN_STACK_BYTES {STACK_BYTES}u" in (out / "own/src/own.h").read_text()
     summary = json.loads(printed.out)
     assert summary["graph"] == "tiny"
     assert 0 < summary["longest_pause_s"] < summary["time_s"]

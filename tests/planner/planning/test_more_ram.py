@@ -114,7 +114,14 @@ def test_the_command_line_tells_it_and_names_a_sweep_that_works(
         "beyond_board": None,
     }
     run(monkeypatch, *line.partition("poet-plan ")[2].split(), "--time-limit", 0.2, "--out", tmp_path / "sweep")
-    monkeypatch.setattr(pipeline, "plan_ram_bytes", lambda board, graph: 1650)
     plan = ("--graph", tmp_path / "graph.json", "--ram", 1640, "--time-limit", 1, "--out", tmp_path / "plan")
+    monkeypatch.setattr(pipeline, "plan_ram_bytes", lambda board, graph: 1640)
     run(monkeypatch, *plan, "--board", "mkr1000")
-    assert f"{advice} (more than mkr1000 has);" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{advice} (more than mkr1000 has)\n" in shown and "poet-plan sweep" not in shown
+
+
+@pytest.mark.parametrize(("most_bytes", "ram_bytes"), [(1660, None), (1664, 1664), (9000, 1664)])
+def test_no_more_is_asked_about_than_there_is(most_bytes: int, ram_bytes: int | None) -> None:
+    found = more_ram(GRAPH, planned(1640), STORE_ALL, BRIEF, most_bytes)
+    assert (found and found.ram_budget_bytes) == ram_bytes

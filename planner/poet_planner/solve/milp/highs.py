@@ -41,10 +41,11 @@ def load() -> Any:
     try:
         import highspy
     except ImportError as error:
-        # OR-Tools has a HiGHS inside, whose symbols the loader takes for those that highspy asks for.
+        # OR-Tools has a HiGHS inside, whose symbols the loader takes for those that highspy before 1.16 asks for.
         if "ortools" in sys.modules:
             raise SolverError(
-                "HiGHS cannot be loaded beside OR-Tools, which this program has imported: plan in another process"
+                "HiGHS cannot be loaded beside OR-Tools, which this program has imported: install highspy 1.16 or "
+                "later, or plan in another process"
             ) from error
         reason = next(iter(str(error).splitlines()), "")
         raise SolverError(f"HiGHS cannot be loaded: {reason}; install highspy again") from error

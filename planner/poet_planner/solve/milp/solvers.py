@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,7 @@ from poet_planner.solve.time_budget import OnProgress, TimeBudget, ignore_progre
 if TYPE_CHECKING:
     import pyomo.environ as pyo
 
+NOT_INSTALLED = "not installed"
 REPORT_EVERY_S = 0.05  # between two reports of progress: reference seconds
 LEAST_S = 0.01  # least time limit that a solver is given
 # HiGHS looks about as often as it solves an LP. What passes from one look to the next, and what each coefficient of
@@ -106,6 +110,11 @@ class Solver(ABC):
     @abstractmethod
     def available(self) -> bool:
         """Whether it is installed and licensed."""
+
+    @property
+    def state(self) -> str:
+        """The same in words."""
+        return "installed" if self.available else NOT_INSTALLED
 
     def solve(
         self,
@@ -206,6 +215,24 @@ class Direct(Solver):
             values = results.solution_loader.get_vars()
             result.solutions.append({variable.name: float(value) for variable, value in values.items()})
         return result
+
+
+@dataclass(frozen=True)
+class Gurobi(Direct):
+    """Gurobi may be there with a licence that has ended, as the one that comes with an older release."""
+
+    @property
+    def state(self) -> str:
+        if self.available or find_spec("gurobipy") is None:
+            return super().state
+        gurobipy = importlib.import_module("gurobipy")
+        try:
+            with gurobipy.Env(params={"OutputFlag": 0}):
+                return "installed"
+        except gurobipy.GurobiError as error:
+            said = (str(error).splitlines() or [""])[0]
+            ended = re.search(r"expired (\S+)", said)
+            return f"installed, licence ended on {ended[1]}" if ended else f"installed, without a licence: {said}"
 
 
 @dataclass(frozen=True)
@@ -366,7 +393,7 @@ class _Listener:
 
 _SOLVERS: tuple[Solver, ...] = (
     Highs(highs.NAME, "comes with poet", reports_progress=True, comes_with_poet=True),
-    Direct("gurobi", "needs the Python package gurobipy and a licence", pyomo_name="gurobi_direct"),
+    Gurobi("gurobi", "needs the Python package gurobipy and a licence", pyomo_name="gurobi_direct"),
     Cbc("cbc", "needs COIN-OR CBC's program `cbc` on the path"),
     Direct("scip", "needs the Python package pyscipopt", pyomo_name="scip_direct"),
 )
@@ -383,11 +410,12 @@ def solver_named(name: str) -> Solver:
     Raises
     ------
     UserError
-        If there is no solver of that name, or it is not installed.
+        If there is no solver of that name, or it is not installed or has no licence.
     """
     for solver in _SOLVERS:
         if solver.name == name:
             if not solver.comes_with_poet and not solver.available:
-                raise UserError(f"solver {name} is not installed: it {solver.note}; `poet-plan solvers` lists them")
+                state = solver.state.removeprefix("installed, ")
+                raise UserError(f"solver {name}, {state}: it {solver.note}; `poet-plan solvers` lists them")
             return solver
     raise UserError(f"no solver {name!r}; known are {', '.join(solver.name for solver in _SOLVERS)}")

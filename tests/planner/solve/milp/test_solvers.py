@@ -3,9 +3,12 @@
 
 import itertools
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import numpy as np
 import pyomo.environ as pyo
@@ -18,12 +21,15 @@ from poet_planner.solve.milp.linear_model import LinearModel, Rows
 from poet_planner.solve.milp.solvers import MilpResult, Solver, SolverResult, SolverStatus, solver_named, solvers
 from poet_planner.solve.optimise import optimise
 from poet_planner.solve.options import OptimiseOptions
+from poet_planner.solve.relaxation.model import build_relaxation
 from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.topology import longest_path
 from poet_profiles.errors import UserError
 from poet_profiles.schedule import Schedule
 
 from tests.support.graphs.chains import chain
 from tests.support.graphs.paper_graphs import paper_graph
+from tests.support.graphs.solved_problems import solved_problem, store_all_j
 
 THINGS = 14
 RANDOM = random.Random(18)
@@ -190,6 +196,47 @@ def test_a_cutoff_below_the_optimum_leaves_nothing(solver: Solver) -> None:
 def test_all_are_listed() -> None:
     assert {solver.name for solver in solvers()} == {"highs", "gurobi", "cbc", "scip"}
     assert solver_named("highs").available
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("License expired 2026-11-23\nsee the log", "installed, licence ended on 2026-11-23"),
+        ("No Gurobi license found", "installed, without a licence: No Gurobi license found"),
+    ],
+)
+def test_a_package_without_a_licence_is_installed(said: str, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first words are those of gurobipy 12.0.3 after its own licence's last day."""
+
+    def refuses(params: dict[str, int]) -> None:
+        assert params == {"OutputFlag": 0}
+        raise package.GurobiError(said)
+
+    package = ModuleType("gurobipy")
+    package.__spec__ = ModuleSpec("gurobipy", None)
+    package.GurobiError, package.Env = type("GurobiError", (Exception,), {}), refuses  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gurobipy", package)
+    gurobi = next(solver for solver in solvers() if solver.name == "gurobi")
+    monkeypatch.setattr(type(gurobi), "available", False)
+    assert gurobi.state == state
+    with pytest.raises(UserError, match=f"^solver gurobi, {state.partition(', ')[2]}: "):
+        solver_named("gurobi")
+    monkeypatch.setattr("poet_planner.solve.milp.solvers.find_spec", lambda name: None)
+    assert gurobi.state == "not installed"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cutoff_raises_no_bound_above_the_least_energy(seed: int) -> None:
+    """HiGHS takes the cutoff as `objective_bound`, at and round the optimum, for what poet solves by it."""
+    problem, least_j = solved_problem(seed)
+    if not np.isfinite(least_j):
+        return
+    relaxed = build_relaxation(problem, longest_path(problem), np.inf)
+    least = (least_j - store_all_j(problem)) * relaxed.scale
+    for share in (0.5, 0.999, 1.0, 1.001, 2.0, np.inf):
+        cutoff = share * least if least else share - 1
+        result = solver_named("highs").solve_linear(relaxed.model, TimeBudget(30.0), 1e-6, cutoff)
+        assert min(result.bound, cutoff) <= least + 1e-5
 
 
 def test_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

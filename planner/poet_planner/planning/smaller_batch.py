@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sample costs in a smaller batch: in half of it, and in the largest whose store-all schedule fits.
+
+A store-all schedule's energy is exact. Half a batch takes a short search where it needs one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from math import floor, inf
+
+from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import ContestRow
+from poet_profiles.schedule import Schedule
+
+from poet_planner.planning import families, notes
+from poet_planner.planning.contest import Contest, row
+from poet_planner.planning.form import Form
+from poet_planner.planning.more_ram import DEAR
+
+LINES = 4  # guesses on a line through what two batches lack; then the middle
+
+
+class SmallerBatches:
+    """A step on fewer samples, with the options and in the RAM of the whole batch's."""
+
+    def __init__(self, whole: Contest) -> None:
+        self._whole = whole
+        self._contests: dict[int, Contest | None] = {}
+
+    @cached_property
+    def _samples(self) -> int:
+        """In the whole batch; 0: a smaller one is no advice."""
+        whole, step = self._whole, self._whole.bench.training_step
+        in_ram = families.may_be_smaller(whole.bench) and whole.families[0].why_not(whole.bench, whole.usual) is None
+        if step is None or not in_ram:
+            return 0
+        self._contests[step.samples] = whole
+        return step.samples
+
+    def with_rows(self, table: tuple[ContestRow, ...], schedule: Schedule) -> tuple[ContestRow, ...]:
+        """The table, the plan first, with batches in which a sample costs less, if the plan is dear and in no parts."""
+        usual = self._whole.usual
+        if usual is None or not usual.is_short_of_ram or schedule.energy_j <= (1 + DEAR) * usual.once_j:
+            return table
+        samples, reason = self._samples, families.why_whole(self._whole.bench)
+        if reason is None:
+            return table
+        found = {size: form for size in (samples // 2, self.largest()) if (form := self._cheapest(size))}
+        cheaper = {size: form for size, form in found.items() if _energy_j(form) / size < schedule.energy_j / samples}
+        if not cheaper:
+            return table
+        rows = (
+            replace(
+                row(form, _energy_j(form), notes.ANOTHER_BATCH.format(reason)), form=f"--batch {size}", samples=size
+            )
+            for size, form in cheaper.items()
+        )
+        return (replace(table[0], samples=samples), *table[1:], *rows)
+
+    def cure(self) -> str:
+        """What a refusal for RAM adds where no parts of the batch would do."""
+        request = self._whole.bench.request
+        coupled = request.deadline is None and families.why_whole(self._whole.bench, anyhow=True) is not None
+        largest = self.largest() if coupled else 0
+        return notes.BATCH_FITS.format(largest) if largest else ""
+
+    def largest(self) -> int:
+        """The largest batch whose store-all schedule fits; 0 if there is none."""
+        low, high = 0, self._samples
+        guess, lacks = high // 2, {high: self._lacks(high)} if high else {}
+        for number in range(high):
+            if high - low <= 1:
+                break
+            lacks[guess] = self._lacks(guess)
+            low, high = (guess, high) if lacks[guess] <= 0 else (low, guess)
+            on_a_line = _without_lack(lacks) if number < LINES else (low + high) // 2
+            guess = min(max(on_a_line, low + 1), high - 1)
+        return low
+
+    def _cheapest(self, size: int) -> Form | None:
+        """One whose store-all schedule fits, or what a short search finds to be the cheapest of those in RAM."""
+        contest = self._contest(size) if size else None
+        if contest is None:
+            return None
+        for form in contest.in_ram():
+            if _is_plain(form):
+                return form
+        form = contest.choose()
+        searched = form.fits and contest.bench.request.deadline is None and form.found_j < inf
+        return form if searched else None
+
+    def _lacks(self, size: int) -> float:
+        """How many bytes the store-all schedule lacks, in the form that lacks least."""
+        contest = self._contest(size)
+        forms = [] if contest is None else contest.in_ram()
+        return min((form.store_all.ram_budget_bytes - form.budget_bytes for form in forms), default=inf)
+
+    def _contest(self, size: int) -> Contest | None:
+        """Of the forms in RAM; None: there is no such step."""
+        if size not in self._contests:
+            self._contests[size] = None
+            with suppress(UserError):
+                smaller = self._whole.with_batch(size)
+                step = smaller.bench.training_step
+                if step is not None and step.samples == size and smaller.in_ram():
+                    self._contests[size] = smaller
+        return self._contests[size]
+
+
+def _is_plain(form: Form) -> bool:
+    return form.store_all.ram_budget_bytes <= form.budget_bytes
+
+
+def _energy_j(form: Form) -> float:
+    return form.store_all.energy_j if _is_plain(form) else form.found_j
+
+
+def _without_lack(lacks: dict[int, float]) -> int:
+    """The batch on a line through the two that are nearest to lack nothing."""
+    (size, lack), (other, others) = sorted(lacks.items(), key=lambda pair: abs(pair[1]))[:2]
+    slope = (others - lack) / (other - size)
+    return floor(size - lack / slope) if 0 < slope < inf else 0

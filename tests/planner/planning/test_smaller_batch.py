@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan says of smaller batches, held against plans of those batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from poet_planner import Model, plan
+from poet_planner.planning import pipeline
+from poet_planner.planning.budget import beside_a_program
+from poet_planner.planning.contest import Contest
+from poet_planner.planning.smaller_batch import SmallerBatches
+from poet_planner.report.caveats import cautions
+from poet_planner.report.table import smaller_batch_text
+from poet_planner.solve import NoScheduleError, OptimiseOptions
+from poet_profiles.boards import load_board
+from poet_profiles.plan_folder.summary import ContestRow, Summary
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+Loss = Callable[..., Tensor]
+BRIEF = OptimiseOptions(time_limit_s=0.5)
+BATCH, RAM = 12, 34 * 1024
+
+
+class Net(nn.Module):
+    """Three convolutions, of which the last has the norm that is given."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        convolutions = [nn.Conv1d(inputs, 8, 5, padding=2) for inputs in (3, 8, 8)]
+        pieces = [nn.Sequential(one, nn.Tanh()) for one in convolutions]
+        self.body, self.norm = nn.Sequential(*pieces), norm
+        self.head = nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.body(x)))  # type: ignore[no-any-return]
+
+
+def contrast(scores: Tensor, targets: Tensor) -> Tensor:
+    """A loss that holds each sample against all others."""
+    return cross_entropy(scores @ scores.T, torch.arange(len(targets)))
+
+
+def batch_norm() -> nn.Module:
+    return nn.BatchNorm1d(8)
+
+
+def model(batch: int, norm: Callable[[], nn.Module] = batch_norm, loss: Loss = cross_entropy) -> Model:
+    torch.manual_seed(0)
+    return Model("net", Net(norm()), (torch.randn(batch, 3, 24),), (torch.arange(batch) % 4,), loss)
+
+
+def summary_of(batch: int, **asked: object) -> Summary:
+    network = asked.pop("network", None) or model(batch)
+    return plan(network, profile="nrf52840", options=BRIEF, **{"ram": RAM, **asked}).summary  # type: ignore[arg-type]
+
+
+def others(summary: Summary) -> list[ContestRow]:
+    return [row for row in summary.contest if row.form.startswith("--batch")]
+
+
+def is_plain(summary: Summary) -> bool:
+    return summary.recomputes == summary.page_ins == summary.page_outs == 0
+
+
+def test_a_plan_of_each_batch_that_is_named_costs_what_is_said() -> None:
+    summary = summary_of(BATCH)
+    half, largest = others(summary)
+    assert [half.samples, summary.contest[0].samples] == [BATCH // 2, BATCH]
+    planned = {row.samples: summary_of(row.samples or 0) for row in (half, largest)}
+    for row in (half, largest):
+        assert row.found_j is not None and row.samples is not None
+        assert planned[row.samples].energy_j <= row.found_j * (1 + 1e-9)
+        assert planned[row.samples].energy_j >= 0.97 * row.found_j
+        assert row.found_j / row.samples < summary.energy_j / BATCH
+    assert is_plain(planned[largest.samples]) and largest.found_j == largest.least_j  # type: ignore[index]
+    assert not is_plain(summary_of((largest.samples or 0) + 1))
+    said = smaller_batch_text(summary)
+    assert f"with --batch {largest.samples}, the largest with nothing paged or recomputed" in said
+    assert "no micro-batches, since norm normalises by the statistics of the whole batch" in said
+    assert said[2:] in cautions(summary)[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"network": model(BATCH, nn.Identity, contrast)}, "something couples samples"),
+        ({"network": model(BATCH, nn.Identity), "micro_batches": 1}, "since --micro-batches 1"),
+        ({"gradients": "resident"}, "since --gradients resident"),
+        ({"ram": "72%"}, "norm normalises"),
+    ],
+)
+def test_it_says_what_keeps_a_batch_whole(asked: dict[str, object], reason: str) -> None:
+    summary = summary_of(BATCH, **asked)
+    assert others(summary) and reason in smaller_batch_text(summary)
+
+
+@pytest.mark.parametrize(
+    ("network", "ram"), [(model(BATCH, nn.Identity), RAM), (model(BATCH), "1MB"), (model(1), "95%")]
+)
+def test_it_says_nothing_where_a_plan_is_cheap_or_a_batch_is_one_sample(network: Model, ram: int | str) -> None:
+    summary = summary_of(BATCH, network=network, ram=ram)
+    assert others(summary) == [] and smaller_batch_text(summary) == ""
+
+
+def test_the_largest_batch_is_that_of_a_look_at_each() -> None:
+    for ram in ("8KB", "34KB"):
+        request = pipeline.Request(model(BATCH), "nrf52840", ram=ram)
+        whole = pipeline._chosen(pipeline.Bench(request), pipeline.OPTIMAL)
+        fit = [size for size in range(1, BATCH) if plain(whole.with_batch(size))]
+        assert SmallerBatches(whole).largest() == max(fit, default=0)
+
+
+def plain(contest: Contest) -> bool:
+    return any(form.store_all.ram_budget_bytes <= form.budget_bytes for form in contest.in_ram())
+
+
+def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
+    with pytest.raises(NoScheduleError, match=r"; --batch \d+ fits") as refusal:
+        summary_of(BATCH, ram="20KB")
+    batch = int(str(refusal.value).rpartition("--batch ")[2].split()[0])
+    assert is_plain(summary_of(batch, ram="20KB"))
+
+
+def test_ram_that_the_board_lacks_is_no_advice() -> None:
+    board = load_board("nrf52840").model_copy(update={"ram_bytes": RAM + 8192})
+    summary = summary_of(BATCH, ram=None, board=board)
+    assert others(summary) and summary.more_ram is None
+    more = summary_of(BATCH).more_ram
+    assert more is not None and more.beyond_board is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ram"), [("nrf52840", 229_376), ("nrf5340dk", 458_752), ("mkr1000", None), ("rpi5", None)]
+)
+def test_a_library_leaves_an_eighth_of_a_chips_ram_to_its_program(name: str, ram: int | None) -> None:
+    asked = pipeline.Request(model(2), "nrf52840")
+    board = load_board(name)
+    assert beside_a_program(asked, board).ram == ram
+    assert ram is None or ram <= min(board.usable_ram_bytes, board.ram_bytes * 7 // 8)
+    assert beside_a_program(replace(asked, ram="9KB"), board).ram == "9KB"
+
+
+def test_weights_that_have_no_room_in_flash_are_in_ram_in_no_batch() -> None:
+    board = load_board("nrf52840").model_copy(update={"flash_bytes": 155_000})
+    network = model(BATCH)
+    frozen = nn.Linear(72, 72).requires_grad_(False)
+    network.module.body = nn.Sequential(nn.Flatten(), frozen, nn.Unflatten(1, (3, 24)), network.module.body)
+    summary = summary_of(BATCH, network=network, board=board, features="whole")
+    assert others(summary) == []
