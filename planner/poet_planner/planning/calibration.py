@@ -128,7 +128,7 @@ def samples_of(path: Path, residents: list[TracedResident]) -> dict[str, Tensor]
     """
     import torch
 
-    from poet_planner.planning.own_arrays import own_arrays
+    from poet_planner.tracing.own_arrays import own_arrays
 
     arrays = own_arrays(path, residents)
     for resident in residents:

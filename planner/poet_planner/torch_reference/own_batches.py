@@ -12,7 +12,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.quantised import Normalising
 from poet_runtime.traced_graph import TracedResident
 
-from poet_planner.planning.own_arrays import Array, own_arrays
+from poet_planner.tracing.own_arrays import Array, own_arrays
 
 
 def own_batches(
