@@ -14,7 +14,8 @@
 #endif
 
 #if defined(__ARM_PCS_VFP) && !defined(__ARM_FP)
-#error "floats are passed in registers of a unit that the compiler was not told of: name it (-mfpu=fpv4-sp-d16; zig cc" \
+#error \
+    "floats are passed in registers of a unit that the compiler was not told of: name it (-mfpu=fpv4-sp-d16; zig cc" \
     " -mcpu=cortex_m4+vfp4d16sp), or pass them elsewhere (-mfloat-abi=soft; zig cc -target thumb-freestanding-eabi)"
 #endif
 

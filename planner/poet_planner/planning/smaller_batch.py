@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sample costs in a smaller batch: in half of it, and in the largest whose store-all schedule fits.
+"""What a sample costs in half the batch, and in the largest whose store-all schedule fits.
 
 A store-all schedule's energy is exact. Half a batch takes a short search where it needs one.
 """
@@ -41,7 +41,7 @@ class SmallerBatches:
         return step.samples
 
     def with_rows(self, table: tuple[ContestRow, ...], schedule: Schedule) -> tuple[ContestRow, ...]:
-        """The table, the plan first, with batches in which a sample costs less, if the plan is dear and in no parts."""
+        """The table, the plan first, with batches in which a sample costs less, if it is dear."""
         usual = self._whole.usual
         if usual is None or not usual.is_short_of_ram or schedule.energy_j <= (1 + DEAR) * usual.once_j:
             return table

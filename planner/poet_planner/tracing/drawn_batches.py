@@ -36,7 +36,7 @@ _USUALLY_IGNORED = -100
 
 
 def drawn_batches(model: Model, traced: TracedGraph, seed: int = 0) -> Iterator[Batch]:
-    """Some, from the boldest to the most careful: the step may raise what it likes at one, or make no numbers of it."""
+    """Some, from the boldest to the most careful: at one the step may raise what it likes."""
     batch = (tuple(model.inputs), tuple(model.targets))
     ids = [one.id for one in traced.residents if one.kind in (Kind.INPUT, Kind.TARGET)]
     admitted = _admitted(traced)

@@ -39,7 +39,7 @@ STORAGE = {"kept", "kept_operands", "record", "saved", "checkpoint", "pager", "s
 
 
 class Stack:
-    """Of the library as a compiler makes it, which writes into a new ``folder``; the card's driver is not counted."""
+    """Of the library without the card's driver; the compiler writes into a new ``folder``."""
 
     def __init__(self, compiler: list[str], folder: Path) -> None:
         folder.mkdir()
