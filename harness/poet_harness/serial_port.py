@@ -40,10 +40,13 @@ class SerialPort(Closing):
     def in_waiting(self) -> int:
         """How many bytes can be read at once. pyserial's sockets say 1, however many are there."""
         with _failing_as_one():
-            count: int = self._port.in_waiting
-            if count and isinstance(self._port, protocol_socket.Serial):
-                return len(self._port._socket.recv(READ_BYTES, socket.MSG_PEEK)) or 1  # at its end a read says so
-            return count
+            if not isinstance(self._port, protocol_socket.Serial):
+                count: int = self._port.in_waiting
+                return count
+            try:
+                return len(self._port._socket.recv(READ_BYTES, socket.MSG_PEEK)) or 1  # of an ended one a read says so
+            except BlockingIOError:
+                return 0
 
     def read(self, size: int = 1, /) -> bytes:
         with _failing_as_one():
