@@ -37,7 +37,7 @@ USES: dict[str, list[str]] = {
     "flash": BOARD,
     "run": [*BOARD, "--data", "data.npz", "--trained", "{}.safetensors"],
     "train": [*TRAIN[1:], "--folder", "{}"],
-    "eval": [*BOARD, "--data", "set.npz", "--weights", "data.npz"],
+    "eval": [*BOARD, "--samples", "set.npz", "--weights", "data.npz"],
     "profile": ["--board", "native", "--ops", "relu", "--out", "{}.csv"],
     "diff": ["profile.csv", "slower.csv"],
     "battery": ["--plan", "plan", "--cell", "cr123a"],
@@ -60,12 +60,13 @@ CODES = {"diff": 1}
 Streams = Callable[[], None]
 
 
-def verbs() -> Iterator[Any]:
+def verbs() -> list[Any]:
+    found = []
     for program, module in PROGRAMS.items():
         group: Any = typer.main.get_command(module.app)
         own = [""] if group.invoke_without_command else []
-        for verb in [*own, *group.commands]:
-            yield pytest.param(program, verb, id=f"{program} {verb}")
+        found += [pytest.param(program, verb, id=f"{program} {verb}") for verb in [*own, *group.commands]]
+    return found
 
 
 @pytest.fixture(scope="module")
