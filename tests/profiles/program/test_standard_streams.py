@@ -54,7 +54,7 @@ USES: dict[str, list[str]] = {
     "graph": [*NET, "--profile", "m0", "--out", "{}.json"],
     "data": [*NET, "--out", "{}.npz"],
     "reference": ["--data", "data.npz", *NET, "--out", "{}.npz"],
-    **{verb: [] for verb in ("boards", "meters", "doctor", "methods", "models", "solvers")},
+    **{verb: [] for verb in ("boards", "meters", "doctor", "methods", "solvers")},
 }
 CODES = {"diff": 1}
 Streams = Callable[[], None]
