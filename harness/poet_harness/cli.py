@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
-from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.program.command_line import Command, Program
-from poet_profiles.program.missing_package import missing_packages_named
+from poet_profiles.program.entry import run_program
 from poet_profiles.program.option_groups import flattened
-from poet_profiles.program.stopping import Stopped, listening
 from poet_profiles.program.version import show_version
 
 from .verbs import (
@@ -64,28 +58,5 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; a fault of the user's is one line and an exit code, never a traceback.
-
-    The environment variable POET_DEBUG shows the traceback as well.
-    """
-    try:
-        with listening(), missing_packages_named():
-            app()
-    except UserError as error:
-        _end(error.printed, error.exit_code)
-    except Stopped as stopped:
-        _end(str(stopped), stopped.exit_code)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough; Python would complain once more when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BAD_INPUT)
-    except OSError as error:
-        _end(f"{error.filename or 'input or output'}: {error.strerror}", BAD_INPUT)
-
-
-def _end(words: str, exit_code: int) -> NoReturn:
-    with suppress(OSError):  # the terminal may be gone
-        if os.environ.get("POET_DEBUG"):
-            traceback.print_exc()
-        print(f"poet-harness: {words}", file=sys.stderr)
-    sys.exit(exit_code)
+    """Run the command line."""
+    run_program("poet-harness", app)

@@ -18,7 +18,7 @@ from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from .protocol.link import Stream
+from .serial_port import SerialPort
 
 METER_IDS = {"1915:c00a", "0483:5740"}  # PPK2, LPM01A
 # pyserial's location of a USB port: the device, then configuration and interface, as in 1-3:1.2; 1-3:x.2 on Windows.
@@ -137,7 +137,7 @@ def _maker(one: str) -> str:
     return one.partition(":")[0]
 
 
-def open_port(url: str, baud: int) -> Stream:
+def open_port(url: str, baud: int) -> SerialPort:
     """Open a device name or any pyserial URL (``socket://``, ``rfc2217://``, ``spy://``).
 
     Raises
@@ -147,7 +147,7 @@ def open_port(url: str, baud: int) -> Stream:
     """
     check_port(url)
     try:
-        stream: Stream = open_serial(url, baud, timeout_s=1.0)
+        return open_serial(url, baud, timeout_s=1.0)
     except (serial.SerialException, OSError, ValueError, KeyError, re.error) as error:  # hwgrep:// takes expressions
         problem = f"{url}: cannot be opened: {_reason(url, error)}"
         if "://" in url:
@@ -156,7 +156,6 @@ def open_port(url: str, baud: int) -> Stream:
         raise UserError(
             f"{problem}; ports seen: {listed}; name another with --port, or use --emulate", NO_DEVICE
         ) from None
-    return stream
 
 
 def check_port(url: str) -> None:
@@ -196,7 +195,7 @@ def _reason(url: str, error: Exception) -> str:
     return str(error)
 
 
-def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> serial.SerialBase:
+def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> SerialPort:
     """Open a port for this program alone: two that read from one port would each get a part of what comes.
 
     Raises
@@ -209,7 +208,7 @@ def open_serial(url: str, baud: int = 9600, *, timeout_s: float) -> serial.Seria
     if users := _users(url, but_not=(os.getpid(),)):
         raise _in_use(url, users)
     try:
-        return serial.serial_for_url(url, baudrate=baud, timeout=timeout_s, exclusive=True)
+        return SerialPort(serial.serial_for_url(url, baudrate=baud, timeout=timeout_s, exclusive=True))
     except serial.SerialException as error:
         denied = sys.platform == "win32" and "PermissionError" in str(error)
         if error.errno in IN_USE or denied:

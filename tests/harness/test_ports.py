@@ -9,7 +9,10 @@ import socket
 import subprocess
 import sys
 import termios
+import threading
 import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import serial
@@ -18,12 +21,17 @@ from hypothesis import strategies as st
 from poet_harness import ports as ports_module
 from poet_harness.meters import lpm01a, ppk2
 from poet_harness.ports import by_number, find_port, open_port, open_serial
+from poet_harness.protocol.device import Device
+from poet_harness.protocol.link import Link
+from poet_harness.serial_port import SerialPort
 from poet_harness.target.connect import connect
 from poet_harness.target.upload_port import console_port
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
+
+from tests.support.harness.simulated_device import SimulatedDevice, serve_rfc2217
 
 BOARD = load_board("nrf52840")
 PPK2, PROBE = (0x1915, 0xC00A), (0x1366, 0x1061)
@@ -280,7 +288,7 @@ def test_a_port_in_use_is_told_at_once_with_who() -> None:
             assert caught.value.exit_code == NO_DEVICE
         holder.stdin.close()
     with open_serial(name, timeout_s=0.1) as port_again:
-        assert port_again.is_open
+        assert port_again.in_waiting == 0
     os.close(master)
     os.close(slave)
 
@@ -296,3 +304,118 @@ def test_a_device_that_another_program_has_open_without_a_lock_is_in_use() -> No
             open_port("/dev/full", 9600)
         assert holder.stdin is not None
         holder.stdin.close()
+
+
+MUCH = bytes(range(256)) * 4000
+
+
+@contextmanager
+def sending(data: bytes) -> Iterator[str]:
+    """Where a server sends that to whoever comes and asks, and hangs up."""
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)
+            connection.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"socket://127.0.0.1:{server.getsockname()[1]}"
+
+
+def all_of(port: SerialPort, count: int) -> tuple[bytes, int]:
+    """So many bytes, and in how many reads they came."""
+    data, reads = b"", 0
+    while len(data) < count:
+        data += port.read(max(1, port.in_waiting))
+        reads += 1
+    return data, reads
+
+
+def test_what_is_there_is_read_at_once() -> None:
+    with sending(MUCH) as url, open_port(url, 1) as port:
+        port.write(b"?")
+        data, reads = all_of(port, len(MUCH))
+        assert data == MUCH
+        assert reads < len(MUCH) / 500
+        with pytest.raises(OSError, match="disconnected"):  # a peer that has hung up is not taken for a silent one
+            port.read(max(1, port.in_waiting))
+
+
+def test_other_urls_read_as_before() -> None:
+    with open_port("loop://", 115_200) as port:
+        port.write(MUCH[:4096])
+        assert all_of(port, 4096) == (MUCH[:4096], 1)
+        assert port.in_waiting == 0
+    with serve_rfc2217(SimulatedDevice()) as (url, _):
+        assert Device(Link(open_port(url, 115_200), url)).stack() == 512
+
+
+class Failing(serial.SerialBase):
+    """A class of serial ports whose device is gone."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    @property
+    def in_waiting(self) -> int:
+        return 1
+
+    def read(self, size: int = 1) -> bytes:
+        raise self.error
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+    def reset_input_buffer(self) -> None:
+        """Nothing has come."""
+
+    def _reconfigure_port(self) -> None:
+        """There is nothing to set."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        termios.error(errno.EIO, "Input/output error"),
+        OSError(errno.EBADF, "Bad file descriptor"),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        ValueError("file descriptor cannot be a negative integer (-1)"),
+        TypeError("an integer is required"),
+        serial.SerialException("device reports error (poll)"),
+        AttributeError("'NoneType' object has no attribute 'recv'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_port_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Of whichever class, by a link and by a meter that streams."""
+    monkeypatch.setattr(serial, "serial_for_url", lambda *_, **__: Failing(error))
+    for use in (
+        lambda: Device(Link(open_port("/dev/ttyX", 1), "/dev/ttyX")),
+        lambda: ppk2.open_ppk2("/dev/ttyX", BOARD),
+        lambda: lpm01a.Lpm01aMeter("/dev/ttyX", BOARD),
+    ):
+        with pytest.raises(UserError, match=r"gone|answers there") as caught:
+            use()
+        assert caught.value.exit_code == NO_DEVICE
+        assert str(error) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["", "alt://"])
+def test_a_terminal_that_hangs_up_is_one_line(scheme: str) -> None:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    name = f"{scheme}{os.ttyname(slave)}{'?class=PosixPollSerial' if scheme else ''}"
+    link = Link(open_port(name, 115_200), name)
+    os.close(slave)
+    os.close(master)
+    with pytest.raises(UserError, match="the port is gone") as caught:
+        Device(link)
+    assert caught.value.exit_code == NO_DEVICE
+    assert "\n" not in str(caught.value)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ from poet_profiles.files.weights_file import (
     Wanted,
     WeightsFile,
     by_source,
+    fitting,
     is_counter,
+    is_rounding,
     read_weights,
-    refuse_differences,
 )
 from poet_profiles.graph.parts import name_of, whole_shapes
 
@@ -37,14 +39,18 @@ def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, A
         finite, or frozen in the plan with other numbers.
     """
     wanted = _wanted(table, plan)
-    file = read_weights(path, wanted)
-    refuse_differences(file, wanted, "the plan's model")
+    file = fitting(read_weights(path, wanted), wanted, "the plan's model")
     arrays = by_source(file, {name: tensor for name, tensor in wanted.items() if not is_counter(name)})
     lines = [*_fixed(arrays, table, plan)]
     if lines:
         raise UserError(f"{path}: the plan was made with other weights; plan again with --weights", lines=lines)
-    unheld = {id: array for id, array in arrays.items() if id in table.arrays}
-    held = {id: array for id, array in arrays.items() if id not in table.arrays and id not in plan.constants}
+    own = [id for id, array in arrays.items() if id in plan.constants and not np.array_equal(array, plan.constants[id])]
+    if own:
+        more = f" and {len(own) - 1} more frozen tensors" if len(own) > 1 else ", frozen,"
+        print(f"{path}: {own[0]}{more} differ from the plan's by rounding; the plan's are kept", file=sys.stderr)
+    given = {id: array for id, array in arrays.items() if id not in plan.constants}
+    unheld = {id: array for id, array in given.items() if id in table.arrays}
+    held = {id: array for id, array in given.items() if id not in table.arrays}
     return held, replace(table, arrays={**table.arrays, **unheld, **_counts(file, table)})
 
 
@@ -61,8 +67,7 @@ def optimizer_state(path: Path, plan: Plan) -> dict[str, Array]:
         raise UserError(f"--state {path}: {plan.optimizer.words()} has no state; leave it out")
     types, shapes = _of_tensors(plan)
     wanted = {name: Wanted(shapes[id], types[id], id) for name, id in plan.optimizer.tensors.items()}
-    file = read_weights(path, wanted)
-    refuse_differences(file, wanted, f"the state of {plan.optimizer.words()}")
+    file = fitting(read_weights(path, wanted), wanted, f"the state of {plan.optimizer.words()}")
     return by_source(file, wanted)
 
 
@@ -84,10 +89,10 @@ def _wanted(table: StateTable, plan: Plan) -> dict[str, Wanted]:
 def _fixed(arrays: Mapping[str, Array], table: StateTable, plan: Plan) -> Iterator[str]:
     """What the plan or the data hold already, and the file has with other numbers."""
     for id, array in arrays.items():
-        if id in plan.constants and not np.array_equal(array, plan.constants[id]):
+        if id in plan.constants and not is_rounding(array, plan.constants[id]):
             yield f"{id}: is frozen, and lies in the plan with other numbers"
         followed = table.arrays.get(f"{id}{AFTER_STEPS}")
-        if followed is not None and not np.array_equal(array, followed[0]):
+        if followed is not None and not is_rounding(array, followed[0]):
             yield f"{id}: changes a step in a way that only PyTorch knows, and the data begin with other numbers"
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ class Samples:
     """So many samples. ``rows`` takes their numbers, and gives the rows by the tensor's index in the plan.
 
     Floating-point rows are f32; labels are of the plan's type; integers that are to be normalised are as they were.
+    Where the whole set lies in arrays, ``arrays`` has them as they were given, by the same index.
     """
 
     name: str
     count: int
     rows: Rows
+    arrays: Mapping[int, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,8 @@ class _Reading:
         # All numbers are looked at before the first step: training may take days.
         for begin in range(0, max(count, 1), AT_ONCE):
             rows(np.arange(begin, min(begin + AT_ONCE, count)))
-        return Samples(self.source, count, rows)
+        indices = (tensor.index for tensor in self.tensors)
+        return Samples(self.source, count, rows, dict(zip(indices, arrays.values(), strict=True)))
 
     def _of_dataset(self, dataset: Any, ending: str) -> Samples:
         def rows(numbers: NDArray[np.int64]) -> dict[int, Array]:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import serial
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 from serial.tools.list_ports_common import ListPortInfo
@@ -153,7 +152,7 @@ class Lpm01aMeter(StreamingMeter):
             self._command(f"volt {round(board.voltage_v * 1000)}m")
             for setting in SETTINGS:
                 self._command(setting)
-        except (serial.SerialException, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"{port}: no LPM01A answers there ({error})", NO_DEVICE) from None
 
     def end(self, marks: Sequence[Mark]) -> list[Window]:
@@ -193,7 +192,7 @@ class Lpm01aMeter(StreamingMeter):
         self._halt()
         try:
             self._port.write(b"hrc\n")
-        except (serial.SerialException, OSError):
+        except OSError:
             return
         self._port.close()
 

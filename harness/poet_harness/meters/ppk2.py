@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import serial
 from numpy.typing import NDArray
 from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -185,7 +184,7 @@ class Ppk2Meter(StreamingMeter):
             self._write(SUPPLY, 1)
         except CalibrationError as fault:
             raise UserError(f"{port}: the PPK2 there answers, but {fault}; measure with another", NO_DEVICE) from None
-        except (serial.SerialException, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"{port}: no PPK2 answers there ({error})", NO_DEVICE) from None
         mode = "source" if supply else "ampere"
         self.identity = f"PPK2 {_serial_number(port)}, {mode} meter, {self._calibration.words}"

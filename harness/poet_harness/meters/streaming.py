@@ -8,11 +8,11 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 
-import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..ports import open_serial
 from ..protocol.link import LostDeviceError
+from ..serial_port import SerialPort
 from .meter import Meter
 
 FIRST_SAMPLES_S = 3.0
@@ -20,7 +20,7 @@ FIRST_SAMPLES_S = 3.0
 LAST_SAMPLES_S = 1.0
 
 
-def open_instrument(url: str, baud: int = 9600) -> serial.SerialBase:
+def open_instrument(url: str, baud: int = 9600) -> SerialPort:
     """Open its port.
 
     Raises
@@ -30,7 +30,7 @@ def open_instrument(url: str, baud: int = 9600) -> serial.SerialBase:
     """
     try:
         return open_serial(url, baud, timeout_s=0.2)
-    except (serial.SerialException, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{url}: cannot be opened ({error}); see poet-harness meters", NO_DEVICE) from None
 
 
@@ -40,7 +40,7 @@ class StreamingMeter(Meter):
     A driver says what the commands are and takes the bytes in.
     """
 
-    def __init__(self, port: serial.SerialBase) -> None:
+    def __init__(self, port: SerialPort) -> None:
         self._port = port
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -63,7 +63,7 @@ class StreamingMeter(Meter):
         self._halting, self._streaming = threading.Event(), threading.Event()
         try:
             self._start()
-        except (serial.SerialException, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise self._gone(error) from None
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -95,7 +95,7 @@ class StreamingMeter(Meter):
         self._thread = None
         try:
             self._stop()
-        except (serial.SerialException, OSError) as error:
+        except OSError as error:
             self._failure = error
 
     def _read(self) -> None:
@@ -104,5 +104,5 @@ class StreamingMeter(Meter):
                 data = self._port.read(max(1, self._port.in_waiting))
                 if data and self._take(data):
                     self._streaming.set()
-        except (serial.SerialException, OSError) as error:
+        except OSError as error:
             self._failure = error

@@ -162,7 +162,7 @@ def read_plan(folder: Path) -> Plan:
         return Plan(**vars(files), residents=residents, actions=actions, types=types, documents=documents)
     _refuse_residents(graph, folder / GRAPH_FILE)
     try:
-        choices = _choices(graph)
+        choices = _choices(*([files.extraction.graph] if files.extraction else []), graph)
         tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
         optimizer = optimizer_of(_operations(graph), {tensor.id: name_of(tensor) for tensor in tensors})
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
@@ -183,10 +183,10 @@ def _operations(graph: Graph) -> Iterator[Operation]:
     return (node.operation for node in graph.nodes if node.operation)
 
 
-def _choices(graph: Graph) -> dict[str, int]:
+def _choices(*graphs: Graph) -> dict[str, int]:
     """How many there are to choose from, by the id of each tensor of integers; through copies of them, too."""
     choices: dict[str, int] = {}
-    for operation in reversed(list(_operations(graph))):
+    for operation in reversed([operation for graph in graphs for operation in _operations(graph)]):
         op, operands = operation.op, operation.operands
         if op in CHOICES:
             place, parameter = CHOICES[op]

@@ -16,7 +16,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-import serial
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.program.stopping import heed
 from poet_profiles.protocol.frame import MAX_LINE, SEQUENCE_MODULUS, Frame, LineSplitter, decode, encode
@@ -285,7 +284,7 @@ class Link:
     def _write(self, data: bytes) -> None:
         try:
             self._stream.write(data)
-        except (serial.SerialException, OSError) as error:
+        except OSError as error:
             raise self._lost(error) from error
 
     def _receive(self, sequence: int, deadline_s: float) -> Frame | None:
@@ -310,7 +309,7 @@ class Link:
     def _read(self) -> bytes:
         try:
             data = self._stream.read(max(1, self._stream.in_waiting))
-        except (serial.SerialException, OSError) as error:
+        except OSError as error:
             raise self._lost(error) from error
         self._received_any |= bool(data)
         if not self._answered:

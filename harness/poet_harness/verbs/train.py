@@ -144,6 +144,7 @@ def training_over_epochs(
     from poet_profiles.quantised import read_normalising
 
     from ..card.sample_set import SampleSet
+    from ..data.class_order import words_on_order
     from ..data.samples import batch_tensors, read_samples
     from ..training.best_epoch import Patience
     from ..training.course import Course
@@ -186,6 +187,10 @@ def training_over_epochs(
             file=sys.stderr,
         )
     on_card = SampleSet(plan, sets.train, normalising) if options.to_card else None
+    in_order = options.shuffle is None and order.steps_per_epoch > 1
+    held_back = sets.validation if options.validate else None
+    for words in words_on_order(batch_tensors(plan)[0], sets.train, held_back, in_order):
+        print(f"poet-harness: {options.samples}: {words}", file=sys.stderr)
     validation = _validation(options, plan, sets.validation) if options.validate else None
     course = Course(
         *(plan, data, sets.train, order, options.epochs, rates, normalising, on_card, validation),

@@ -3,16 +3,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
-
 import typer
-from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.program.command_line import Command, Program
-from poet_profiles.program.missing_package import missing_packages_named
+from poet_profiles.program.entry import run_program
 from poet_profiles.program.option_groups import flattened
-from poet_profiles.program.stopping import Stopped, listening
 
 from poet_planner.cli import (
     check,
@@ -60,18 +54,5 @@ for verb in (
 
 
 def main() -> None:
-    """Run the command line; a mistake of the user's ends it in one line on standard error."""
-    try:
-        with listening(), missing_packages_named():
-            app()
-    except Stopped as stopped:
-        print(f"poet-plan: {stopped}", file=sys.stderr)
-        sys.exit(stopped.exit_code)
-    except UserError as error:
-        if os.environ.get("POET_DEBUG"):
-            traceback.print_exc()
-        print("poet-plan:", error.printed, file=sys.stderr)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        print(f"poet-plan: {error.filename or 'input or output'}: {error.strerror}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+    """Run the command line."""
+    run_program("poet-plan", app)

@@ -32,6 +32,8 @@ def check(
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
+    from poet_profiles.plan_folder.beside import FEATURE
+    from poet_profiles.plan_folder.files import read_plan
     from poet_profiles.program.users_code import users_code
     from poet_profiles.schedule.file import read_schedule
 
@@ -41,10 +43,12 @@ def check(
     from poet_planner.torch_reference.check import check_plan
 
     loaded, planned, steps = models.load(model, batch), read_graph(graph), read_schedule(schedule)
+    on_features = any(one.kind == FEATURE for one in planned.residents)
+    extraction = read_plan(graph.parent).extraction if on_features else None
     ranges = training_step(model, batch, None, calibration(frozen, calibrate)).int8_ranges
     page_folder = page_folder and page_folder.absolute()
     with users_code(loaded.name):
-        report = check_plan(loaded, planned, steps, page_folder, ranges)
+        report = check_plan(loaded, planned, steps, page_folder, ranges, extraction)
     what = "the quantised graph" if ranges else "eager PyTorch"
     if as_json:
         print_json(asdict(report))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from poet_profiles.files.weights_file import Wanted, WeightsFile, is_counter, read_weights, refuse_differences
+from poet_profiles.files.weights_file import Wanted, WeightsFile, fitting, is_counter, read_weights
 from torch import Tensor, nn
 
 
@@ -35,7 +35,7 @@ def load_weights(module: nn.Module, path: Path, name: str) -> None:
     file = read_weights(path, wanted)
     if {*file.arrays} != {*wanted}:
         file = _converted(module, file) or file
-    refuse_differences(file, wanted, name)
+    file = fitting(file, wanted, name)
     with torch.no_grad():
         for name, tensor in tensors.items():
             if is_counter(name):

@@ -14,6 +14,7 @@ import torch
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
+from poet_profiles.plan_folder.beside import Extraction
 from poet_profiles.schedule import Action, Schedule
 from poet_runtime.compiled_step import compile_steps
 from poet_runtime.executor import leave, residents_of, train_step
@@ -63,6 +64,7 @@ def check_plan(
     schedule: Schedule,
     page_folder: Path | None = None,
     int8_ranges: Mapping[str, tuple[float, float]] | None = None,
+    extraction: Extraction | None = None,
 ) -> CheckReport:
     """Train for three steps twice, eagerly and under the plan, from the same state, and compare after each.
 
@@ -77,10 +79,11 @@ def check_plan(
         What was planned: the model's graph as lowered for a board.
     page_folder : Path, optional
         Where the page file goes, which is deleted afterwards; default is the system's place for such files.
-
     int8_ranges : mapping, optional
         Of frozen layers on int8. Instead of eager steps there are those of the graph that is quantised by them, its
         operators in program order.
+    extraction : Extraction, optional
+        What makes the features that the plan reads: it comes before each step.
 
     Raises
     ------
@@ -90,6 +93,8 @@ def check_plan(
     """
     if schedule.graph_hash != graph_hash(planned):
         raise UserError("the schedule was made for another graph; give the two that one run wrote")
+    if extraction is not None:
+        planned, schedule = _with_features(planned, schedule, extraction)
     actions = Counter(step.do for step in schedule.steps)
     parts = parts_of(model, planned.micro_batches)
     graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
@@ -138,6 +143,14 @@ def check_plan(
         page_ins=actions[Action.PAGE_IN],
         peak_bytes=compiled.peak_bytes,
     )
+
+
+def _with_features(head: Graph, schedule: Schedule, extraction: Extraction) -> tuple[Graph, Schedule]:
+    """The whole step: what is kept of its first part has no bytes there, and stays."""
+    kept = {value.id for node in extraction.graph.nodes for value in node.values if not value.bytes}
+    made = [one for one in extraction.schedule.steps if one.do is not Action.FREE or one.target not in kept]
+    steps = (*made, *schedule.steps)
+    return replace(head, nodes=(*extraction.graph.nodes, *head.nodes)), replace(schedule, steps=steps)
 
 
 def _eager_step(model: Model, parts: list[Batch]) -> Tensor:

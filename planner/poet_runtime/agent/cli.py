@@ -12,20 +12,22 @@ from pathlib import Path
 from poet_profiles.errors import BAD_INPUT, UserError
 from poet_profiles.files.ram_disk import ram_disk, ram_disk_text
 from poet_profiles.program.missing_package import missing_packages_named
+from poet_profiles.program.standard_streams import lasting_streams
 
 from poet_runtime.allocator import release_freed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script."""
-    try:
-        with missing_packages_named():
-            _serve(_parser().parse_args(arguments))
-    except UserError as error:
-        print(f"poet-agent: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    with lasting_streams():
+        try:
+            with missing_packages_named():
+                _serve(_parser().parse_args(arguments))
+        except UserError as error:
+            print(f"poet-agent: {error}", file=sys.stderr)
+            raise SystemExit(error.exit_code) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,12 +7,14 @@ A file is of safetensors, what ``torch.save`` wrote, or an .npz, whatever its na
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,6 +42,8 @@ OPTIMIZER = "optim"
 NUMPYS = frozenset({"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"})
 # Batch norm's count of batches: no result depends on it, and older files lack it.
 COUNTER = "num_batches_tracked"
+# By how much of it a mean in f32 of some hundred equal numbers may differ from them.
+ROUNDING = 1e-5
 SURPLUS = "is surplus, there is no such tensor"
 QUANTISED = "is of a quantised network ({}); give the weights from before, --frozen int8 quantises frozen layers"
 # Names that tell in what form others keep a network, and what is said of it.
@@ -75,7 +79,8 @@ class WeightsFile:
     def counter(self, name: str) -> int | None:
         """What the file says of a count of batches; None where it says nothing that can be one."""
         array = self.arrays.get(name)
-        return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iu" else None
+        known = array is not None and array.size == 1 and array.dtype.kind in "iuf" and abs(array.item()) < inf
+        return round(array.item()) if known and array is not None else None
 
 
 @dataclass(frozen=True)
@@ -149,10 +154,12 @@ def _shards(path: Path) -> WeightsFile:
     return WeightsFile(path, arrays, others)
 
 
-def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> None:
-    """Make sure that a file holds the weights of a model, all of them and nothing else, each number finite.
+def fitting(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> WeightsFile:
+    """A file that holds the weights of a model, all of them and nothing else, each number finite, of the model's types.
 
-    Counts of batches may be missing, and are not looked at.
+    Counts of batches may be missing, and are not looked at. Numbers may be stored wider than the model has them, as
+    what averages weights does: f64 where it has f32, which standard error tells where it loses digits, and whole
+    numbers as floats.
 
     Parameters
     ----------
@@ -166,10 +173,11 @@ def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: st
     UserError
         With one line for each difference; in one or two, if it is of a known kind.
     """
+    file = _of_the_models_types(file, wanted)
     lacking, other = dict(_lacking(file, wanted)), [*_of_another_kind(file, wanted)]
     surplus = [name for name in sorted({*file.arrays, *file.others} - wanted.keys()) if not is_counter(name)]
     if not (lacking or surplus or other):
-        return
+        return file
     for pattern, words in FORMS:
         if name := next((name for name in surplus if re.search(pattern, name)), ""):
             raise UserError(f"{file.path}: {words.format(name)}")
@@ -185,6 +193,35 @@ def refuse_differences(file: WeightsFile, wanted: Mapping[str, Wanted], what: st
     if surplus and 2 * len(lacking) > len(wanted):
         lines.append(f"if these are other names of the same: write {SAVE} of the model itself")
     raise UserError(f"{file.path}: holds other weights than {what}: {count}", lines=lines)
+
+
+def is_rounding(found: NDArray[Any], wanted: NDArray[Any]) -> bool:
+    """Whether numbers differ by no more than a mean of equal ones does from them."""
+    import numpy as np
+
+    return np.array_equal(found, wanted) or (
+        wanted.dtype.kind == "f" and found.shape == wanted.shape and np.allclose(found, wanted, ROUNDING, 0.0)
+    )
+
+
+def _of_the_models_types(file: WeightsFile, wanted: Mapping[str, Wanted]) -> WeightsFile:
+    import numpy as np
+
+    arrays, rounded = dict(file.arrays), []
+    for name, array in file.arrays.items():
+        if name not in wanted or array.dtype.kind != "f" or is_counter(name):
+            continue
+        dtype = np.dtype(wanted[name].type)
+        whole = dtype.kind in "iu" and is_rounding(array, np.rint(array)) and bool((np.abs(array) < 2**53).all())
+        if not whole and (dtype.kind != "f" or array.dtype.itemsize <= dtype.itemsize):
+            continue
+        with np.errstate(over="ignore"):  # what is then infinite is refused
+            arrays[name] = np.rint(array).astype(np.int64) if whole else array.astype(dtype)
+        rounded += [name] if not whole and not np.array_equal(array, arrays[name], equal_nan=True) else []
+    if rounded:
+        more = f" and {len(rounded) - 1} more" if len(rounded) > 1 else ""
+        print(f"{file.path}: {rounded[0]}{more}: rounded to the model's {wanted[rounded[0]].type}", file=sys.stderr)
+    return replace(file, arrays=arrays)
 
 
 def by_source(file: WeightsFile, wanted: Mapping[str, Wanted]) -> dict[str, NDArray[Any]]:

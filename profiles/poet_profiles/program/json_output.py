@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -14,6 +15,8 @@ from typing import TextIO, TypeVar
 from typer import Context
 
 from poet_profiles.errors import UserError
+
+from .standard_streams import lasting
 
 STANDARD_OUTPUT = 1
 Form = TypeVar("Form")
@@ -57,14 +60,14 @@ def _kept_for_the_document() -> Iterator[None]:
 def _standard_output_alone() -> TextIO | None:
     """A stream of our own to standard output, which is standard error to all others; None where Python has no such."""
     try:
-        if sys.stdout.fileno() != STANDARD_OUTPUT:
+        if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.fileno() != STANDARD_OUTPUT:
             return None
         sys.stdout.flush()
         own = os.dup(STANDARD_OUTPUT)
         os.dup2(sys.stderr.fileno(), STANDARD_OUTPUT)
     except (AttributeError, OSError):  # closed, or replaced by what is no file
         return None
-    return os.fdopen(own, "w", encoding=sys.stdout.encoding)
+    return lasting(own, sys.stdout)
 
 
 def _without_nan(value: object) -> object:
