@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port of pyserial, of whatever class: it says how much there is to read, and fails in one way."""
+"""A port of pyserial, of any class: it says how much there is, and fails in one way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets whose order spoils a training are told in a line; mixed ones, of every balance and size, are not."""
+"""Sets whose order spoils a training are told in a line; mixed ones are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RARE = RANDOM.permutation(np.repeat([0, 1], [900, 100]))
 def told(
     labels: NDArray[Any], other: NDArray[Any] | None = None, in_order: bool = True, made: bool = False
 ) -> list[str]:
-    """What is said of a set with such labels, in arrays or made one by one, and of another to validate with."""
+    """What is said of a set with such labels, and of another to validate with."""
     choices = 1000 if labels.dtype.kind == "i" else None
     tensor = BatchTensor(1, "target", "target", labels.shape[1:], labels.dtype, choices)
     sets = [_samples(one, made) if one is not None else None for one in (labels, other)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of several boards, averaged as federated learning does it, begin the next round of each."""
+"""Weights of several boards, averaged as in federated learning, begin the next round."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture
 def averaged(folder: Path) -> Weights:
-    """Each board's times its share, added up and divided, in the numbers' own type: Flower's FedAvg."""
+    """Each board's times its share, added up and divided, in their own type: FedAvg."""
     boards = [load_file(f"{number}.safetensors") for number in range(len(SHARES))]
     weighed = {name: [board[name] * share for board, share in zip(boards, SHARES, strict=True)] for name in boards[0]}
     return {name: np.asarray((one[0] + one[1] + one[2]) / sum(SHARES)) for name, one in weighed.items()}
@@ -60,7 +60,7 @@ def begun(weights: Weights) -> int:
 
 
 def test_an_average_begins_the_next_round(averaged: Weights, capsys: Said) -> None:
-    """Frozen layers stay the board's to the bit, and one line says so; the head has learnt from all."""
+    """Frozen layers stay the board's to the bit, with a line; the head has learnt from all."""
     own = load_file("0.safetensors")
     changed = [name for name in frozen() if averaged[name].tobytes() != own[name].tobytes()]
     assert changed

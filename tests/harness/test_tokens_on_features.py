@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A head on features of whole numbers: every verb reads what the maker of the features reads."""
+"""A head on features of whole numbers: verbs read what the maker of the features reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOARD = ["--board", "native", "--plan", "plan"]
 def source(
     request: pytest.FixtureRequest, builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> str:
-    """The network; the folder has its plan on features, data, and a set to train on and to validate with."""
+    """The network; the folder has its plan on features, data, and a set to train on."""
     name = f"tests.support.networks.tokens:{request.param}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(builds))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the order of a data set's classes does to a training: batches of one class, and classes not learnt at all."""
+"""What the order of classes does to a training: batches of one class, classes not learnt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_NAMED = 5
 def words_on_order(
     tensors: Sequence[BatchTensor], train: Samples, validation: Samples | None, in_order: bool
 ) -> Iterator[str]:
-    """What a user should know, a line each, where there is one target that has one number a sample.
+    """What a user should know, a line each, where the one target is a number a sample.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a program runs: with standard streams that last, and every fault of the user's in one line."""
+"""How a program runs: with streams that last, and each fault of the user's in one line."""
 
 from __future__ import annotations
 

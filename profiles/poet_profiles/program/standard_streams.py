@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard streams that last: a program's work does not end because nobody reads what it prints."""
+"""Standard streams that last: work does not end because nobody reads what it prints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lasting_streams() -> Iterator[None]:
 
 
 def lasting(number: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A stream to an open file of that number that writes as another does; it has written all of that before."""
+    """A stream to the open file of that number, which writes as another does."""
     like.flush()
     errors = "backslashreplace" if like.errors == "strict" else like.errors
     buffered = io.BufferedWriter(_Lasting(number))  # type: ignore[type-var]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every verb of both programs without standard streams, with full ones, and without a reader: as with one."""
+"""Every verb of both programs without standard streams, with full ones, without a reader."""
 
 from __future__ import annotations
 

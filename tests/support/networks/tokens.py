@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks whose frozen part reads whole numbers: alone, several, beside floats, and with a trained part."""
+"""Networks whose frozen part reads whole numbers: alone, several, beside floats."""
 
 from __future__ import annotations
 
