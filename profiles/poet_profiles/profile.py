@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import UserError, visible
 from .files.locks import is_at, lock
@@ -103,11 +103,17 @@ def read_profile(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
+    rows = profile_rows(path)
+    return pd.DataFrame.from_records(rows) if rows else pd.DataFrame(columns=list(COLUMNS))
+
+
+def profile_rows(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of `read_profile`, without pandas, whose import takes longer."""
     path = Path(path)
     records = []
     seen: dict[tuple[str, ...], int] = {}
     for line, row in _lines(path):
-        record: dict[str, object] = dict(row)
+        record: dict[str, Any] = dict(row)
         for column in _REAL:
             record[column] = _number(path, line, column, row[column])
         for column in _WHOLE:
@@ -131,9 +137,7 @@ def read_profile(path: str | Path) -> pd.DataFrame:
             raise UserError(f"{path}:{line}: params: same {', '.join(_KEY)} as line {seen[key]}")
         seen[key] = line
         records.append(record)
-    if not records:
-        return pd.DataFrame(columns=list(COLUMNS))
-    return pd.DataFrame.from_records(records)
+    return records
 
 
 class ProfileWriter(Closing):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import typer
 from poet_profiles.program.command_line import Command, Program
 from poet_profiles.program.entry import run_program
@@ -55,4 +57,5 @@ for verb in (
 
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(50_000, 10, 10)  # an eighth of what the import of PyTorch takes went into looking for cycles
     run_program("poet-plan", app)

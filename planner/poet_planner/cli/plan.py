@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -78,6 +79,7 @@ def plan(
     from poet_planner.schedule.c_library import check_name
     from poet_planner.solve import DEFAULT_S, OptimiseOptions
 
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # PyTorch's threads, while they have nothing to do
     out = output.out
     method = method_named(optimiser.method)
     method.refuse_others(given(context))

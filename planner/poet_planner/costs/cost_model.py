@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from poet_profiles.errors import UserError
@@ -38,6 +39,8 @@ from poet_planner.costs.loops import WINOGRAD
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+
+Profile = list[dict[str, Any]]
 
 PAGE_IN = "page_in"
 PAGE_OUT = "page_out"
@@ -115,8 +118,8 @@ class CostModel:
 
     Parameters
     ----------
-    profile : pandas.DataFrame
-        As :func:`poet_profiles.profile.read_profile` returns it, of one board.
+    profile : pandas.DataFrame or list of dict
+        As :func:`poet_profiles.profile.read_profile` returns it, of one board, or its rows.
     block_bytes : int
         Size of a block of the board's storage; a page takes whole blocks.
     overlaps : bool
@@ -133,7 +136,7 @@ class CostModel:
 
     def __init__(
         self,
-        profile: pd.DataFrame,
+        profile: pd.DataFrame | Profile,
         block_bytes: int = 512,
         overlaps: bool = False,
         smallest_page_bytes: int = 0,
@@ -143,7 +146,9 @@ class CostModel:
         self._fpu = fpu
         self._block_bytes = block_bytes
         self._overlaps = overlaps
-        rows = [_Row(*row) for row in profile[list(_Row._fields)].itertuples(index=False)]
+        if not isinstance(profile, list):
+            profile = cast(Profile, profile.to_dict("records"))
+        rows = [_Row(*(row[name] for name in _Row._fields)) for row in profile]
         rows.sort(key=lambda row: _BEST_FIRST.index(Basis(row.source)))
         self._exact: dict[tuple[str, str], _Row] = {}
         for row in rows:
@@ -160,11 +165,11 @@ class CostModel:
         self._features: dict[str, list[tuple[_Row, Features]]] = {}
         self._fits: dict[str, Fit] = {}
         self._workspaces = _workspaces(profile)
-        self._firmware = tuple(sorted(set(profile["firmware"][profile["source"] != Basis.PUBLISHED.value])))
+        self._firmware = tuple(sorted({row["firmware"] for row in profile if row["source"] != Basis.PUBLISHED.value}))
         self._runner_s = runner_s if self._firmware else 0.0
         self._in_place = _in_place(profile)
         self._idle_power_w = _idle_power_w(profile)
-        self._senses = not any(str(meter).startswith(NO_SENSOR) for meter in profile["meter"])
+        self._senses = not any(str(row["meter"]).startswith(NO_SENSOR) for row in profile)
 
     def apply(self, graph: Graph) -> CostedGraph:
         """Give every node its time and energy, and every value its page costs where the board has storage.
@@ -360,29 +365,23 @@ def _columns(counted: Features) -> dict[str, float]:
     return {**beside, **counted.loops}
 
 
-def _workspaces(profile: pd.DataFrame) -> dict[tuple[str, str], int]:
+def _workspaces(profile: Profile) -> dict[tuple[str, str], int]:
     """Of operators that an agent saw in a step, by op and params."""
-    if "where" not in profile:
-        return {}
-    placed = profile[profile["where"] == PLACE].sort_values("workspace_bytes")
-    keys = zip(placed["op"], placed["params"], strict=True)
-    return {key: int(size) for key, size in zip(keys, placed["workspace_bytes"], strict=True)}
+    placed = sorted((row for row in profile if row.get("where") == PLACE), key=itemgetter("workspace_bytes"))
+    return {(row["op"], row["params"]): int(row["workspace_bytes"]) for row in placed}
 
 
-def _in_place(profile: pd.DataFrame) -> frozenset[tuple[str, str]]:
+def _in_place(profile: Profile) -> frozenset[tuple[str, str]]:
     """Configurations that were timed in a step, runner included."""
-    if "where" not in profile:
-        return frozenset()
-    placed = profile[profile["where"] == PLACE]
-    return frozenset(zip(placed["op"], placed["params"], strict=True))
+    return frozenset((row["op"], row["params"]) for row in profile if row.get("where") == PLACE)
 
 
-def _idle_power_w(profile: pd.DataFrame) -> float | None:
+def _idle_power_w(profile: Profile) -> float | None:
     """The power that was subtracted from the energies: that of the sleeping board, by the best source."""
-    if set(profile["source"]) <= {Basis.PUBLISHED.value}:
+    if all(row["source"] == Basis.PUBLISHED.value for row in profile):
         return 0.0
-    asleep = profile[profile["op"] == IDLE]
-    powers = (row for basis in _BEST_FIRST for row in asleep["idle_power_w"][asleep["source"] == basis.value])
+    asleep = [row for row in profile if row["op"] == IDLE]
+    powers = (row["idle_power_w"] for basis in _BEST_FIRST for row in asleep if row["source"] == basis.value)
     return next((float(power) for power in powers), None)
 
 

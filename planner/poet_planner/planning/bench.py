@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
@@ -23,8 +24,6 @@ from poet_planner.planning.request import Request, calibration
 from poet_planner.planning.training_graph import TrainingStep, training_step
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from poet_planner.costs.cost_model import CostModel
     from poet_planner.features.cut import Cut
 
@@ -182,23 +181,21 @@ class Bench:
             )
         return step.in_micro_batches(count)
 
-    def _rows(self, board: str) -> pd.DataFrame:
+    def _rows(self, board: str) -> list[dict[str, Any]]:
         """The board's, of all profiles: of a row that several have the first one's is taken."""
-        import pandas as pd
-
-        own = {path: table[table["board"] == board] for path, table in self._profiles.items()}
-        for path, table in own.items():
-            if table.empty:
+        own = {path: [row for row in rows if row["board"] == board] for path, rows in self._profiles.items()}
+        for path, rows in own.items():
+            if not rows:
                 raise UserError(f"{path}: no row of board {board}; profile it first or name another --board")
-        return pd.concat(own.values(), ignore_index=True)
+        return [*itertools.chain(*own.values())]
 
     @cached_property
-    def _profiles(self) -> dict[Path, pd.DataFrame]:
-        from poet_profiles.profile import read_profile
+    def _profiles(self) -> dict[Path, list[dict[str, Any]]]:
+        from poet_profiles.profile import profile_rows
 
         profiles = self.request.profile or ()
         paths = [profile_path(str(one)) for one in ([profiles] if isinstance(profiles, str | Path) else profiles)]
-        return {path: read_profile(path) for path in paths}
+        return {path: profile_rows(path) for path in paths}
 
 
 def profile_path(name: str) -> Path:
@@ -214,8 +211,8 @@ def profile_path(name: str) -> Path:
     raise UserError(f"no profile {name}: neither a file nor one of the shipped {', '.join(profile_names())}")
 
 
-def _only_board(path: Path, rows: pd.DataFrame) -> str:
-    boards = sorted(set(rows["board"]))
+def _only_board(path: Path, rows: list[dict[str, Any]]) -> str:
+    boards = sorted({row["board"] for row in rows})
     if len(boards) != 1:
         found = ", ".join(boards) or "no board at all"
         raise UserError(f"{path}: holds {found}; name one with --board")

@@ -272,6 +272,7 @@ class Contest:
             show = _shown_as(options.progress, rival.layout.words)
             rivals_s = RIVALS_SHARE * options.time_limit_s / len(rivals)
             quick = replace(options, time_limit_s=rivals_s, statistics=None, gap=RIVALS_GAP, progress=show)
+            quick = replace(quick, what_would_do=False)  # nobody hears what a rival lacks
             rival = replace(rival, deadline_s=chosen.deadline_s)
             with suppress(NoScheduleError):  # the bound of its computes remains
                 found = self._schedule(rival, quick)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
     from poet_planner.models import Model
+    from poet_planner.tracing.capture import Way
 
 
 class TrainingStep:
@@ -75,6 +76,7 @@ class TrainingStep:
         self._cut: Cut | None = None
         self._uncut: TrainingStep | None = None  # that of the whole step, of which this is the head's
         self._parts: dict[int, TrainingStep] = {}
+        self._ways: set[Way] = set()  # of its parts, and of itself
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
 
     @property
@@ -302,7 +304,8 @@ class TrainingStep:
         model = self._load()
         # A part takes the way of the whole step, which was traced over its data.
         data = self._whole is None or not self._whole.traced.shown_by_fakes
-        traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, data=data)
+        given = model.module, model.inputs, model.targets, model.loss, model.name
+        traced = trace(*given, data=data, ways=self.whole._ways)
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
             refuse_other_step(model, traced)
         return traced, unheld_state(traced, model.module)

@@ -180,14 +180,16 @@ class _Run:
         NoScheduleError
             If neither is.
         """
-        certain = certain_refusal(known_of(self._graph, self._problem))
-        self._tell(f"{certain}; looking for what would do" if certain else "looking for what would do")
-        options, solver = self._options, self._solver
-        with self._context.timed(Component.FEASIBILITY):
-            context = self._context.within(Component.FEASIBILITY)
-            known, found = what_would_do(
-                self._graph, self._problem, options.seed, solver, options.for_least_ram_s, context
-            )
+        known, found = known_of(self._graph, self._problem), None
+        if self._options.what_would_do or not self._infeasible_bytes:
+            certain = certain_refusal(known)
+            self._tell(f"{certain}; looking for what would do" if certain else "looking for what would do")
+            options, solver = self._options, self._solver
+            with self._context.timed(Component.FEASIBILITY):
+                context = self._context.within(Component.FEASIBILITY)
+                known, found = what_would_do(
+                    self._graph, self._problem, options.seed, solver, options.for_least_ram_s, context
+                )
         if found is not None:
             return self._answer(found)
         proven = self._graph.resident_bytes + self._infeasible_bytes // WORD * WORD + WORD

@@ -74,6 +74,8 @@ class OptimiseOptions:
     least_ram_s : float or None
         Where nothing is found, work for the least RAM that does: reference seconds, beside the time limit. No clock
         ends it, so what a refusal says does not depend on the computer. None: a share of the time limit.
+    what_would_do : bool
+        Whether a refusal of what is proven impossible looks for what would do; that takes as long as the least RAM may.
     clock : callable
         The processor time, in seconds.
     """
@@ -90,6 +92,7 @@ class OptimiseOptions:
     statistics: Statistics | None = None
     progress: Callable[[Progress], None] | None = None
     least_ram_s: float | None = None
+    what_would_do: bool = True
     clock: Callable[[], float] = time.process_time
 
     @property

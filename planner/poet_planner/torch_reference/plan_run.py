@@ -27,6 +27,7 @@ from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.torch_reference.updates import Updates
 
 LOSS = "loss"
+TOLERANCE = 1.02  # of what is allocated beside what is planned
 _EVERY_STEP = (Kind.INPUT, Kind.TARGET)
 _GIVEN = (*_EVERY_STEP, Kind.PARAMETER, Kind.BUFFER)
 
@@ -82,8 +83,18 @@ def plan_run(
             peak_bytes=run.peak_bytes,
             planned_peak_bytes=step.peak_bytes,
             traffic=pager.traffic,
-            note=pager.note,
+            note="; ".join(filter(None, (pager.note, _beyond(run.peak_bytes, step.peak_bytes)))),
         )
+
+
+def _beyond(seen_bytes: int, planned_bytes: int) -> str:
+    """What to say where kernels allocate more than those that the plan was measured with."""
+    if seen_bytes <= TOLERANCE * planned_bytes:
+        return ""
+    return (
+        f"{seen_bytes / planned_bytes - 1:.1%} more memory than planned: with {torch.get_num_threads()} threads, this "
+        "processor and this PyTorch other kernels run than were measured; profile and plan with these, or set --threads"
+    )
 
 
 class _Run:

@@ -50,7 +50,7 @@ class Guard:
         self._facts = [
             *places.facts,
             *(_contents(*other) for other in others.values()),
-            Fact(_settings, _setting_changed, _settings()),
+            Fact(settings, _setting_changed, settings()),
         ]
         self._holders = [(path, where) for path, where, tensor in places.tensors if id(tensor) in ids]
         self._reads = [(group.read, group.owner) for group in self._groups]
@@ -103,7 +103,7 @@ class Guard:
         for fact, now, was in zip(self._facts, facts, self._known, strict=True):
             words = fact.describe(now, was) if now != was else None
             if words is not None:
-                return Change(words, plain=fact.read is _settings)
+                return Change(words, plain=fact.read is settings)
         values: list[Any] = []
         followed = {id(tensor) for tensor in self._tensors}
         for group in self._groups:
@@ -208,24 +208,34 @@ _SETTINGS: Mapping[str, Callable[[], Any]] = {
     "the default device": torch.get_default_device,
     "inference mode": torch.is_inference_mode_enabled,
     "use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
-    "the float32 matmul precision": torch.get_float32_matmul_precision,
+    "the number of threads": torch.get_num_threads,  # which kernel is taken depends on it, and what that allocates
     "oneDNN": torch._C._get_mkldnn_enabled,
+    "oneDNN's determinism": torch._C._get_mkldnn_deterministic,
+    "NNPACK": torch._C._get_nnpack_enabled,
+    "opt_einsum": torch.backends.opt_einsum._get_enabled,
+    "opt_einsum's strategy": torch.backends.opt_einsum._get_strategy,
+    "the fast path of attention": torch.backends.mha.get_fastpath_enabled,
     "cudnn.enabled": torch._C._get_cudnn_enabled,
     "cudnn.deterministic": torch._C._get_cudnn_deterministic,
     "cudnn.benchmark": torch._C._get_cudnn_benchmark,
-    "cudnn.allow_tf32": torch._C._get_cudnn_allow_tf32,
     "flash attention": torch._C._get_flash_sdp_enabled,
     "memory-efficient attention": torch._C._get_mem_efficient_sdp_enabled,
     "plain attention": torch._C._get_math_sdp_enabled,
     "cuDNN's attention": torch._C._get_cudnn_sdp_enabled,
     "autocast": partial(_autocast, "cpu"),
     "autocast on the GPU": partial(_autocast, "cuda"),
+    # As PyTorch resolves it: other readers raise where old and new ways of setting it meet.
+    **{
+        f"the float32 precision of {backend}.{op}": partial(torch._C._get_fp32_precision_getter, backend, op)
+        for backend in ("mkldnn", "cuda")
+        for op in ("matmul", "conv", "rnn")
+    },
 }
 _SETTINGS_READ = [*_SETTINGS.values()]
 
 
-def _settings() -> list[Any]:
-    """What PyTorch is set to."""
+def settings() -> list[Any]:
+    """What PyTorch is set to, where kernels or the memory that they take may depend on it."""
     return [read() for read in _SETTINGS_READ]
 
 

@@ -13,11 +13,16 @@ from typing import Any
 import torch
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
+from poet_planner.torch_step.guard import settings
+
 Structure = tuple[Any, ...]
 
 
 def structure(traced: TracedGraph) -> Structure:
-    """Operators with their operands, values and residents; two steps with equal ones have the same plans."""
+    """Operators with their operands, values and residents; two steps with equal ones have the same plans.
+
+    So it holds what PyTorch is set to: other kernels allocate something else.
+    """
     operators = [
         (
             *(operator.id, operator.target, *_arguments(operator), operator.outputs, operator.writes, operator.after),
@@ -27,7 +32,7 @@ def structure(traced: TracedGraph) -> Structure:
     ]
     values = [(value.id, value.shape, value.stride, value.dtype, value.resident) for value in traced.values.values()]
     gradients = [(id, _planned(ref)) for id, ref in traced.gradients.items()]
-    return operators, values, traced.residents, gradients, _planned(traced.loss), [*traced.loss_parameters]
+    return operators, values, traced.residents, gradients, _planned(traced.loss), [*traced.loss_parameters], settings()
 
 
 def with_arguments(planned: TracedGraph, traced: TracedGraph) -> TracedGraph:

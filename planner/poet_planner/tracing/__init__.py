@@ -19,7 +19,7 @@ from poet_runtime.nested import apart, fixed_in, tensors_in, with_tensors
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
-from poet_planner.tracing.capture import capture, capture_forward
+from poet_planner.tracing.capture import Way, capture, capture_forward
 from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.fold import fold
 from poet_planner.tracing.naming import name as named
@@ -38,6 +38,7 @@ def trace(
     name: str,
     device: str = "cpu",
     data: bool = True,
+    ways: set[Way] | None = None,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -74,7 +75,7 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data)
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways)
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))

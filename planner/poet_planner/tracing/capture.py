@@ -39,6 +39,7 @@ from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
 
 Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
 Loss = Callable[..., Tensor]
+Way = tuple[object, ...]  # which operators a step calls, and where
 Step = Callable[..., list[Tensor | None]]
 
 # A training step has these beside its own batch and loss.
@@ -72,6 +73,7 @@ def capture(
     run: Run,
     loss: Loss,
     data: bool = True,
+    ways: set[Way] | None = None,
 ) -> Captured:
     """Trace one training step.
 
@@ -87,6 +89,9 @@ def capture(
         What ``run`` computes the loss with; it may be a module with parameters of its own.
     data : bool
         Whether the second trace is over these tensors; over fake ones it takes no memory.
+    ways : set of Way, optional
+        Of steps of the model that are the same each time, to which this one's is added. A step without ``data`` that
+        goes one of them is not traced a second time.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -101,7 +106,7 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways)
     finally:
         snapshot.restore()
 
@@ -132,6 +137,7 @@ def _captured(
     loss: Loss | None,
     snapshot: Snapshot,
     data: bool = True,
+    ways: set[Way] | None = None,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = _own_parameters(loss, module)
@@ -181,7 +187,7 @@ def _captured(
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     parts = (module, loss, inputs, targets)
     try:
-        graph, shown_by_fakes = _repeatable(step, flat, parts, snapshot, data)
+        graph, shown_by_fakes = _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
@@ -269,7 +275,7 @@ def _autocast_cache() -> Iterator[None]:
 
 
 def _repeatable(
-    step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot, data: bool
+    step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot, data: bool, ways: set[Way]
 ) -> tuple[GraphModule, bool]:
     """The step's graph, once it is sure that it is the same for all steps and all data, and whether fakes show it."""
     start = plain_state(*parts)
@@ -284,6 +290,9 @@ def _repeatable(
         needs_data = True
         snapshot.restore()
         first = _over_data(step, flat, everything, refusals.Asked(questions))
+    way = _way(first)
+    if way in ways and not (data or needs_data):
+        return first, True
     once = plain_state(*parts)
     written = written_placeholders(first)
     try:
@@ -299,7 +308,7 @@ def _repeatable(
     differs = refusals.difference(first, second) is not None
     if differs and not data:
         snapshot.restore()
-        return _repeatable(step, flat, parts, snapshot, True)
+        return _repeatable(step, flat, parts, snapshot, True, ways)
     if differs:
         # Perhaps it asks whether its tensors are fake; and PyTorch's cache of fake results may hand out one tensor
         # where a kernel makes two. Then it is the same over data, time after time.
@@ -319,7 +328,12 @@ def _repeatable(
             return None
 
     refusals.refuse_answers_that_matter(first, questions, otherwise)
+    ways.add(way)
     return first, not (differs or needs_data)
+
+
+def _way(graph: GraphModule) -> Way:
+    return tuple((node.op, node.target, refusals.module_of(node), len(node.users)) for node in graph.graph.nodes)
 
 
 class _Fake:

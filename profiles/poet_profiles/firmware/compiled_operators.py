@@ -22,7 +22,8 @@ NAME = "operators"
 RECORDER = FIRMWARE / "recorder" / "recorded_products.c"
 # The recorder has others in their place, or includes them.
 _REPLACED = {"depthwise", "depthwise_padded", "gemm", "gemm_add", "gemm_nt", "gradient_kernels", "im2col", "winograd"}
-COMPILE_FLAGS = (f"-I{FIRMWARE / 'include'}",)
+# It answers in microseconds: to compile it for speed takes longer than that ever saves.
+COMPILE_FLAGS = (f"-I{FIRMWARE / 'include'}", "-O0")
 MOST_KINDS = 1024
 _RECORDING = threading.Lock()  # there is one recorder
 KEPT_INPUT, KEPT_OUTPUTS = 1, 2

@@ -482,6 +482,14 @@ def test_help_does_not_import_what_only_planning_needs() -> None:
     assert finished.stdout.strip() == "[]"
 
 
+def test_a_plan_imports_no_tables(tmp_path: Path) -> None:
+    """pandas takes half as long to import as PyTorch; neither that nor joblib is wanted."""
+    arguments = ["--model", "digits_cnn_small", "--profile", "m4", "--ram", "100%", "--out", str(tmp_path / "plan")]
+    program = f"import sys, poet_planner.cli; sys.argv[1:] = {arguments}; poet_planner.cli.app(standalone_mode=False)"
+    program += "; sys.exit('pandas' in sys.modules or 'joblib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+
 def test_models_that_fit_a_board_are_listed_with_the_graphs_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:

@@ -206,6 +206,17 @@ def test_micro_batches_are_taken_where_they_are_cheaper_and_it_is_said() -> None
     assert form.note.endswith("gradients are those of the batch but for rounding; --micro-batches 1 forbids it")
 
 
+def test_what_a_rival_lacks_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Early updates in 192 KB are proven impossible; the words of that refusal would take as long as the plan."""
+    monkeypatch.setattr(sys.modules["poet_planner.solve.optimise"], "what_would_do", lambda *_: pytest.fail("asked"))
+    made = plan("digits_cnn", profile="m4", ram="192KB", options=OptimiseOptions(time_limit_s=2.0, capped=False))
+    early = next(row for row in made.summary.contest if row.gradients == "early")
+    assert early.why_out == "no schedule was found" and made.schedule.gap == 0
+    lowered = made.form.step.graph
+    with pytest.raises(pytest.fail.Exception, match="asked"):
+        optimise(lowered, lowered.resident_bytes + 4)
+
+
 def test_no_micro_batches_where_the_whole_fits_or_samples_are_coupled() -> None:
     whole = chosen(SMALL)
     assert (whole.graph.micro_batches, whole.note, whole.rivals) == (1, "", ())

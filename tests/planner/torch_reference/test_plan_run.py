@@ -40,6 +40,35 @@ def test_it_leaves_the_references_bits(method: str, tmp_path: Path, capsys: Said
     assert said["loss"] == one["loss"].tolist()
 
 
+OWN = """
+from torch import nn, rand, randint
+from poet_planner import Model
+
+def make(batch):
+    layers = nn.Conv2d(16, 32, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4)
+    return Model("own", nn.Sequential(*layers), (rand(4, 16, 32, 32),), (randint(4, (4,)),), nn.CrossEntropyLoss())
+"""
+
+
+def test_kernels_that_take_more_than_was_measured_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own_convolution.py").write_text(OWN)
+    model = ("--model", "own_convolution:make")
+    assert poet_plan(*model, "--profile", "a72", "--method", "store_all", "--out", "plan") == 0
+    assert poet_plan("data", *model, "--steps", 1, "--out", "data.npz") == 0
+    program = json.loads(Path("plan/program.json").read_text())
+    for operator in program["operators"]:
+        operator["workspace_bytes"] = 0
+    for said in ("", "more memory than planned: with "):
+        capsys.readouterr()
+        assert poet_plan("execute", "plan", "--data", "data.npz") == 0
+        err = capsys.readouterr().err
+        assert said in err and bool(said) is ("more memory" in err)
+        Path("plan/program.json").write_text(json.dumps(program))
+
+
 def test_a_loss_that_is_no_number_ends_it_without_a_file(tmp_path: Path, capsys: Said) -> None:
     plan, data, found = (tmp_path / name for name in ("plan", "data.npz", "found.npz"))
     assert poet_plan(*MODEL, "--profile", "a72", "--method", "store_all", "--out", plan) == 0

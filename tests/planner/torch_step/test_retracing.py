@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from poet_planner.torch_step import profile_here
 from poet_planner.torch_step.step import MOST_TRACES, PlannedStep
 from poet_profiles.errors import UserError
+from poet_runtime.peak import allocations
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -104,6 +106,62 @@ def test_a_plan_is_kept_where_only_numbers_are_others(
         assert step.report.planned_peak_bytes <= report.budget_bytes
         alike(step, module, given)
         assert step.report.retraced == 1
+
+
+class Convolutions(nn.Sequential):
+    """Its memory at the peak is a kernel's own, and another with other threads, or without oneDNN."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(16, 32, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
+
+
+def one_thread_and_one_dnn() -> None:
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = True
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda: torch.set_num_threads(4), "the number of threads is 4, and was 1"),
+        (lambda: setattr(torch.backends.mkldnn, "enabled", False), "oneDNN is False, and was True"),
+    ],
+)
+def test_other_kernels_are_planned_anew_and_both_plans_kept(
+    change: Callable[[], object], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, given = Convolutions(), (torch.randn(4, 16, 32, 32), torch.randint(4, (4,)))
+    try:
+        with compiled(module, given) as step:
+            planned = [step.report.planned_peak_bytes]
+            for turn in (change, one_thread_and_one_dnn, change):
+                capsys.readouterr()
+                turn()
+                alike(step, module, given)
+                with allocations() as seen:
+                    step(*given)
+                assert seen.bytes <= step.report.planned_peak_bytes
+                planned.append(step.report.planned_peak_bytes)
+                again = capsys.readouterr().err
+                assert words in again if len(planned) == 2 else not again
+            assert planned[0] == planned[2] != planned[1] == planned[3]
+            assert step.report.retraced == 1
+    finally:
+        one_thread_and_one_dnn()
+
+
+def test_a_thread_with_threads_of_its_own_has_a_plan_of_its_own() -> None:
+    module, given = Convolutions(), (torch.randn(4, 16, 32, 32), torch.randint(4, (4,)))
+    with (
+        compiled(module, given, quiet=True) as step,
+        ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(4,)) as other,
+    ):
+        planned = step.report.planned_peak_bytes
+        other.submit(step, *given).result()
+        assert step.report.retraced == 1 and step.report.planned_peak_bytes != planned
+        torch.set_num_threads(1)
+        step(*given)
+        assert step.report.retraced == 1 and step.report.planned_peak_bytes == planned
 
 
 def test_nothing_is_computed_while_a_plan_is_kept() -> None:

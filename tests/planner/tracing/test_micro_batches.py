@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 from poet_planner.models import Model, load
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.tracing import trace
 from poet_planner.tracing.micro_batches import micro_batch
+from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, mse_loss, one_hot
@@ -231,6 +234,45 @@ def test_a_step_that_takes_its_example_alone_is_looked_at_in_another_order() -> 
     model = replace(taking(torch.full((6, 5), 0.3)), targets=(ONE,))
     with pytest.raises(UserError, match=r"takes no other numbers than its example's.*; give an example whose samples"):
         part(model, 3)
+
+
+class AnotherWay(nn.Module):
+    """A part of two samples goes another way to the same gradients, and may count its steps."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__()
+        self.fc, self.counts, self.steps = nn.Linear(5, 3), counts, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc(x)
+        self.steps += self.counts and len(x) == 2
+        return scores.clone() if len(x) == 2 else scores
+
+
+@pytest.mark.parametrize(("module", "traces"), [(nn.Linear(5, 3), [2, 1, 1]), (AnotherWay(False), [2, 2, 1])])
+def test_a_part_on_the_way_of_another_is_traced_once(
+    module: nn.Module, traces: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its step is what two traces of it show."""
+    taken: list[int] = []
+    capture = sys.modules["poet_planner.tracing.capture"]
+    traced = capture._traced
+    monkeypatch.setattr(capture, "_traced", lambda *given: taken.append(1) or traced(*given))  # type: ignore[func-returns-value]
+    step, board = TrainingStep(given(module)), load_board("nrf52840")
+    counts = []
+    for count in (2, 3, 6):
+        taken.clear()
+        graph = step.in_micro_batches(count).graph(board)
+        counts.append(len(taken))
+        assert graph == TrainingStep(given(module)).in_micro_batches(count).graph(board)
+    assert counts == traces
+
+
+def test_a_part_that_counts_on_a_way_of_its_own_is_refused() -> None:
+    step = TrainingStep(given(AnotherWay(True)))
+    assert step.in_micro_batches(2).traced
+    with pytest.raises(UserError, match="the step changes steps each time it is taken"):
+        assert step.in_micro_batches(3).traced
 
 
 def test_a_number_that_does_not_divide_the_batch_is_refused() -> None:

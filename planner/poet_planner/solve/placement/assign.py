@@ -8,12 +8,12 @@ schedule stays unplaced, others of nearly the same energy are tried, and other o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
-from itertools import count, islice
+from itertools import count, islice, repeat
 
 import numpy as np
-from joblib import Parallel, delayed
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action
 
@@ -191,11 +191,9 @@ class Placer:
         """Place some schedules at once. Each counts its own work, so that none depends on how fast another is."""
         spent = [Work() for _ in some]
         budgets = [TimeBudget(share.left(), work).until(lambda: share.is_cut) for work in spent]
-        tries = [
-            delayed(self._decode_and_place)(one, self._problem, budget, next(self._tries))
-            for one, budget in zip(some, budgets, strict=True)
-        ]
-        made: list[PlacedSchedule] = Parallel(THREADS, backend="threading")(tries)
+        problems, seeds = repeat(self._problem), islice(self._tries, len(some))
+        with ThreadPoolExecutor(THREADS) as threads:
+            made = [*threads.map(self._decode_and_place, some, problems, budgets, seeds)]
         share.spend(sum(work.done_s for work in spent))
         return made
 
