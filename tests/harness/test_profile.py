@@ -391,7 +391,7 @@ def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
         ("a.json", '{"format": "poet-graph/1", "nodes": [], "edges": []}', 'nodes" is empty'),
         ("a.csv", "op,params\nrelu,n=4\n", "relu: 'size'"),
         ("a.csv", "op,params\nrulu,size=4\n", "unknown operator 'rulu'"),
-        ("a.csv", "x,y\n1,2\n", "needs the columns op and params"),
+        ("a.csv", "x,y\n1,2\n", "op, params: columns are missing"),
     ],
 )
 def test_a_bad_list_of_configurations_is_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
