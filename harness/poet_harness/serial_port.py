@@ -27,7 +27,7 @@ def _failing_as_one() -> Iterator[None]:
 
 
 class SerialPort(Closing):
-    """An open port. Every method raises `OSError` where pyserial's own class, the terminal or the socket fails."""
+    """An open port: every method raises `OSError` where pyserial, a terminal or a socket fails."""
 
     def __init__(self, port: serial.SerialBase) -> None:
         self._port: Any = port
