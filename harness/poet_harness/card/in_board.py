@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 
 import numpy as np
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -72,8 +71,7 @@ class CardInBoard:
                 "line; put the card into this computer and prepare it with poet-harness card",
                 NO_DEVICE,
             )
-        with suppress(OSError):  # the terminal may be gone
-            print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
+        print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
         self._device.batches(len(batches))
         for index, content in data.weights.items():
             self._device.put(index, content)

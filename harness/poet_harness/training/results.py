@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +141,7 @@ def _keep(path: Path, content: str | bytes) -> None:
 
 
 def _say(words: str) -> None:
-    with suppress(OSError):  # the terminal may be gone
-        print(f"poet-harness: {words}", file=sys.stderr)
+    print(f"poet-harness: {words}", file=sys.stderr)
 
 
 def _arrays(steps: Sequence[ObservedStep]) -> dict[str, NDArray[Any]]:
