@@ -209,7 +209,7 @@ def test_micro_batches_are_taken_where_they_are_cheaper_and_it_is_said() -> None
 def test_what_a_rival_lacks_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Early updates in 192 KB are proven impossible; the words of that refusal would take as long as the plan."""
     monkeypatch.setattr(sys.modules["poet_planner.solve.optimise"], "what_would_do", lambda *_: pytest.fail("asked"))
-    made = plan("digits_cnn", profile="m4", ram="192KB", options=OptimiseOptions(time_limit_s=2.0, capped=False))
+    made = plan("digits_cnn", profile="m4", ram="192KB", options=OptimiseOptions(capped=False))
     early = next(row for row in made.summary.contest if row.gradients == "early")
     assert early.why_out == "no schedule was found" and made.schedule.gap == 0
     lowered = made.form.step.graph
