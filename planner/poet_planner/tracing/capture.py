@@ -140,7 +140,7 @@ def _captured(
     ways: set[Way] | None = None,
 ) -> Captured:
     """The step; without a loss the forward pass."""
-    loss_parameters = _own_parameters(loss, module)
+    loss_parameters = own_parameters(loss, module)
     parameters = {**dict(module.named_parameters()), **loss_parameters}
     buffers = dict(module.named_buffers())
     trained = tuple(name for name, parameter in parameters.items() if parameter.requires_grad and loss is not None)
@@ -163,7 +163,7 @@ def _captured(
         where = _Where()
         storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
         with ExitStack() as within:
-            within.enter_context(_standing_in(module, loss, state, loss_parameters))
+            within.enter_context(standing_in(module, loss, state, loss_parameters))
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
             watch = within.enter_context(refusals.Watch(where, asked, flat, drawn))
@@ -214,7 +214,7 @@ def _captured(
 _WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
 
 
-def _own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
+def own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
     """The parameters of a loss that is a module, without those that it shares with the model, by names of their own."""
     if not isinstance(loss, nn.Module):
         return {}
@@ -226,7 +226,7 @@ def _own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _standing_in(
+def standing_in(
     module: nn.Module, loss: Loss | None, state: dict[str, Tensor], loss_parameters: dict[str, Tensor]
 ) -> Iterator[None]:
     """Within, each slot that holds a parameter or a buffer holds what stands for it, whatever its names are."""
@@ -253,11 +253,11 @@ def _standing_in(
 @contextmanager
 def without_data(module: nn.Module, loss: Loss) -> Iterator[None]:
     """Within, parameters and buffers are without data, and operators compute nothing."""
-    loss_parameters = _own_parameters(loss, module)
+    loss_parameters = own_parameters(loss, module)
     state = {**dict(module.named_parameters()), **loss_parameters, **dict(module.named_buffers())}
     fake = _Fake([*state.values()])
     with (
-        _standing_in(module, loss, dict(zip(state, fake.flat, strict=True)), loss_parameters),
+        standing_in(module, loss, dict(zip(state, fake.flat, strict=True)), loss_parameters),
         fake.mode,
     ):
         yield

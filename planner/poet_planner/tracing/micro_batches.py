@@ -18,11 +18,11 @@ from poet_profiles.program.users_code import users_code
 from poet_runtime.nested import tensors_in, with_tensors
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from poet_planner.models import Model
+from poet_planner.tracing.capture import own_parameters, standing_in
 from poet_planner.tracing.drawn_batches import Batch, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
@@ -165,37 +165,33 @@ def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, di
     }
 
 
-def _doubles(model: Model) -> dict[int, tuple[str, Tensor]]:
-    """What stands for each parameter of model and loss, by the parameter's `id`, and its name.
+def _doubles(model: Model) -> dict[str, Tensor]:
+    """What stands for the parameters of model and loss, by name.
 
     They have some noise on them: zeros among weights hide as much as zeros in a batch.
     """
     generator = torch.Generator().manual_seed(0)
-    found: dict[int, tuple[str, Tensor]] = {}
-    for prefix, part in (("", model.module), ("loss", model.loss)):
-        for name, parameter in part.named_parameters(prefix) if isinstance(part, nn.Module) else ():
-            double = _as_double(parameter.detach()).clone()
-            if double.is_floating_point():
-                size = 0.1 * (float(double.norm()) / max(1, double.numel()) ** 0.5 or 1.0)
-                double += size * torch.randn(double.shape, generator=generator).to(double)
-            found.setdefault(id(parameter), (name, double.requires_grad_(parameter.requires_grad)))
+    found: dict[str, Tensor] = {}
+    for name, parameter in (*model.module.named_parameters(), *own_parameters(model.loss, model.module).items()):
+        double = _as_double(parameter.detach()).clone()
+        if double.is_floating_point():
+            size = 0.1 * (float(double.norm()) / max(1, double.numel()) ** 0.5 or 1.0)
+            double += size * torch.randn(double.shape, generator=generator).to(double)
+        found[name] = double.requires_grad_(parameter.requires_grad)
     return found
 
 
-def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[int, tuple[str, Tensor]]) -> dict[str, Tensor]:
+def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """In double, by their names in words."""
     inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
-
-    def called(part: Callable[..., Any], *arguments: Any) -> Any:
-        if not isinstance(part, nn.Module):
-            return part(*arguments)
-        state = {name: parameters[id(parameter)][1] for name, parameter in part.named_parameters()}
-        state |= {name: _as_double(buffer).clone() for name, buffer in part.named_buffers()}
-        return functional_call(part, state, arguments)
-
-    trained = {name: double for name, double in parameters.values() if double.requires_grad}
-    with torch.enable_grad():
-        loss = called(model.loss, called(model.module, *inputs), *targets)
+    of_loss = own_parameters(model.loss, model.module)
+    if isinstance(model.loss, nn.Module):
+        of_loss |= dict(model.loss.named_buffers("..loss"))
+    buffers = {**dict(model.module.named_buffers()), **of_loss}
+    state = {**{name: _as_double(buffer).clone() for name, buffer in buffers.items()}, **parameters}
+    trained = {name: double for name, double in parameters.items() if double.requires_grad}
+    with torch.enable_grad(), standing_in(model.module, model.loss, state, of_loss):
+        loss = model.loss(model.module(*inputs), *targets)
         gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
     return {"loss": loss.detach(), **named}

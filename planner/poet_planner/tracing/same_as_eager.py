@@ -75,7 +75,7 @@ def refuse_other_results(
 
 
 def refuse_other_step(model: Model, traced: TracedGraph) -> None:
-    """The same for a board, which adds in another order anyway: with the example, and with a drawn batch."""
+    """The same up to rounding, with the example and with a drawn batch: a board adds in its own order."""
     for number, batch in enumerate(((model.inputs, model.targets), *drawn_batches(model, traced))):
         residents = residents_of(traced, model.module, *batch)
         try:

@@ -151,6 +151,7 @@ def alike(scores: Tensor, labels: Tensor) -> Tensor:
 ONE, ZEROS, TINY = torch.zeros(6, dtype=torch.long), torch.zeros(6, 3), 1e-7 * torch.randn(6, 5)
 HALVES, TOKENS = torch.randn(3, 5).repeat(2, 1), torch.randint(20, (6, 4))
 SHARES, CONSTANT = torch.randn(6, 3).softmax(1), torch.randn(8, 8)
+TWICE = nn.Linear(5, 5)
 Case = tuple[nn.Module, tuple[Tensor, ...], tuple[Tensor, ...], Callable[..., Tensor]]
 HIDDEN: dict[str, Callable[[], Case]] = {
     "inputs of zeros": lambda: (Centred(), (torch.zeros(6, 5),), (ONE,), cross_entropy),
@@ -175,6 +176,7 @@ HIDDEN: dict[str, Callable[[], Case]] = {
 # None of it mixes samples, though much of it does so with numbers that it is not made for.
 APART: dict[str, Callable[[], Case]] = {
     "zeros": lambda: (nn.Linear(5, 3), (torch.zeros(6, 5),), (ONE,), cross_entropy),
+    "a layer twice": lambda: (nn.Sequential(TWICE, nn.ReLU(), TWICE), (X,), (Y,), cross_entropy),
     "shares": lambda: (nn.Linear(5, 3), (X,), (SHARES,), per_share),
     "one of each": lambda: (nn.Linear(5, 3), (X,), (one_hot(Y, 3).float(),), per_share),
     "shares of zero": lambda: (
