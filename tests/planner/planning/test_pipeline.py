@@ -173,9 +173,9 @@ def test_a_model_is_traced_once_whatever_is_resident(monkeypatch: pytest.MonkeyP
     traced = []
     trace = tracing.trace
 
-    def counted(*step: Any, data: bool) -> object:
+    def counted(*step: Any, **more: Any) -> object:
         traced.append(step)
-        return trace(*step, data=data)
+        return trace(*step, **more)
 
     monkeypatch.setattr(tracing, "trace", counted)
     prepared = prepare(Request(tiny(), profile="m4", ram=100))
