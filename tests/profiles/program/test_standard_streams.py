@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -70,6 +72,32 @@ def verbs() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
+def children(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that forks for each use, and has no threads: a child would wait for a lock that one of them holds."""
+    modules = [name for name in sys.modules if name.startswith(("poet_", "torch.", "sympy."))]
+    program = f"import {__name__} as here; here.serve({modules})"
+    words, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, text=True) as server:
+        yield server
+
+
+def exit_code(children: subprocess.Popen[str], program: str, words: list[str], streams: Streams) -> int:
+    assert children.stdin and children.stdout
+    print(json.dumps([program, words, streams.__name__]), file=children.stdin, flush=True)
+    return int(children.stdout.readline())
+
+
+def serve(modules: list[str]) -> None:
+    for name in modules:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        assert len(list(Path("/proc/self/task").iterdir())) == 1
+        program, words, streams = json.loads(line)
+        print(forked(program, words, globals()[streams]), flush=True)
+
+
+@pytest.fixture(scope="module")
 def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("streams")
     drawn = np.random.default_rng(1)
@@ -88,7 +116,9 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 
 def given() -> None:
-    """As they are."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
 
 
 def closed() -> None:
@@ -110,8 +140,6 @@ def unread() -> None:
 
 
 def forked(program: str, words: list[str], streams: Streams) -> int:
-    """The exit code of a program in a child of this process, which has imported it already."""
-    sys.stdout.flush()
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -120,7 +148,7 @@ def forked(program: str, words: list[str], streams: Streams) -> int:
         os.close(0)
         streams()
         files = [None if streams is closed else io.TextIOWrapper(io.FileIO(n, "w", closefd=False)) for n in (1, 2)]
-        sys.stdin, (sys.stdout, sys.stderr), sys.argv = None, files, [program, *words]  # type: ignore[assignment]
+        sys.stdin, (sys.stdout, sys.stderr), sys.argv = None, files, [program, *words]
         PROGRAMS[program].main()
         code = 0
     except SystemExit as end:
@@ -130,23 +158,23 @@ def forked(program: str, words: list[str], streams: Streams) -> int:
 
 
 @pytest.mark.parametrize(("program", "verb"), verbs())
-def test_a_verb_ends_as_with_its_streams(program: str, verb: str, folder: Path) -> None:
+def test_a_verb_ends_as_with_its_streams(program: str, verb: str, children: subprocess.Popen[str]) -> None:
     words = [verb, *USES.get(verb, ["--help"])] if verb else USES[verb]
     codes = {}
     for streams in (given, closed, full, unread):
         name = streams.__name__
-        codes[name] = forked(program, [word.format(f"{verb}-{name}") for word in words], streams)
+        codes[name] = exit_code(children, program, [word.format(f"{verb}-{name}") for word in words], streams)
     assert set(codes.values()) == {codes["given"]}, codes
     assert codes["given"] == CODES.get(verb, codes["given"]) < 98
 
 
-def test_a_training_that_loses_its_reader_goes_on_and_is_resumed(folder: Path) -> None:
+def test_a_training_that_loses_its_reader_goes_on_and_is_resumed(children: subprocess.Popen[str]) -> None:
     """The bits of one that was read, and of one that goes on from what it has kept."""
     for name, streams in (("read", given), ("lost", unread)):
         words = [*TRAIN, "--folder", f"run_{name}", "--trained", f"{name}.safetensors"]
-        assert forked("poet-harness", words, streams) == 0
+        assert exit_code(children, "poet-harness", words, streams) == 0
     further = [*TRAIN[:-1], "5", "--folder", "run_lost", "--resume", "--trained", "more.safetensors"]
-    assert forked("poet-harness", further, full) == 0
+    assert exit_code(children, "poet-harness", further, full) == 0
     read, lost, more = (load_file(f"{name}.safetensors") for name in ("read", "lost", "more"))
     assert all(read[name].tobytes() == lost[name].tobytes() for name in read)
     assert any(more[name].tobytes() != lost[name].tobytes() for name in lost)
