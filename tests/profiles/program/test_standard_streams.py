@@ -73,7 +73,7 @@ def verbs() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def children(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that forks for each use, and has no threads: a child would wait for a lock that one of them holds."""
+    """A process that forks for each use. A lock that a thread of it held would stop a child."""
     modules = [name for name in sys.modules if name.startswith(("poet_", "torch.", "sympy."))]
     program = f"import {__name__} as here; here.serve({modules})"
     words, pipe = [sys.executable, "-c", program], subprocess.PIPE
