@@ -7,17 +7,15 @@ firmware computes them as a value of their own: whether it is kept, paged or com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, prod
 from typing import Any, NamedTuple
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, row_major
 
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.rules import Lowered, is_row_major, swapped
-from poet_planner.lowering.strided_copies import layout_of, viewed
 from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten
@@ -38,7 +36,7 @@ def with_plain_attention(traced: TracedGraph) -> TracedGraph:
             split.backward(operator)
         else:
             split.operators.append(operator)
-    return split.graph()
+    return replace(traced, operators=tuple(split.operators), values=split.values)
 
 
 def weights_of_attention(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
@@ -66,23 +64,12 @@ class _Attention(NamedTuple):
 
 
 class _Split:
-    """Operators and values of the graph in the making.
-
-    A result that PyTorch stores with its axes in another order is row-major here, if all its readers can see it so.
-    Otherwise it is copied, to a value whose axes have that order, and seen through a permutation.
-    """
+    """Operators and values of the graph in the making; all results are row-major."""
 
     def __init__(self, traced: TracedGraph) -> None:
-        self._traced = traced
         self._shapes = {resident.id: resident.shape for resident in traced.residents}
         self._shapes |= {id: value.shape for id, value in traced.values.items()}
-        self._values = dict(traced.values)
-        self._permuted: dict[str, View] = {}
-        self._straightened: set[str] = set()
-        self._readers: dict[str, list[Ref]] = {}
-        for operator in traced.operators:
-            for ref in operator.refs:
-                self._readers.setdefault(ref.source, []).append(ref)
+        self.values = dict(traced.values)
         self._computed: dict[str, _Attention] = {}
         self.operators: list[TracedOperator] = []
 
@@ -120,19 +107,6 @@ class _Split:
                 wants_query, self._emit(operator, "query", aten.mul.Scalar, query.shape, unscaled, _scale(given))
             )
 
-    def graph(self) -> TracedGraph:
-        """What has been made, every reader seeing the new values as it saw the old ones."""
-        return replace(
-            self._traced,
-            operators=tuple(
-                replace(o, args=map_refs(o.args, self._seen), kwargs=map_refs(o.kwargs, self._seen))
-                for o in self.operators
-            ),
-            values=self._values,
-            gradients={parameter: self._seen(ref) for parameter, ref in self._traced.gradients.items()},
-            loss=self._seen(self._traced.loss),
-        )
-
     def _mask(self, operator: TracedOperator, given: dict[str, Any], scores: Ref) -> Ref | None:
         if not given["is_causal"]:
             mask: Ref | None = given["attn_mask"]
@@ -156,63 +130,23 @@ class _Split:
         self.operators.append(
             TracedOperator(id, target, args, {}, (id,), fused.backward, fused.module, recomputable=fused.recomputable)
         )
-        self._values[id] = TracedValue(id, 4 * prod(shape), shape, torch.float32, row_major(shape))
+        self.values[id] = TracedValue(id, 4 * prod(shape), shape, torch.float32, row_major(shape))
         return Ref(id, (), shape, row_major(shape), torch.float32)
 
     def _yield(self, id: str, made: Ref) -> None:
-        """Lets what the last operator has made be the fused operator's result, in that one's layout."""
-        value = self._values[id]
-        last = self.operators.pop()
-        if is_row_major(value.shape, value.stride) or self._can_be_straightened(value):
-            del self._values[made.source]
-            self.operators.append(replace(last, id=id, outputs=(id,)))
-            self._values[id] = replace(value, stride=made.stride)
-            self._straightened.add(id)
-            return
-        order = _order(value)
-        stored = View(aten.permute.default, (list(order),))
-        shape = tuple(value.shape[axis] for axis in order)
-        stride = tuple(made.stride[axis] for axis in order)
-        copied = Ref(made.source, (stored,), shape, stride, made.dtype)
-        copy = replace(last, id=id, target=aten.clone.default, args=(copied,), outputs=(id,))
-        self.operators += [last, copy]
-        self._values[id] = replace(value, shape=shape, stride=row_major(shape))
-        self._permuted[id] = View(aten.permute.default, ([order.index(axis) for axis in range(len(order))],))
-
-    def _can_be_straightened(self, value: TracedValue) -> bool:
-        return not value.resident and all(_sees(ref, value.shape) for ref in self._readers.get(value.id, ()))
-
-    def _seen(self, ref: Ref) -> Ref:
-        if ref.source in self._permuted:
-            return replace(ref, views=(self._permuted[ref.source], *ref.views))
-        if ref.source in self._straightened:
-            return replace(ref, stride=viewed(ref, self._values[ref.source].shape).stride())
-        return ref
+        """Lets what the last operator has made be the fused operator's result."""
+        del self.values[made.source]
+        self.operators.append(replace(self.operators.pop(), id=id, outputs=(id,)))
 
 
 def _can_be_split(operator: TracedOperator, traced: TracedGraph) -> bool:
-    """Whether there is no dropout, a head of keys for each of queries, and no gap in a result."""
+    """Whether there is no dropout, a head of keys for each of queries, and results are row-major."""
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
     heads = {given[name].shape[:2] for name in ("query", "key", "value")}
     results = operator.outputs if operator.target is _BACKWARD else operator.outputs[:1]
     values = [traced.values[id] for id in results if id is not None]
-    return not given["dropout_p"] and len(heads) == 1 and all(_lies_without_gaps(value) for value in values)
-
-
-def _lies_without_gaps(value: TracedValue) -> bool:
-    order = _order(value)
-    return is_row_major([value.shape[axis] for axis in order], [value.stride[axis] for axis in order])
-
-
-def _sees(ref: Ref, shape: Sequence[int]) -> bool:
-    """Whether the views apply to a row-major tensor as well; one by strides looks at the storage as it is."""
-    by_strides = any(view.target is aten.as_strided.default for view in ref.views)
-    return not by_strides and layout_of(ref, shape) is not None
-
-
-def _order(value: TracedValue) -> list[int]:
-    """Axes from the outermost in memory to the innermost."""
-    return sorted(range(len(value.shape)), key=lambda axis: -value.stride[axis])
+    in_order = all(is_row_major(value.shape, value.stride) for value in values)
+    return not given["dropout_p"] and len(heads) == 1 and in_order
 
 
 def _scale(given: dict[str, Any]) -> float:

@@ -32,15 +32,12 @@ from poet_planner.lowering.draft import (
     region_bytes,
     without_unread_indices,
 )
-from poet_planner.lowering.folded_norms import with_folded_norms
-from poet_planner.lowering.frozen_int8 import with_int8
-from poet_planner.lowering.frozen_parameters import with_frozen
+from poet_planner.lowering.frozen_int8 import folded, with_int8
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
 from poet_planner.lowering.refusals import odd_type, refusal
-from poet_planner.lowering.row_major import with_rows_in_order
 from poet_planner.lowering.rules import (
     Lowered,
     firmware_operator,
@@ -54,12 +51,11 @@ from poet_planner.lowering.strided_copies import copied, spread, strided_operato
 from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
 # What is rewritten in operators that the firmware has, in this order.
-ON_INT8 = (with_frozen, with_folded_norms, with_int8, with_integers)
+ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     *ON_INT8,
     with_plain_attention,
     with_padded_joins,
-    with_rows_in_order,
     with_copies_in_two,
     with_weights,
 )

@@ -35,6 +35,7 @@ from poet_planner.lowering.draft import added
 from poet_planner.lowering.folded_norms import lies_by_outputs, with_folded_norms
 from poet_planner.lowering.frozen_parameters import with_frozen
 from poet_planner.lowering.integers import OF_ONE_VALUE
+from poet_planner.lowering.row_major import with_rows_in_order, without_stored
 from poet_planner.lowering.rules import Lowered, firmware_operator
 
 _LAYERS = frozenset({"conv2d", "linear", "matmul"})
@@ -45,6 +46,7 @@ _SCALE_BITS = 12  # so that the last bits of sums in f32, which hang on the mach
 _MOST_START = 2.0**30  # of a sum: the other half of 31 bits is for the products
 _MOST_TAPS = 2**15  # of products below 2^15
 _LEAST_SCALE = 2.0**-23
+WEIGHT_ON_INT8 = "weight_int8"  # of a layer, as `added` to its id
 Range = tuple[float, float]
 
 
@@ -53,9 +55,14 @@ def with_int8(traced: TracedGraph) -> TracedGraph:
     return _Inserting(traced).graph() if traced.int8_ranges else traced
 
 
+def folded(traced: TracedGraph) -> TracedGraph:
+    """The same graph as `with_int8` takes it."""
+    return with_folded_norms(with_frozen(with_rows_in_order(traced)))
+
+
 def quantised(traced: TracedGraph) -> TracedGraph:
     """The same graph with norms folded, and what has a range quantised, of PyTorch's operators alone."""
-    return with_int8(with_folded_norms(with_frozen(traced)))
+    return with_int8(folded(traced))
 
 
 def ranges_of(traced: TracedGraph, batches: Iterable[Mapping[str, Tensor]]) -> dict[str, Range]:
@@ -68,7 +75,7 @@ def ranges_of(traced: TracedGraph, batches: Iterable[Mapping[str, Tensor]]) -> d
     UserError
         If a number is not finite.
     """
-    frozen = _Frozen(with_folded_norms(with_frozen(traced)))
+    frozen = _Frozen(folded(traced))
     wanted = frozen.to_quantise()
     ranges = dict.fromkeys(wanted, (0.0, 0.0))  # which has a number of int8, as padding reads it
     for batch in batches if wanted else ():
@@ -81,7 +88,7 @@ def ranges_of(traced: TracedGraph, batches: Iterable[Mapping[str, Tensor]]) -> d
     for pool, source in wanted.items():
         if source is not None:  # a maximum is one of the numbers: it keeps their scale
             ranges[pool] = ranges[source]
-    return ranges
+    return {without_stored(id): ends for id, ends in ranges.items()}
 
 
 class _Frozen:
@@ -154,8 +161,10 @@ class _Inserting:
         import torch.ao.quantization.fx._decomposed  # noqa: F401  registers quantized_decomposed
 
         self._traced = traced
-        self._ranges = traced.int8_ranges
         self._frozen = _Frozen(traced)
+        given = traced.int8_ranges
+        wanted = self._frozen.to_quantise()
+        self._ranges = {id: given[without_stored(id)] for id in wanted if without_stored(id) in given}
         self._layers: dict[str, Lowered] = {}
         self._on_int8: set[str] = set()
         for operator, lowered in self._frozen.operators.values():
@@ -238,7 +247,7 @@ class _Inserting:
         scale = torch.where(scale > 0, scale, 1.0).float()
         numbers = torch.round(filters / scale[:, None].double()).clamp(-127, 127).to(torch.int8).reshape(w.shape)
         held = (
-            self._constant(layer.id, "weight_int8", numbers),
+            self._constant(layer.id, WEIGHT_ON_INT8, numbers),
             self._constant(layer.id, "weight_scales", scale),
             self._constant(layer.id, "weight_zeros", torch.zeros(len(w), dtype=torch.int64)),
         )

@@ -29,6 +29,7 @@ from poet_planner.lowering.draft import (
     without_unread_indices,
 )
 from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
+from poet_planner.lowering.frozen_int8 import WEIGHT_ON_INT8
 from poet_planner.lowering.in_place import with_taking_over
 
 Data = Mapping[str, NDArray[Any]]
@@ -87,7 +88,9 @@ def lower_inference(
     read = {operand for draft in drafts for operand in draft.operands}
     data = {id: constants.stored(one) for id, one in constants.constant_data(traced).items() if id in read & fixed}
     refuse_no_numbers(traced.name, data)
-    names, more = _beside(data, training_data)
+    _refuse_other_layers(training, read)
+    held = {one.id for one in training.constants} | {one.id for one in training.kept}
+    names, more = _beside(data, {id: one for id, one in training_data.items() if id in held})
     drafts = [replace(draft, operands=tuple(names.get(id, id) for id in draft.operands)) for draft in drafts]
     own = placed((one, word_bytes(one)) for one in traced.residents if one.kind in (Kind.INPUT, Kind.OUTPUT))
     residents = (*training.residents, *(_moved(one, training.resident_bytes) for one in own))
@@ -112,6 +115,13 @@ def _refuse_changes(traced: TracedGraph) -> None:
             raise UserError(f"{where} draws random numbers in evaluation mode")
         if operator.updates:
             raise UserError(f"{where} changes {operator.updates[0]} in evaluation mode")
+
+
+def _refuse_other_layers(training: Graph, read: set[str]) -> None:
+    for constant in training.constants:
+        layer, _, what = constant.id.partition("..")
+        if what == WEIGHT_ON_INT8 and constant.id not in read:
+            raise UserError(f"in evaluation mode its frozen part is another: {layer} is not on int8")
 
 
 def _beside(data: Data, training_data: Data) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:

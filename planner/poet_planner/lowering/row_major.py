@@ -1,57 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every value row-major, where PyTorch stores it in another order of its axes.
 
-What an operator computes does not hang on how its tensors are stored, and the firmware stores them as it likes.
+What an operator computes does not hang on how its tensors are stored, and the firmware stores them as it likes. A
+reader that hangs on it, as a view without a copy does, reads a copy in PyTorch's order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedValue, map_refs, row_major
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
 
+from poet_planner.lowering.draft import added
 from poet_planner.lowering.rules import is_row_major
 from poet_planner.lowering.strided_copies import layout_of, viewed
 
+aten = torch.ops.aten
+
+
+def without_stored(id: str) -> str:
+    """The value that a copy in PyTorch's order is of."""
+    return id.removesuffix(_stored(""))
+
+
+def _stored(id: str) -> str:
+    return added(id, "stored")
+
 
 def with_rows_in_order(traced: TracedGraph) -> TracedGraph:
-    """The same graph with every value row-major that all its readers can see so.
-
-    A gradient stays as it is: it lies in its parameter's layout.
-    """
-    readers: dict[str, list[Ref]] = {traced.loss.source: [traced.loss]}
-    for operator in traced.operators:
-        for ref in operator.refs:
-            readers.setdefault(ref.source, []).append(ref)
-    gradients = {ref.source for ref in traced.gradients.values()}
-    moved = {
-        id: replace(value, stride=row_major(value.shape))
-        for id, value in traced.values.items()
-        if id not in gradients
-        and not is_row_major(value.shape, value.stride)
-        and _are_views(value, readers.get(id, ()))
-    }
+    """The same graph with every tensor row-major: residents, and values that have no gaps."""
+    shapes = _become_row_major(traced)
+    refs = [ref for operator in traced.operators for ref in operator.refs]
+    stored = {ref.source for ref in refs if ref.source in shapes and not _sees(ref, shapes[ref.source])}
 
     def seen(ref: Ref) -> Ref:
-        if ref.source not in moved:
+        if ref.source not in shapes:
             return ref
-        return replace(ref, stride=viewed(ref, moved[ref.source].shape).stride())
+        if _sees(ref, shapes[ref.source]):
+            return replace(ref, stride=viewed(ref, shapes[ref.source]).stride())
+        if ref.source not in traced.values:
+            return replace(
+                ref, stride=tuple(0 for _ in ref.stride)
+            )  # no operator reads it as it is, and none can copy it
+        order = _order(traced.values[ref.source])
+        back = _permuted([order.index(axis) for axis in range(len(order))])
+        return replace(ref, source=_stored(ref.source), views=(back, *ref.views))
 
-    def changed(arguments: Any) -> Any:
-        return map_refs(arguments, seen)
-
-    operators = tuple(
-        replace(operator, args=changed(operator.args), kwargs=changed(operator.kwargs)) for operator in traced.operators
+    operators: list[TracedOperator] = []
+    values = dict(traced.values)
+    for operator in traced.operators:
+        operators.append(replace(operator, args=map_refs(operator.args, seen), kwargs=map_refs(operator.kwargs, seen)))
+        for id in operator.values:
+            if id in shapes:
+                values[id] = replace(values[id], stride=row_major(shapes[id]))
+            if id in stored:
+                copy = _copy(operator, traced.values[id])
+                shape = copy.refs[0].shape
+                values[copy.id] = replace(values[id], id=copy.id, shape=shape, stride=row_major(shape), resident=None)
+                operators.append(copy)
+    constants, frozen = (
+        {id: data if id in stored else data.contiguous() for id, data in tensors.items()}
+        for tensors in (traced.constants, traced.frozen)
     )
-    return replace(traced, operators=operators, values=traced.values | moved, loss=seen(traced.loss))
+    return replace(
+        traced,
+        operators=tuple(operators),
+        values=values,
+        loss=seen(traced.loss),
+        gradients={parameter: seen(ref) for parameter, ref in traced.gradients.items()},
+        constants=constants,
+        frozen=frozen,
+    )
 
 
-def _are_views(value: TracedValue, readers: Sequence[Ref]) -> bool:
-    """Whether what the readers see of the value are views of it where it is row-major, too."""
-    # A view by strides looks at the storage as it is.
-    if any(view.target is torch.ops.aten.as_strided.default for ref in readers for view in ref.views):
-        return False
-    return all(layout_of(ref, value.shape) is not None for ref in readers)
+def _become_row_major(traced: TracedGraph) -> dict[str, tuple[int, ...]]:
+    """Shapes, by id. A gradient that lies otherwise than row by row stays as it is."""
+    ends = (traced.loss, *traced.gradients.values())
+    odd = {ref.source for ref in ends if not _sees(ref, traced.values[ref.source].shape)}
+    shapes = {value.id: value.shape for value in traced.values.values() if value.id not in odd and _has_no_gaps(value)}
+    return shapes | {resident.id: resident.shape for resident in traced.residents}
+
+
+def _copy(maker: TracedOperator, value: TracedValue) -> TracedOperator:
+    """What makes of a row-major value the one that PyTorch stores."""
+    order, id = _order(value), _stored(value.id)
+    shape, stride = (tuple(extents[axis] for axis in order) for extents in (value.shape, row_major(value.shape)))
+    source = Ref(value.id, (_permuted(order),), shape, stride, value.dtype)
+    kwargs = {"memory_format": torch.contiguous_format}
+    return TracedOperator(id, aten.clone.default, (source,), kwargs, (id,), maker.backward, maker.module)
+
+
+def _permuted(order: list[int]) -> View:
+    return View(aten.permute.default, (order,))
+
+
+def _sees(ref: Ref, shape: tuple[int, ...]) -> bool:
+    """Whether the views apply to a row-major tensor as well; one by strides looks at the storage as it is."""
+    by_strides = any(view.target is aten.as_strided.default for view in ref.views)
+    return not by_strides and layout_of(ref, shape) is not None
+
+
+def _has_no_gaps(value: TracedValue) -> bool:
+    order = _order(value)
+    return is_row_major([value.shape[axis] for axis in order], [value.stride[axis] for axis in order])
+
+
+def _order(value: TracedValue) -> list[int]:
+    """Axes from the outermost in memory to the innermost."""
+    return sorted(range(len(value.shape)), key=lambda axis: -value.stride[axis])

@@ -35,8 +35,10 @@ def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> L
     name, result = aten_name(operator), operator.outputs[0]
     if result is None:
         return None
-    if name == "clone.default" and isinstance(operator.args[0], Ref):
-        return copied(operator.args[0], source_shape, result)
+    x = operator.args[0] if operator.args else None
+    if name in ("clone.default", "_to_copy.default") and isinstance(x, Ref):
+        same = operator.kwargs.get("dtype") in (None, x.dtype)
+        return copied(x, source_shape, result) if same else None
     if name == "repeat.default":
         x, times = operator.args
         return _copied_view(x, _repeated(_meta(x.shape), times), result)

@@ -17,6 +17,7 @@ from torch.nn.functional import (
     max_pool2d,
     mse_loss,
     pad,
+    relu,
     scaled_dot_product_attention,
 )
 
@@ -440,6 +441,25 @@ def patches(batch: int | None = None) -> Model:
     return _own("patches", Patches(), (1, 8, 12), batch)
 
 
+class OtherOrder(nn.Module):
+    """Images, weights and gradients that PyTorch stores by channels, seen as rows without a copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.second = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 6, 3, 2, 1)
+        self.fc = nn.Linear(54, CLASSES)
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.second(relu(self.norm(self.first(x.to(memory_format=torch.channels_last)))))
+        out: Tensor = self.fc(x.permute(0, 2, 3, 1).flatten(1))
+        return out
+
+
+def other_order(batch: int | None = None) -> Model:
+    return _own("other_order", OtherOrder(), (2, 8, 8), batch)
+
+
 def norms_without_weights(batch: int | None = None) -> Model:
     module = nn.Sequential(
         *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4, affine=False), nn.ReLU()),
@@ -455,5 +475,5 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     *(encoder_in_time, gated, keyword_spotter, causal, frozen_backbone, backbone_without_gradients),
     *(trained_through_fixed_statistics, trained_through_frozen_norms, trained_through_folded_norms, biases_alone),
     *(moving_statistics, group_norms, norms_without_weights, encoder_layer, encoder, causal_encoder, masked_encoder),
-    *(cross_attention, decoder_layer, joined, patches),
+    *(cross_attention, decoder_layer, joined, patches, other_order),
 )
