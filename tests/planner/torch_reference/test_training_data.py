@@ -106,11 +106,18 @@ def test_what_is_frozen_is_checked_and_not_among_the_data(tmp_path: Path) -> Non
         reference_run("finetune_cnn_small", path, RATE)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04torn"])
-def test_data_that_is_not_an_npz_is_one_line(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"hello", "is text, .* not an .npz of arrays; write it with poet-plan data"),
+        (b"PK\x03\x04torn", "is a damaged .zip, .* not an .npz of arrays; write it with poet-plan data"),
+    ],
+)
+def test_data_that_is_not_an_npz_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "data.npz"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"not an \.npz of arrays .*poet-plan data"):
+    with pytest.raises(UserError, match=said):
         reference_run(MODEL, path, RATE)
 
 
