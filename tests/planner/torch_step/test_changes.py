@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,7 +187,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "element of a closure": (lambda n, m, loss: n.PARTLY(2.0, "gain"), r"state of .*\['gain'\] is 2.0, and was 1.0"),
     # Globals.
     "global": (to("n.OFFSET", 0.5), "changing.py: OFFSET is 0.5, and was 0.0"),
-    "global function": (to("n.scaled", lambda x: x * 2), "changing.py: scaled is another function"),
+    "global function": (to("n.scaled", lambda x: x * 3), "changing.py: scaled is another function"),
     "global dictionary": (lambda n, m, loss: n.TABLE.update(scale=2.0), r"changing.py: TABLE\['scale'\] is 2.0"),
     "simple name space": (to("n.SETTINGS.shift", 0.5), "changing.py: SETTINGS.shift is 0.5, and was 0.0"),
     "arguments of the program": (to("n.ARGUMENTS.gain", 2.0), "changing.py: ARGUMENTS.gain is 2.0"),
@@ -268,29 +269,29 @@ def _put_back() -> Iterator[None]:
     put_back()
 
 
-def left(change: Change, on_change: str | None) -> tuple[dict[str, Tensor], Any]:
-    """All that six steps leave, with a change before the third; eager PyTorch's without ``on_change``.
-
-    The step is not quiet: what a failed test shows of standard error names each change that it found.
-    """
+def left(changes: Sequence[Change], on_change: str | None) -> tuple[list[dict[str, Tensor]], Any]:
+    """All that two steps leave, and two more after each change; eager PyTorch's without ``on_change``."""
     names = executed_anew()
     torch.manual_seed(0)
     model, loss = names.Net(), names.Loss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step = on_change and poet.compile(model, loss, images(0), on_change=on_change)
     torch.manual_seed(7)
-    for number in range(6):
-        if number == 2:
+    states = []
+    for change in (None, *changes):
+        if change is not None:
             change(names, model, loss)
-        x, y = images(number)
-        optimizer.zero_grad()
-        if step:
-            step(x, y)
-        else:
-            loss(model(x), y).backward()
-        optimizer.step()
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers()), "generator": torch.get_rng_state()}
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}, step
+        for number in range(2):
+            x, y = images(2 * len(states) + number)
+            optimizer.zero_grad()
+            if step:
+                step(x, y)
+            else:
+                loss(model(x), y).backward()
+            optimizer.step()
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers()), "generator": torch.get_rng_state()}
+        states.append({name: tensor.detach().clone() for name, tensor in tensors.items()})
+    return states, step
 
 
 def differing(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
@@ -298,17 +299,30 @@ def differing(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
     return [name for name in one if not torch.equal(one[name], other[name])]
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_a_change_between_two_steps_is_eagers_or_one_line_that_names_it(kind: str) -> None:
+# Of one run are the changes that lie so far from each other above, fewer than a step is traced again in a row.
+APART = 13
+
+
+@pytest.mark.parametrize("first", range(APART))
+def test_after_each_change_between_two_steps_they_are_eagers_and_it_is_named(
+    first: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = [*CHANGES][first::APART]
+    changes = [CHANGES[kind][0] for kind in kinds]
+    expected, _ = left(changes, None)
+    put_back()
+    found, step = left(changes, "retrace")
+    assert [differing(*states) for states in zip(expected, found, strict=True)] == [[]] * (len(kinds) + 1), kinds
+    assert step.report.retraced == len(kinds)
+    for kind, line in zip(kinds, capsys.readouterr().err.splitlines()[1:], strict=True):
+        assert re.match(f"poet: Net: {CHANGES[kind][1]}.*: traced again", line)
+
+
+@pytest.mark.parametrize("kind", [*CHANGES][::APART])
+def test_a_change_that_is_not_to_be_traced_is_refused_in_one_line(kind: str) -> None:
     change, words = CHANGES[kind]
-    expected, _ = left(change, None)
-    put_back()
-    found, step = left(change, "retrace")
-    assert differing(expected, found) == []
-    assert step.report.retraced == 1
-    put_back()
     with pytest.raises(UserError, match=f"^Net: {words}") as caught:
-        left(change, "refuse")
+        left([change], "refuse")
     assert str(caught.value).endswith("; call poet_planner.compile again") and "\n" not in str(caught.value)
 
 
@@ -355,11 +369,12 @@ HARMLESS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("kind", HARMLESS)
-def test_a_change_of_what_no_step_reads_is_none(kind: str) -> None:
-    expected, _ = left(HARMLESS[kind], None)
-    found, step = left(HARMLESS[kind], "refuse")
-    assert differing(expected, found) == []
+@pytest.mark.parametrize("first", range(3))
+def test_a_change_of_what_no_step_reads_is_none(first: int) -> None:
+    changes = [*HARMLESS.values()][first::3]
+    expected, _ = left(changes, None)
+    found, step = left(changes, "refuse")
+    assert [differing(*states) for states in zip(expected, found, strict=True)] == [[]] * (len(changes) + 1)
     assert step.report.retraced == 0
 
 
@@ -378,7 +393,7 @@ def test_a_change_of_what_no_step_reads_is_none(kind: str) -> None:
 def test_what_cannot_be_traced_again_ends_in_the_line_of_compile(change: Change, words: str) -> None:
     for on_change in ("retrace", "refuse"):
         with pytest.raises(UserError, match="Net.*" + (words if on_change == "retrace" else "")) as caught:
-            left(change, on_change)
+            left([change], on_change)
         assert "\n" not in str(caught.value)
 
 
