@@ -2,7 +2,9 @@
 """What holds for all tests."""
 
 import gc
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,11 @@ from tests.support.levels import FAST, PROFILE, REST, Levels, examples
 
 LEVELS = Levels(ROOT / "tests" / "levels.toml")
 settings.load_profile(PROFILE)
+# Some tests write a module anew within a second: this process keeps no bytecode. The programs that they run do, apart
+# from the tree: each of hundreds would compile PyTorch again, for five seconds.
+sys.dont_write_bytecode = True
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,6 +32,6 @@ def test_operators_are_clean(tmp_path: Path, defines: list[str]) -> None:
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONMALLOC": "malloc",
     }
-    command = [sys.executable, "-m", "tests.support.firmware.sanitized_operators", str(library), str(examples(100))]
+    command = [sys.executable, "-m", "tests.support.firmware.sanitized_operators", str(library), str(examples(60))]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
