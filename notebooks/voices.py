@@ -29,7 +29,7 @@ Utterances = tuple[NDArray[np.int16], NDArray[np.int32]]
 
 def utterances(speakers: tuple[int, ...]) -> tuple[Utterances, Utterances, Utterances]:
     """To train on, to validate with, and those of another occasion; labels are places in ``speakers``."""
-    table = np.load(DATA)
+    table = dict(np.load(DATA))
     ends = np.cumsum(table["frames"], dtype=np.int64)
     x = np.zeros((len(ends), COEFFICIENTS, FRAMES), np.int16)
     for row, end, count in zip(x, ends, table["frames"], strict=True):

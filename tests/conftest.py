@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for all tests."""
 
-from collections.abc import Iterator
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from tests.support import ROOT, processor_time
-from tests.support.firmware.host_operators import Operators, build
+from tests.support.firmware.host_operators import SOURCES, Operators, build
 from tests.support.levels import FAST, PROFILE, REST, Levels, examples
 
 LEVELS = Levels(ROOT / "tests" / "levels.toml")
 settings.load_profile(PROFILE)
+# Some tests write a module anew within a second: this process keeps no bytecode. The programs that they run do, apart
+# from the tree: each of hundreds would compile PyTorch again, for five seconds.
+sys.dont_write_bytecode = True
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +48,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return collection_path.relative_to(ROOT).as_posix() not in LEVELS.files() or None
 
 
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage look no more at what is imported, and seldom at the rest: a sixth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     level = config.getoption("--level")
     if level:
@@ -47,7 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _levels(item: pytest.Item) -> set[str]:
     """Where a test runs: one that draws examples, by a decorator or in its body, also in the rest."""
-    draws = is_hypothesis_test(item.function) or getattr(item.module, "examples", None) is examples
+    own = getattr(item.module, "examples", None) is examples and "examples" in item.function.__code__.co_names
+    draws = is_hypothesis_test(item.function) or own
     return {LEVELS.of(item.nodeid), *([REST] if draws else [])}
 
 
@@ -65,6 +84,21 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def operators(tmp_path_factory: pytest.TempPathFactory) -> Operators:
     """The operators in firmware/src/ops, built for this machine."""
     return build(tmp_path_factory.mktemp("operators") / "operators.so")
+
+
+@pytest.fixture(scope="session")
+def core_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Emulated cores, each of its own, with every operator, which is compiled once for each kind of core."""
+    from benchmarks.firmware.emulated_core import FIRMWARE, FLAGS, MACHINE_FLAGS, EmulatedCore
+
+    @cache
+    def objects(core: str) -> list[Path]:
+        folder = tmp_path_factory.mktemp("objects")
+        flags = [*MACHINE_FLAGS[core], *FLAGS, f"-I{FIRMWARE / 'include'}"]
+        subprocess.run(["arm-none-eabi-gcc", *flags, "-c", *map(str, SOURCES)], cwd=folder, check=True)
+        return sorted(folder.glob("*.o"))
+
+    return lambda core, *keep: EmulatedCore(core, objects(core), keep, tmp_path_factory.mktemp("core"))
 
 
 @pytest.fixture(scope="module")

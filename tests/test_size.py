@@ -21,10 +21,7 @@ VERBS = ("harness/poet_harness/verbs", "planner/poet_planner/cli")
 MOST_LINES = 120
 MOST_PARAMETERS = 10
 # The public interface, whose parameters users give by name.
-WIDE = {
-    ("planner/poet_planner/torch_step/compiling.py", "compile"),
-    ("planner/poet_planner/__init__.py", "plan"),
-}
+WIDE = {("planner/poet_planner/torch_step/compiling.py", "compile"), ("planner/poet_planner/__init__.py", "plan")}
 # The entries that count words: those of docs/, and those of all other pages.
 DOCS, PAGES = "docs", "words outside docs/"
 # Folders in the root that tools fill.

@@ -206,7 +206,7 @@ def test_a_module_with_a_crystal_of_its_own_is_a_file(name: str, model: Path, fo
 def test_the_chip_is_trimmed_and_a_probe_may_read_it(open_other: Opener) -> None:
     emulated = open_other().emulated
     assert emulated.chip.debug_locked
-    emulated.serial.read()
+    emulated._machine.run(20_000_000)
     assert not emulated.chip.debug_locked
     assert emulated.chip.bus.read(FactoryTrims.PLACE, 4) == FactoryTrims.VALUE
 

@@ -139,13 +139,10 @@ OpenBench = Callable[..., Bench]
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("card") / "driver.so"
-    sources = [
-        ROOT / "tests/support/emulation/native/card_on_host.c",
-        *(ROOT / "firmware/src/storage").glob("sdcard*.c"),
-    ]
+    files = [ROOT / "tests/support/emulation/native/card_on_host.c", *(ROOT / "firmware/src/storage").glob("sdcard*.c")]
     flags = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-shared", "-fPIC"]
     include = ["-I", str(ROOT / "firmware/include")]
-    subprocess.run(["gcc", *flags, *include, *map(str, sources), "-o", str(library)], check=True)
+    subprocess.run(["gcc", *flags, *include, *map(str, files), "-o", str(library)], check=True)
     return library
 
 

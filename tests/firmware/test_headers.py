@@ -13,16 +13,10 @@ from tests.support.firmware.core import FIRMWARE
 HEADERS = sorted((FIRMWARE / "include" / "poet").glob("*.h"))
 
 
-LANGUAGES = [
-    ("c", "-std=c99"),
-    ("c", "-std=gnu2x"),
-    ("c++", "-std=c++11"),
-    ("c++", "-std=gnu++17"),
-    ("c++", "-std=c++20"),
-]
+MODES = [("c", "-std=c99"), ("c", "-std=gnu2x"), ("c++", "-std=c++11"), ("c++", "-std=gnu++17"), ("c++", "-std=c++20")]
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=str)
+@pytest.mark.parametrize("language", MODES, ids=str)
 def test_each_public_header_compiles_alone(language: tuple[str, str]) -> None:
     """The compiler takes each file by itself, though it is called once for all."""
     warnings = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-pedantic", "-Werror")

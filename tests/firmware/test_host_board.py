@@ -97,10 +97,7 @@ ZONES: dict[str, tuple[dict[int, tuple[str, object]], int | None]] = {
     "frost": ({0: ("", -4000), 1: ("", -273200)}, -4000),
     "not ASCII": ({0: ("", "\udcff\udcfe"), 1: ("\udcff", 41000)}, 41000),
     "an ACPI zone that never moves": ({0: ("acpitz", 105000), 1: ("x86_pkg_temp", 48000)}, 48000),
-    "a Jetson, its PMIC always at 100": (
-        {0: ("CPU-therm", 41000), 1: ("GPU-therm", 43000), 2: ("PMIC-Die", 100000)},
-        41000,
-    ),
+    "a Jetson, its PMIC at 100": ({0: ("CPU-therm", 41000), 1: ("GPU-therm", 43000), 2: ("PMIC-Die", 100000)}, 41000),
     "a processor's zone without data": ({0: ("cpu-thermal", None), 1: ("gpu-thermal", 43000)}, 43000),
     "none": ({}, None),
 }

@@ -504,10 +504,7 @@ def test_a_step_that_leaves_a_tensor_as_it_was_does_not_count(core: c.CDLL, left
 
 
 def broken() -> Iterator[tuple[str, fw.Net]]:
-    yield (
-        "a kept tensor where a value belongs",
-        training_net(nodes=[*NODES[:2], (fw.RELU, [SIZE], [X], [2], 0), *NODES[3:]]),
-    )
+    yield ("a kept tensor for a value", training_net(nodes=[*NODES[:2], (fw.RELU, [SIZE], [X], [2], 0), *NODES[3:]]))
     yield "a value where a kept tensor belongs", training_net(nodes=[(fw.FETCH, [SIZE], [1], [0], 0), *NODES[1:]])
     yield "another size", training_net(nodes=[(fw.FETCH, [SIZE - 1], [W], [0], 0), *NODES[1:]])
     yield "one home cannot be written", training_net(nodes=[*NODES[:7], (fw.STORE, [SIZE], [2], [C], 0), *NODES[8:]])

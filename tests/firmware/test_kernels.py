@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,11 @@ class WatchedCore:
         return self.entered | ({"depthwise_padded"} if self.asked else set())
 
 
-def test_kernels_that_are_entered_are_those_that_are_named(tmp_path: Path) -> None:
+def test_kernels_that_are_entered_are_those_that_are_named(
+    core_with: Callable[..., EmulatedCore], tmp_path: Path
+) -> None:
     """On a core with all kernels; one without any of them computes the same bits."""
-    watched = WatchedCore(EmulatedCore("cortex-m4f", SOURCES, ["poet_operators"], tmp_path / "all"))
+    watched = WatchedCore(core_with("cortex-m4f", "poet_operators"))
     files = {path.stem.removeprefix("kernel_") for path in SOURCES if path.stem.startswith("kernel_")}
     assert {*watched.kernels.values()} == files
     rest = [path for path in SOURCES if "kernel_" not in path.stem and path.stem not in ("operators", "operator_set")]

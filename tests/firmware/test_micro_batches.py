@@ -180,14 +180,8 @@ def beside(**changes: object) -> fw.Net:
     """An inference: w + the sample."""
     residents = [*RESIDENTS, (END, BYTES, fw.INPUT), (END + BYTES, BYTES, fw.OUTPUT)]
     nodes = [(fw.ADD, [SIZE], [6, 10], [11], BYTES)]
-    options = {
-        "nodes": nodes,
-        "values": VALUES,
-        "residents": residents,
-        "steps": [(fw.COMPUTE, 0, [0])],
-        "graph_hash": 7,
-    }
-    return fw.Net(**options | changes, arena_bytes=ARENA)  # type: ignore[arg-type]
+    given = {"nodes": nodes, "values": VALUES, "residents": residents, "steps": [(fw.COMPUTE, 0, [0])], "graph_hash": 7}
+    return fw.Net(**given | changes, arena_bytes=ARENA)  # type: ignore[arg-type]
 
 
 def stopping_at(board_step: int) -> fw.Hooks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pytest
 import torch
 from poet_profiles.firmware.operators import OPERATORS
 
-from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
+from tests.support.firmware.host_operators import CSizes, Operators
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
 from benchmarks.firmware.emulated_core import EmulatedCore
@@ -144,12 +144,12 @@ Runner = Operators | OnCore
 
 
 @pytest.fixture(scope="module", params=["host", "cortex-m4f", "cortex-m0plus"])
-def runner(request: pytest.FixtureRequest, operators: Operators, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def runner(request: pytest.FixtureRequest, operators: Operators, core_with: Callable[..., EmulatedCore]) -> Runner:
     if request.param == "host":
         return operators
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("no arm-none-eabi-gcc")
-    return OnCore(EmulatedCore(request.param, SOURCES, ["poet_operators"], tmp_path_factory.mktemp("core")))
+    return OnCore(core_with(request.param, "poet_operators"))
 
 
 def assert_bits(found: Sequence[Array], expected: Sequence[Array]) -> None:

@@ -7,7 +7,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,15 +26,15 @@ from benchmarks.firmware import elements
 from benchmarks.firmware.emulated_core import EmulatedCore
 from benchmarks.firmware.kernels import DS_CNN, LAID_OUT, MOBILENET, RESNET8, Case, convolutions, products
 
-IN_C = ["POET_EVERY_REGISTER=0"]
+IN_C, IN_C_TOO = ["POET_EVERY_REGISTER=0"], ("conv2d_s8", "linear_s8")
 BENCHMARKED = [*convolutions(RESNET8 + DS_CNN + MOBILENET + LAID_OUT), *products()]
 
 pytestmark = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no arm-none-eabi-gcc")
 
 
 @pytest.fixture(scope="module", params=["cortex-m4f", "cortex-m0plus"])
-def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EmulatedCore:
-    return EmulatedCore(request.param, SOURCES, ["poet_operators"], tmp_path_factory.mktemp("core"))
+def core(request: pytest.FixtureRequest, core_with: Callable[..., EmulatedCore]) -> EmulatedCore:
+    return core_with(request.param, "poet_operators")
 
 
 def run_on(core: EmulatedCore, name: str, params: Params, seed: int, over: int | None = None) -> list[bytes]:
@@ -102,12 +102,16 @@ def test_columns_that_only_begin_like_windows(
     assert_equals_host(core, operators, "conv2d_backward_weight", params)
 
 
-@pytest.mark.parametrize("name", ["cortex-m4f", "cortex-m0plus"])
-@pytest.mark.parametrize("op", ["conv2d_s8", "linear_s8"])
-def test_operators_on_int8_in_c_alone(operators: Operators, op: str, name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module", params=["cortex-m4f", "cortex-m0plus"])
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EmulatedCore:
     """As where the build keeps a register for itself, or the compiler is clang."""
-    plain = EmulatedCore(name, SOURCES, [f"poet_{op}_{what}" for what in ("sizes", "run")], tmp_path, defines=IN_C)
+    sources = [path for path in SOURCES if path.parent.name == "kernels" or path.stem in IN_C_TOO]
+    keep = [f"poet_{op}_{what}" for op in IN_C_TOO for what in ("sizes", "run")]
+    return EmulatedCore(request.param, sources, keep, tmp_path_factory.mktemp("plain"), defines=IN_C)
 
+
+@pytest.mark.parametrize("op", IN_C_TOO)
+def test_operators_on_int8_in_c_alone(operators: Operators, op: str, plain: EmulatedCore) -> None:
     @settings(max_examples=examples(8), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[op], st.integers(0, 2**16))
     def equal(params: Params, seed: int) -> None:
@@ -116,9 +120,9 @@ def test_operators_on_int8_in_c_alone(operators: Operators, op: str, name: str, 
     equal()
 
 
-def test_an_image_whose_plan_has_no_integers_links_no_operator_on_them(tmp_path: Path) -> None:
+def test_an_image_whose_plan_has_no_integers_links_no_operator_on_them(core_with: Callable[..., EmulatedCore]) -> None:
     def linked(table: str) -> set[str]:
-        built = EmulatedCore("cortex-m0plus", SOURCES, [table], tmp_path)
+        built = core_with("cortex-m0plus", table)
         return {name for name in OPERATORS if built.has(f"poet_{name}_run")}
 
     assert linked("poet_all_operators") == set(OPERATORS)
@@ -137,8 +141,9 @@ def test_cycles_an_element_are_listed() -> None:
 
 
 def test_operators_above_their_limit_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    core_with: Callable[..., EmulatedCore], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(elements, "EmulatedCore", lambda core, sources, keep, folder: core_with(core, *keep))
     monkeypatch.setattr(sys, "argv", ["elements", "relu", "sgd"])
     assert elements.main() == 0
     monkeypatch.setitem(elements.LIMITS, "relu", 1.0)

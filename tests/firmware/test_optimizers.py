@@ -23,7 +23,7 @@ from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Operation
 from torch import nn
 
-from tests.support.firmware.host_operators import SOURCES, Operators
+from tests.support.firmware.host_operators import Operators
 
 STEPS, RATE, DIGITS = 20, 0.01, 1e-6
 
@@ -118,13 +118,11 @@ def test_twenty_steps_are_pytorchs(optimizer: Optimizer, words: str, operators: 
 
 
 @pytest.fixture(scope="module", params=["cortex-m4f", "cortex-m0plus"])
-def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def board(request: pytest.FixtureRequest, core_with: Callable[..., Any]) -> Any:
     pytest.importorskip("unicorn", reason="the emulator is not installed")
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("no arm-none-eabi-gcc")
-    from benchmarks.firmware.emulated_core import EmulatedCore
-
-    return EmulatedCore(request.param, SOURCES, ["poet_operators"], tmp_path_factory.mktemp("core"))
+    return core_with(request.param, "poet_operators")
 
 
 def run_on(board: Any, op: str, params: dict[str, int], given: list[np.ndarray], rate: float) -> list[np.ndarray]:

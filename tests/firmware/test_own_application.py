@@ -247,15 +247,7 @@ def test_17_operators_take_at_most_73_kb(application: Application, tmp_path: Pat
     flags += [f"-Wl,-Map={tmp_path / 'map'}", "-Wl,--defsym=spi=0", "-Wl,--defsym=ram=0"]
     folders = [f"-I{folder}" for folder in (ROOT / "firmware/include", tmp_path / "net/src")]
     sources = [tmp_path / "main.c", tmp_path / "net/src/net.c"]
-    command = [
-        "arm-none-eabi-gcc",
-        *machine,
-        *flags,
-        *folders,
-        *map(str, (*sources, core)),
-        "-o",
-        str(tmp_path / "elf"),
-    ]
+    command = ["arm-none-eabi-gcc", *machine, *flags, *folders, *map(str, (*sources, core)), f"-o{tmp_path / 'elf'}"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     sizes = linked_bytes((tmp_path / "map").read_text())

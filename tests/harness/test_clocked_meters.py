@@ -486,11 +486,7 @@ LAPTOP = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1
 SERVER = {f"intel-rapl:{index}": f"package-{index}" for index in range(11)} | {"intel-rapl:0:0": "dram",
           "intel-rapl:1:0": "dram"}  # fmt: skip
 DIES = {f"intel-rapl:{index}": f"package-0-die-{index}" for index in range(2)}
-WHOLE_AND_DIES = DIES | {
-    "intel-rapl:2": "package-0",
-    "intel-rapl:3": "package-1-die-0",
-    "intel-rapl-mmio:0": "package-1",
-}
+WITH_DIES = DIES | {"intel-rapl:2": "package-0", "intel-rapl:3": "package-1-die-0", "intel-rapl-mmio:0": "package-1"}
 
 
 @pytest.mark.parametrize(
@@ -504,7 +500,7 @@ WHOLE_AND_DIES = DIES | {
         (SERVER, "intel-rapl:1:0", ["dram (intel-rapl:1:0)"]),
         (DIES, "", ["package-0-die-0 (intel-rapl:0) = package-0-die-1 (intel-rapl:1) as one counter"]),
         (DIES, "package-0-die-1", ["package-0-die-1 (intel-rapl:1)"]),
-        (WHOLE_AND_DIES, "", ["package-0 (intel-rapl:2)", "package-1-die-0 (intel-rapl:3)"]),
+        (WITH_DIES, "", ["package-0 (intel-rapl:2)", "package-1-die-0 (intel-rapl:3)"]),
     ],
 )
 def test_rapl_adds_up_packages_alone_and_names_what_it_read(

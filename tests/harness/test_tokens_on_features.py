@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +27,20 @@ NETWORKS = ("bag", "encoder", "mixed")
 BOARD = ["--board", "native", "--plan", "plan"]
 
 
-@pytest.fixture(params=NETWORKS)
+@pytest.fixture(scope="module", params=NETWORKS)
 def source(
-    request: pytest.FixtureRequest, builds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
-) -> str:
+    request: pytest.FixtureRequest, builds: Path, tmp_path_factory: pytest.TempPathFactory, one_thread: None
+) -> Iterator[str]:
     """The network; the folder has its plan on features, data, and a set to train on."""
     name = f"tests.support.networks.tokens:{request.param}"
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
-    assert poet_plan("--profile", "nrf52840", "--model", name, "--out", "plan", "--time-limit", "1") == 0
-    assert poet_plan("data", "--model", name, "--out", "data.npz", "--steps", "3") == 0
-    assert poet_harness("flash", *BOARD) == 0
-    np.savez("set.npz", **drawn(name))
-    return name
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp(request.param))
+        patch.setenv("PLATFORMIO_BUILD_DIR", str(builds))
+        assert poet_plan("--profile", "nrf52840", "--model", name, "--out", "plan", "--time-limit", "1") == 0
+        assert poet_plan("data", "--model", name, "--out", "data.npz", "--steps", "3") == 0
+        assert poet_harness("flash", *BOARD) == 0
+        np.savez("set.npz", **drawn(name))
+        yield name
 
 
 def drawn(name: str) -> dict[str, NDArray[Any]]:

@@ -59,6 +59,11 @@ def summary_of(batch: int, **asked: object) -> Summary:
     return plan(network, profile="nrf52840", options=BRIEF, **{"ram": RAM, **asked}).summary  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def whole() -> Summary:
+    return summary_of(BATCH)
+
+
 def others(summary: Summary) -> list[ContestRow]:
     return [row for row in summary.contest if row.form.startswith("--batch")]
 
@@ -67,8 +72,8 @@ def is_plain(summary: Summary) -> bool:
     return summary.recomputes == summary.page_ins == summary.page_outs == 0
 
 
-def test_a_plan_of_each_batch_that_is_named_costs_what_is_said() -> None:
-    summary = summary_of(BATCH)
+def test_a_plan_of_each_batch_that_is_named_costs_what_is_said(whole: Summary) -> None:
+    summary = whole
     half, largest = others(summary)
     assert [half.samples, summary.contest[0].samples] == [BATCH // 2, BATCH]
     planned = {row.samples: summary_of(row.samples or 0) for row in (half, largest)}
@@ -108,15 +113,18 @@ def test_it_says_nothing_where_a_plan_is_cheap_or_a_batch_is_one_sample(network:
 
 
 def test_the_largest_batch_is_that_of_a_look_at_each() -> None:
-    for ram in ("8KB", "34KB"):
-        request = pipeline.Request(model(BATCH), "nrf52840", ram=ram)
-        whole = pipeline._chosen(pipeline.Bench(request), pipeline.OPTIMAL)
-        fit = [size for size in range(1, BATCH) if plain(whole.with_batch(size))]
+    wholes = [
+        pipeline._chosen(pipeline.Bench(pipeline.Request(model(BATCH), "nrf52840", ram=ram)), pipeline.OPTIMAL)
+        for ram in ("8KB", "34KB")
+    ]
+    needs = {size: least_bytes(wholes[0].with_batch(size)) for size in range(1, BATCH)}
+    for whole in wholes:
+        fit = [size for size, count in needs.items() if count <= whole.chosen.budget_bytes]
         assert SmallerBatches(whole).largest() == max(fit, default=0)
 
 
-def plain(contest: Contest) -> bool:
-    return any(form.store_all.ram_budget_bytes <= form.budget_bytes for form in contest.in_ram())
+def least_bytes(contest: Contest) -> int:
+    return min(form.store_all.ram_budget_bytes for form in contest.in_ram())
 
 
 def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
@@ -126,11 +134,11 @@ def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
     assert is_plain(summary_of(batch, ram="20KB"))
 
 
-def test_ram_that_the_board_lacks_is_no_advice() -> None:
+def test_ram_that_the_board_lacks_is_no_advice(whole: Summary) -> None:
     board = load_board("nrf52840").model_copy(update={"ram_bytes": RAM + 8192})
     summary = summary_of(BATCH, ram=None, board=board)
     assert others(summary) and summary.more_ram is None
-    more = summary_of(BATCH).more_ram
+    more = whole.more_ram
     assert more is not None and more.beyond_board is None
 
 

@@ -247,7 +247,7 @@ class Littered(Cnn):
     """Makes so many objects that the garbage collector runs meanwhile."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x * float(len([[] for _ in range(10_000)])))
+        return super().forward(x * float(len([[] for _ in range(50_000)])))
 
 
 def test_what_the_garbage_collector_calls_is_not_read_by_the_step() -> None:

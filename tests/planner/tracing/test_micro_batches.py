@@ -179,12 +179,7 @@ APART: dict[str, Callable[[], Case]] = {
     "a layer twice": lambda: (nn.Sequential(TWICE, nn.ReLU(), TWICE), (X,), (Y,), cross_entropy),
     "shares": lambda: (nn.Linear(5, 3), (X,), (SHARES,), per_share),
     "one of each": lambda: (nn.Linear(5, 3), (X,), (one_hot(Y, 3).float(),), per_share),
-    "shares of zero": lambda: (
-        nn.Linear(5, 3),
-        (X,),
-        (ZEROS,),
-        lambda s, t: kl_div(s.log_softmax(1), t, reduction="batchmean"),
-    ),
+    "zero": lambda: (nn.Linear(5, 3), (X,), (ZEROS,), lambda s, t: kl_div(s.log_softmax(1), t, reduction="batchmean")),
     "noise": lambda: (Between(lambda h: h + torch.randn_like(h) * torch.rand(len(h), 1)), (X,), (Y,), cross_entropy),
     "dropout": lambda: (Between(nn.Sequential(nn.Dropout(), nn.AlphaDropout())), (X,), (Y,), cross_entropy),
     "logarithms": lambda: (Between(torch.log1p), (X.abs(),), (Y,), lambda s, t: cross_entropy(s.exp().log(), t)),

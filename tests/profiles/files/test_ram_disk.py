@@ -57,16 +57,8 @@ def sysfs(tmp_path: Path) -> Path:
         (ON_ROOT.format(device="0:44", kind="btrfs", source="/dev/zram0"), "/data", "zram0"),
         (ON_ROOT.format(device="0:44", kind="nfs4", source="box:/zram0"), "/data", ""),
         (ON_ROOT.format(device=DM, kind="xfs", source="/dev/mapper/secret"), "/data", "dm-0/zram0"),
-        (
-            TMP + ON_ROOT.format(device=LOOP, kind="ext4", source="/dev/loop4"),
-            "/data",
-            "loop4/tmpfs",
-        ),
-        (
-            TMP + ON_ROOT.format(device=PART, kind="vfat", source="/x"),
-            "/data",
-            "loop4p1/loop4/tmpfs",
-        ),
+        (TMP + ON_ROOT.format(device=LOOP, kind="ext4", source="/dev/loop4"), "/data", "loop4/tmpfs"),
+        (TMP + ON_ROOT.format(device=PART, kind="vfat", source="/x"), "/data", "loop4p1/loop4/tmpfs"),
         (ON_ROOT.format(device=LOOP, kind="ext4", source="/dev/loop4"), "/data", ""),
     ],
 )

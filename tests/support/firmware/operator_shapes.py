@@ -255,10 +255,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
         _elements(),
     ),
     **dict.fromkeys(
-        (
-            *("sum_rows", "log_softmax", "log_softmax_backward", "nll_loss", "nll_loss_backward", "softmax"),
-            "add_rows",
-        ),
+        (*("sum_rows", "log_softmax", "log_softmax_backward", "nll_loss", "nll_loss_backward", "softmax"), "add_rows"),
         _rows(),
     ),
     **dict.fromkeys(

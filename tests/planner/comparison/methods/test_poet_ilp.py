@@ -125,12 +125,10 @@ def random_chain(rng: random.Random) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def test_forty_random_chains_are_in_time_and_as_cheap_as_brute_force_or_have_no_schedule(
-    solved: list[MilpResult],
-) -> None:
+def test_random_chains_are_in_time_and_as_cheap_as_brute_force_or_have_no_schedule(solved: list[MilpResult]) -> None:
     rng = random.Random(58)
     found = dear = 0
-    for number in range(40):
+    for number in range(16):
         graph = random_chain(rng)
         plain = store_all_schedule(graph)
         deadline_s = rng.choice((1.05, 1.15, 1.25, 1.4)) * plain.time_s
@@ -147,7 +145,7 @@ def test_forty_random_chains_are_in_time_and_as_cheap_as_brute_force_or_have_no_
         assert len(solved) <= 8
         found += 1
         dear += schedule.energy_j > plain.energy_j
-    assert 20 <= dear <= found < 40
+    assert 8 <= dear <= found < 16
 
 
 def test_highs_is_given_arrays_without_pyomo() -> None:
