@@ -21,6 +21,7 @@ from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
+from poet_planner.lowering.convolutions import with_plain_convolutions
 from poet_planner.lowering.draft import (
     Draft,
     added,
@@ -55,6 +56,7 @@ ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     *ON_INT8,
     with_plain_attention,
+    with_plain_convolutions,
     with_padded_joins,
     with_copies_in_two,
     with_weights,

@@ -98,10 +98,10 @@ def _kind(operator: TracedOperator) -> str:
 
 def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     weight = given["weight"]
-    if given["transposed"]:
-        return "transposed convolution", f"{LINUX}, or replace it by Upsample (nearest) and Conv2d"
+    if _is_dilated(given) and given["transposed"]:
+        return "dilated transposed convolution", "use dilation=1 and a larger kernel"
     if _is_dilated(given):
-        return "dilated convolution", f"{LINUX}, or use dilation=1 and a larger kernel"
+        return "convolution with a stride and a dilation along one axis", "use stride=1, or dilation=1"
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
         return "convolution of volumes", f"{LINUX}, or use Conv2d"
     return "convolution as here", LINUX
