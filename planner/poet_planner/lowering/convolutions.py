@@ -14,9 +14,10 @@ from math import prod
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.rewriting import CLONE, Rewriting
 from poet_planner.lowering.rules import each, permuted, reshaped
 from poet_planner.tracing.schema import bound_arguments
 
@@ -62,56 +63,43 @@ def _axis(extent: int, kernel: int, stride: int, padding: int, dilation: int) ->
     return _Axis(dilation, extent, before, after, inner, (length + 2 * inner - kernel) // stride + 1)
 
 
-class _Parting:
-    """Operators and values of the graph in the making; ``_views`` are results as readers see them."""
+class _Parting(Rewriting):
+    """``_parted`` are the phases of what has been parted."""
 
     def __init__(self, traced: TracedGraph) -> None:
-        self._traced = traced
-        self._values = dict(traced.values)
-        self._operators: list[TracedOperator] = []
-        self._views: dict[str, View] = {}
+        super().__init__(traced)
         self._parted: dict[tuple[Any, ...], Ref] = {}
 
     def take(self, operator: TracedOperator) -> None:
-        operator = replace(
-            operator, args=map_refs(operator.args, self._seen), kwargs=map_refs(operator.kwargs, self._seen)
-        )
+        operator = self.seen(operator)
         if operator.target in (_FORWARD, _BACKWARD):
             given = bound_arguments(operator.target, operator.args, operator.kwargs)
             if given["transposed"]:
                 return self._transposed(operator, given)
-            if _is_dilated(given):
+            if given["weight"].dtype == torch.float32 and _is_dilated(given):
                 return self._dilated(operator, given)
-        self._operators.append(operator)
-
-    def graph(self) -> TracedGraph:
-        return replace(
-            self._traced,
-            operators=tuple(self._operators),
-            values=self._values,
-            loss=self._seen(self._traced.loss),
-            gradients={parameter: self._seen(ref) for parameter, ref in self._traced.gradients.items()},
-        )
+        self.operators.append(operator)
+        return None
 
     def _transposed(self, operator: TracedOperator, given: dict[str, Any]) -> None:
         if operator.target is _FORWARD and given["bias"] is not None:
-            shape = self._values[operator.values[0]].shape
+            shape = self.values[operator.values[0]].shape
             args = (*operator.args[:2], None, *operator.args[3:])
-            product = self._put(replace(operator, args=args), added(operator.id, "product"), shape)
+            product = self.put(replace(operator, args=args), added(operator.id, "product"), shape)
             bias = reshaped(given["bias"], (shape[1], *(1 for _ in shape[2:])))
             total = replace(operator, id=added(operator.id, "bias"), target=aten.add.Tensor, args=(product, bias))
-            self._operators.append(replace(total, kwargs={}))
+            self.operators.append(replace(total, kwargs={}))
         elif operator.target is _BACKWARD and given["output_mask"][2]:
             *products, of_bias = operator.outputs
             mask, gy = [*given["output_mask"][:2], False], given["grad_output"]
             if any(mask):
                 plain = replace(operator, args=(*operator.args[:-1], mask), outputs=(*products, None))
-                self._operators.append(plain)
+                self.operators.append(plain)
             axes = [axis for axis in range(len(gy.shape)) if axis != 1]
             total = replace(operator, id=added(operator.id, "bias"), target=aten.sum.dim_IntList, args=(gy, axes))
-            self._operators.append(replace(total, outputs=(of_bias,)))
+            self.operators.append(replace(total, outputs=(of_bias,)))
         else:
-            self._operators.append(operator)
+            self.operators.append(operator)
 
     def _dilated(self, operator: TracedOperator, given: dict[str, Any]) -> None:
         axes = _axes(given)
@@ -122,23 +110,19 @@ class _Parting:
             parted = self._phases(operator, "input", given["input"], axes)
             shape = (parted.shape[0], given["weight"].shape[0], *(axis.results for axis in axes))
             plain = replace(operator, args=(parted, given["weight"], given["bias"], *rest), kwargs={})
-            return self._whole(operator, self._put(plain, added(operator.id, "phases"), shape), axes, zeros)
+            return self._whole(operator, self.put(plain, added(operator.id, "phases"), shape), axes, zeros)
         gy, mask = given["grad_output"], given["output_mask"]
         ends = [axis.of_results(extent) for axis, extent in zip(axes, gy.shape[2:], strict=True)]
         gradient = self._phases(operator, "gradient", gy, ends)
         shape = (phases * gy.shape[0], given["input"].shape[1], *(axis.length for axis in axes))
-        x = (
-            Blank(shape, row_major(shape), torch.float32)
-            if mask[0]
-            else self._phases(operator, "input", given["input"], axes)
-        )
+        x: Ref | Blank = Blank(shape, row_major(shape), torch.float32)
+        if not mask[0]:
+            x = self._phases(operator, "input", given["input"], axes)
         plain = replace(operator, args=(gradient, x, given["weight"], given["bias_sizes"], *rest, mask), kwargs={})
-        if mask[0]:
-            return self._whole(
-                operator, self._put(plain, added(operator.id, "phases"), shape), axes, [axis.before for axis in axes]
-            )
-        self._operators.append(plain)
-        return None
+        if not mask[0]:
+            return self.operators.append(plain)
+        made = self.put(plain, added(operator.id, "phases"), shape)
+        return self._whole(operator, made, axes, [axis.before for axis in axes])
 
     def _phases(self, operator: TracedOperator, name: str, x: Ref, axes: Sequence[_Axis]) -> Ref:
         """A tensor's phases one after another as samples; the way back finds what the way forward has made."""
@@ -147,10 +131,10 @@ class _Parting:
             if any(axis.before or axis.after for axis in axes):
                 widths = [width for axis in reversed(axes) for width in (axis.before, axis.after)]
                 shape = (*x.shape[:2], *(axis.length * axis.dilation for axis in axes))
-                x = self._emit(operator, f"{name}_padded", shape, aten.constant_pad_nd.default, x, widths, 0.0)
+                x = self.emit(operator, f"{name}_padded", shape, aten.constant_pad_nd.default, x, widths, 0.0)
             split = (*x.shape[:2], *(n for axis in axes for n in (axis.length, axis.dilation)))
             parted = permuted(reshaped(x, split), [*range(3, len(split), 2), 0, 1, *range(2, len(split), 2)])
-            copy = self._emit(operator, f"{name}_phases", parted.shape, aten.clone.default, parted)
+            copy = self.emit(operator, f"{name}_phases", parted.shape, CLONE, parted)
             shape = parted.shape
             self._parted[key] = reshaped(copy, (prod(shape[: len(axes) + 1]), *shape[len(axes) + 1 :]))
         return self._parted[key]
@@ -158,38 +142,22 @@ class _Parting:
     def _whole(self, operator: TracedOperator, made: Ref, axes: Sequence[_Axis], starts: Sequence[int]) -> None:
         """Phases back in their places, and of these what the operator yields."""
         (id,) = operator.values
-        extents, dilations = self._values[id].shape[2:], [axis.dilation for axis in axes]
+        extents, dilations = self.values[id].shape[2:], [axis.dilation for axis in axes]
         split = (*dilations, made.shape[0] // prod(dilations), *made.shape[1:])
         pairs = [place for axis in range(len(axes)) for place in (len(axes) + 2 + axis, axis)]
         placed = permuted(reshaped(made, split), [len(axes), len(axes) + 1, *pairs])
         whole = (*placed.shape[:2], *(n * d for n, d in zip(made.shape[2:], dilations, strict=True)))
         kwargs = {"memory_format": torch.contiguous_format}
-        last = replace(operator, target=aten.clone.default, args=(placed,), kwargs=kwargs)
+        last = replace(operator, target=CLONE, args=(placed,), kwargs=kwargs)
         if whole[2:] == extents:
-            self._put(replace(last, id=added(operator.id, "whole")), id, placed.shape)
-            self._views[id] = View(aten.view.default, (list(whole),))
+            self.put(replace(last, id=added(operator.id, "whole")), id, placed.shape)
+            self.views[id] = View(aten.view.default, (list(whole),))
             return
-        cut = reshaped(self._emit(operator, "whole", placed.shape, aten.clone.default, placed), whole)
+        cut = reshaped(self.emit(operator, "whole", placed.shape, CLONE, placed), whole)
         for axis, (start, extent) in enumerate(zip(starts, extents, strict=True), 2):
             view = View(aten.slice.Tensor, (axis, start, start + extent))
             cut = replace(cut, views=(*cut.views, view), shape=(*cut.shape[:axis], extent, *cut.shape[axis + 1 :]))
-        self._put(replace(last, id=added(operator.id, "cut"), args=(cut,)), id, cut.shape)
-
-    def _emit(self, operator: TracedOperator, name: str, shape: Sequence[int], target: Any, *args: Any) -> Ref:
-        id = added(operator.id, name)
-        kwargs = {"memory_format": torch.contiguous_format} if target is aten.clone.default else {}
-        return self._put(replace(operator, id=id, target=target, args=args, kwargs=kwargs), id, shape)
-
-    def _put(self, operator: TracedOperator, id: str, shape: Sequence[int]) -> Ref:
-        """The operator, with one result."""
-        self._operators.append(replace(operator, outputs=(id,)))
-        resident = self._values[id].resident if id in self._values else None
-        self._values[id] = TracedValue(id, 4 * prod(shape), tuple(shape), torch.float32, row_major(shape), resident)
-        return Ref(id, (), tuple(shape), row_major(shape), torch.float32)
-
-    def _seen(self, ref: Ref) -> Ref:
-        view = self._views.get(ref.source)
-        return ref if view is None else replace(ref, views=(view, *ref.views))
+        self.put(replace(last, id=added(operator.id, "cut"), args=(cut,)), id, cut.shape)
 
 
 def _axes(given: dict[str, Any]) -> list[_Axis]:
