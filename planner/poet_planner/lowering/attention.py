@@ -64,7 +64,7 @@ class _Attention(NamedTuple):
 
 
 class _Split(Rewriting):
-    """All results are row-major."""
+    """Attention in parts, whose results are row-major."""
 
     def __init__(self, traced: TracedGraph) -> None:
         super().__init__(traced)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dilated and transposed convolutions become plain ones, for which the firmware has kernels.
+"""Dilated and transposed convolutions become plain ones.
 
 With a dilation of d, every d-th column is read together with every d-th: the columns, parted by their number modulo d,
 are so many more samples of a plain convolution. A transposed one is the input gradient of a plain one, as the rules
@@ -27,7 +27,7 @@ _BACKWARD = aten.convolution_backward.default
 
 
 def with_plain_convolutions(traced: TracedGraph) -> TracedGraph:
-    """The same graph without dilated convolutions of stride 1, and with no bias in a transposed one."""
+    """The same graph without dilated convolutions, and without biases of transposed ones."""
     parting = _Parting(traced)
     for operator in traced.operators:
         parting.take(operator)

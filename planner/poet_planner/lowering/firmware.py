@@ -17,6 +17,7 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
 from poet_planner.lowering.affine_norms import with_weights
+from poet_planner.lowering.arithmetic import with_plain_arithmetic
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.concat import with_padded_joins
@@ -56,6 +57,7 @@ ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     *ON_INT8,
     with_plain_attention,
+    with_plain_arithmetic,
     with_plain_convolutions,
     with_padded_joins,
     with_copies_in_two,

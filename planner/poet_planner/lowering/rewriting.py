@@ -17,7 +17,7 @@ CLONE = torch.ops.aten.clone.default
 
 
 class Rewriting:
-    """Operators and values so far; ``views`` is how readers see a value that has another shape now."""
+    """Operators and values so far; ``views`` are how values of another shape are read."""
 
     def __init__(self, traced: TracedGraph) -> None:
         self._traced = traced

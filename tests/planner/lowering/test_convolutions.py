@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dilated and transposed convolutions of drawn shapes, by the firmware's kernels on this computer, against autograd."""
+"""Dilated and transposed convolutions of drawn shapes, against autograd."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ import numpy as np
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from poet_planner.lowering import lower_for_firmware
-from poet_planner.schedule.c_headers import why_no_headers
-from poet_planner.tracing import trace
-from poet_profiles.graph import Graph
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
 
 from tests.support import needs
+from tests.support.firmware.against_autograd import equals_autograd
 from tests.support.firmware.host_operators import Operators
-from tests.support.firmware.host_step import run_step
 
-TOLERANCE = 5e-6
 pytestmark = needs.gcc
 
 drawn = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -60,25 +54,6 @@ def layer_of(kinds: list[Any], shape: dict[str, Any], **options: Any) -> tuple[n
     return layer, torch.randn(2, c, *shape["extents"][:axes])
 
 
-def equals_autograd(layer: nn.Module, x: Tensor, operators: Operators) -> Graph:
-    module = Twice(layer, tuple(x.shape))
-    target = torch.randn(module(x).shape)
-    traced = trace(module, (x,), (target,), mse_loss, "layer")
-    graph = lower_for_firmware(traced)
-    assert why_no_headers(graph) is None
-    state = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
-    found = run_step(graph, {**state, "input": x.numpy(), "target": target.numpy()}, operators)
-    double = module.double()
-    double.zero_grad()
-    mse_loss(double(x.double()), target.double()).backward()  # type: ignore[no-untyped-call]
-    for name, parameter in double.named_parameters():
-        exact = parameter.grad.numpy()
-        assert np.abs(found[f"{name}.grad"].reshape(exact.shape) - exact).max() <= TOLERANCE * max(
-            np.abs(exact).max(), 0.05
-        ), name
-    return graph
-
-
 @given(shape=layers, dilation=st.tuples(st.integers(1, 5), st.integers(1, 5)))
 @drawn
 def test_dilated(operators: Operators, shape: dict[str, Any], dilation: tuple[int, int]) -> None:
@@ -88,7 +63,7 @@ def test_dilated(operators: Operators, shape: dict[str, Any], dilation: tuple[in
     ):
         assume(extent + 2 * padding > step * (kernel - 1))
     layer, x = layer_of([nn.Conv1d, nn.Conv2d], shape, dilation=dilation)
-    equals_autograd(layer, x, operators)
+    equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
 
 
 @given(shape=layers, stride=st.tuples(st.integers(1, 3), st.integers(1, 3)), extra=st.integers(0, 2))
@@ -100,15 +75,15 @@ def test_transposed(operators: Operators, shape: dict[str, Any], stride: tuple[i
     ):
         assume(padding < kernel and (extent - 1) * step + kernel > 2 * padding)
     layer, x = layer_of([nn.ConvTranspose1d, nn.ConvTranspose2d], shape, stride=stride, output_padding=more)
-    equals_autograd(layer, x, operators)
+    equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
 
 
 def test_the_way_back_reads_the_phases_that_the_way_forward_has_made(operators: Operators) -> None:
-    """Three tensors are parted once each, and none where the dilation is 1."""
-    dilated = equals_autograd(nn.Conv1d(4, 4, 3, padding=2, dilation=2), torch.randn(2, 4, 8), operators)
-    plain = equals_autograd(nn.Conv1d(4, 4, 3, padding=1), torch.randn(2, 4, 8), operators)
-    copies = [
-        [node.operation.op for node in graph.nodes if node.operation].count("strided_copy")
-        for graph in (dilated, plain)
-    ]
-    assert copies[0] - copies[1] == 4  # of the input, the result, and the gradients of both
+    """The input, the result, and the gradients of both are copied once each."""
+    x = torch.randn(2, 4, 8)
+    copies = []
+    for dilation in (1, 2):
+        layer = nn.Conv1d(4, 4, 3, padding=dilation, dilation=dilation)
+        graph = equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+        copies.append([node.operation.op for node in graph.nodes if node.operation].count("strided_copy"))
+    assert copies[1] - copies[0] == 4
