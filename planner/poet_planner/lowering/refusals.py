@@ -15,10 +15,7 @@ from poet_planner.tracing.schema import bound_arguments
 
 LINUX = "train it on a Linux board"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
-LOSSES = (
-    "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights and label "
-    "smoothing"
-)
+LOSSES = "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights"
 WITH_WEIGHTS = ("nll_loss", "nll_loss2d", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
 WHOLE_OPERANDS = {

@@ -92,7 +92,6 @@ def test_layers(layer: nn.Module, missing: str) -> None:
     ("loss", "missing"),
     [
         (nn.CrossEntropyLoss(weight=torch.ones(CLASSES)), "class weights"),
-        (nn.CrossEntropyLoss(label_smoothing=0.1), "label smoothing"),
         (nn.CrossEntropyLoss(reduction="sum"), "no mean"),
         (nn.CrossEntropyLoss(ignore_index=0), "ignore_index"),
     ],

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -460,6 +462,16 @@ def other_order(batch: int | None = None) -> Model:
     return _own("other_order", OtherOrder(), (2, 8, 8), batch)
 
 
+def soft_targets(batch: int | None = None) -> Model:
+    """Targets of 0 and 1 for each class, as mixup and distillation have between them."""
+    return _own("soft_targets", nn.Linear(6, CLASSES), (6,), batch, partial(cross_entropy, reduction="mean"))
+
+
+def smoothed(batch: int | None = None) -> Model:
+    model = _own("smoothed", nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, CLASSES)), (6,), batch)
+    return replace(model, loss=partial(cross_entropy, label_smoothing=0.1))
+
+
 class Residual(nn.Module):
     """Two dilated convolutions and what they add to, as temporal convolutional networks have them."""
 
@@ -515,5 +527,5 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     *(trained_through_fixed_statistics, trained_through_frozen_norms, trained_through_folded_norms, biases_alone),
     *(moving_statistics, group_norms, norms_without_weights, encoder_layer, encoder, causal_encoder, masked_encoder),
     *(cross_attention, decoder_layer, joined, patches, other_order),
-    *(temporal, u_net),
+    *(temporal, u_net, soft_targets, smoothed),
 )
