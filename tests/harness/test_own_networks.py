@@ -42,7 +42,7 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         yield root
 
 
-@pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "group_norms", "causal_encoder"])
+@pytest.mark.parametrize("network", ["keyword_spotter", "frozen_backbone", "u_net", "temporal", "causal_encoder"])
 def test_gradients_on_the_board_equal_autograd(network: str, folder: Path) -> None:
     model, plan = f"tests.support.networks.own:{network}", str(folder / f"{network}-plan")
     data, saved = folder / f"{network}.npz", folder / f"{network}-saved.npz"

@@ -12,9 +12,9 @@ from math import inf, prod
 from typing import Any, NamedTuple
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, row_major
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
 
-from poet_planner.lowering.draft import added
+from poet_planner.lowering.rewriting import CLONE, Rewriting
 from poet_planner.lowering.rules import Lowered, is_row_major, swapped
 from poet_planner.tracing.schema import bound_arguments
 
@@ -36,7 +36,7 @@ def with_plain_attention(traced: TracedGraph) -> TracedGraph:
             split.backward(operator)
         else:
             split.operators.append(operator)
-    return replace(traced, operators=tuple(split.operators), values=split.values)
+    return split.graph()
 
 
 def weights_of_attention(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
@@ -63,27 +63,26 @@ class _Attention(NamedTuple):
     weights: Ref
 
 
-class _Split:
-    """Operators and values of the graph in the making; all results are row-major."""
+class _Split(Rewriting):
+    """Attention in parts, whose results are row-major."""
 
     def __init__(self, traced: TracedGraph) -> None:
+        super().__init__(traced)
         self._shapes = {resident.id: resident.shape for resident in traced.residents}
         self._shapes |= {id: value.shape for id, value in traced.values.items()}
-        self.values = dict(traced.values)
         self._computed: dict[str, _Attention] = {}
-        self.operators: list[TracedOperator] = []
 
     def forward(self, operator: TracedOperator) -> None:
         given = bound_arguments(operator.target, operator.args, operator.kwargs)
         (output, _) = operator.outputs
         assert output is not None
-        query = self._emit(operator, "query", aten.mul.Scalar, given["query"].shape, given["query"], _scale(given))
+        query = self.emit(operator, "query", given["query"].shape, aten.mul.Scalar, given["query"], _scale(given))
         key, value = (self._plain(operator, name, given[name]) for name in ("key", "value"))
         scores = self._product(operator, "scores", query, swapped(key))
         mask = self._mask(operator, given, scores)
         if mask is not None:
-            scores = self._emit(operator, "masked", aten.add.Tensor, scores.shape, scores, mask)
-        weights = self._emit(operator, "weights", aten._softmax.default, scores.shape, scores, -1, False)
+            scores = self.emit(operator, "masked", scores.shape, aten.add.Tensor, scores, mask)
+        weights = self.emit(operator, "weights", scores.shape, aten._softmax.default, scores, -1, False)
         self._computed[output] = _Attention(query, key, value, weights)
         self._yield(output, self._product(operator, "product", weights, value))
 
@@ -98,13 +97,13 @@ class _Split:
             return
         of_weights = self._product(operator, "weights", gradient, swapped(value))
         softmax = aten._softmax_backward_data.default
-        scores = self._emit(operator, "scores", softmax, weights.shape, of_weights, weights, -1, torch.float32)
+        scores = self.emit(operator, "scores", weights.shape, softmax, of_weights, weights, -1, torch.float32)
         if wants_key:
             self._yield(wants_key, self._product(operator, "key", swapped(scores), query))
         if wants_query:
             unscaled = self._product(operator, "unscaled", scores, key)
             self._yield(
-                wants_query, self._emit(operator, "query", aten.mul.Scalar, query.shape, unscaled, _scale(given))
+                wants_query, self.emit(operator, "query", query.shape, aten.mul.Scalar, unscaled, _scale(given))
             )
 
     def _mask(self, operator: TracedOperator, given: dict[str, Any], scores: Ref) -> Ref | None:
@@ -112,26 +111,17 @@ class _Split:
             mask: Ref | None = given["attn_mask"]
             return mask
         corner = scores.shape[-2:]
-        full = self._emit(operator, "full", aten.full.default, corner, list(corner), -inf)
-        return self._emit(operator, "mask", aten.triu.default, corner, full, 1)
+        full = self.emit(operator, "full", corner, aten.full.default, list(corner), -inf)
+        return self.emit(operator, "mask", corner, aten.triu.default, full, 1)
 
     def _plain(self, operator: TracedOperator, name: str, ref: Ref) -> Ref:
         """The tensor, copied unless it is a whole one that lies row by row."""
         if is_row_major(ref.shape, ref.stride) and prod(ref.shape) == prod(self._shapes[ref.source]):
             return ref
-        return self._emit(operator, name, aten.clone.default, ref.shape, ref)
+        return self.emit(operator, name, ref.shape, CLONE, ref)
 
     def _product(self, operator: TracedOperator, name: str, a: Ref, b: Ref) -> Ref:
-        return self._emit(operator, name, aten.matmul.default, (*a.shape[:-1], b.shape[-1]), a, b)
-
-    def _emit(self, fused: TracedOperator, name: str, target: Any, shape: tuple[int, ...], *args: Any) -> Ref:
-        """A part of a fused operator, and its row-major result."""
-        id = added(fused.id, name)
-        self.operators.append(
-            TracedOperator(id, target, args, {}, (id,), fused.backward, fused.module, recomputable=fused.recomputable)
-        )
-        self.values[id] = TracedValue(id, 4 * prod(shape), shape, torch.float32, row_major(shape))
-        return Ref(id, (), shape, row_major(shape), torch.float32)
+        return self.emit(operator, name, (*a.shape[:-1], b.shape[-1]), aten.matmul.default, a, b)
 
     def _yield(self, id: str, made: Ref) -> None:
         """Lets what the last operator has made be the fused operator's result."""

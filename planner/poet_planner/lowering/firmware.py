@@ -17,10 +17,12 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
 from poet_planner.lowering.affine_norms import with_weights
+from poet_planner.lowering.arithmetic import with_plain_arithmetic
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
+from poet_planner.lowering.convolutions import with_plain_convolutions
 from poet_planner.lowering.draft import (
     Draft,
     added,
@@ -33,6 +35,7 @@ from poet_planner.lowering.draft import (
     without_unread_indices,
 )
 from poet_planner.lowering.frozen_int8 import folded, with_int8
+from poet_planner.lowering.ignored_labels import with_every_row
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
@@ -55,6 +58,9 @@ ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     *ON_INT8,
     with_plain_attention,
+    with_every_row,
+    with_plain_arithmetic,
+    with_plain_convolutions,
     with_padded_joins,
     with_copies_in_two,
     with_weights,

@@ -10,7 +10,6 @@ has just been dequantized, and views.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -25,7 +24,6 @@ from poet_runtime.traced_graph import (
     TracedOperator,
     TracedResident,
     TracedValue,
-    View,
     map_refs,
     row_major,
 )
@@ -33,7 +31,7 @@ from torch import Tensor
 
 from poet_planner.lowering.constants import computed_constants
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import Lowered, firmware_operator, is_row_major
+from poet_planner.lowering.rules import Lowered, firmware_operator, is_row_major, reshaped
 from poet_planner.tracing.schema import bound_arguments
 
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
@@ -177,7 +175,7 @@ class _Fusing:
         """The operator in the place of what quantises its value, named as what it stands for."""
         id = made.by.id
         value = TracedValue(id, prod(made.shape), made.shape, torch.int8, row_major(made.shape))
-        self._names[quantized] = _viewed(_whole(value), self._values[quantized].shape)
+        self._names[quantized] = reshaped(_whole(value), self._values[quantized].shape)
         self._values[id] = value
         self._made[id] = replace(made.by, target=made.target, args=made.args, kwargs={}, outputs=(id,))
         return self._made[id]
@@ -287,7 +285,7 @@ class _Fusing:
                 return None
             return _Made(by, _S8.linear_s8.default, (source.ref, *tensors, ends.numbers), (p["m"], p["n"]))
         window, *sliding = _windows(p)
-        w_ref = _viewed(ref, (p["k"], p["c"] // p["g"], *window))
+        w_ref = reshaped(ref, (p["k"], p["c"] // p["g"], *window))
         args = (_planes(source.ref, p), w_ref, *tensors[1:], *sliding, p["g"], source.zero, ends.numbers)
         return _Made(by, _S8.conv2d_s8.default, args, _extents(p, p["k"]))
 
@@ -372,14 +370,7 @@ def _extents(p: dict[str, int], channels: int) -> tuple[int, ...]:
 
 
 def _planes(ref: Ref, p: dict[str, int]) -> Ref:
-    return _viewed(ref, (p["n"], p["c"], p["h"], p["w"]))
-
-
-def _viewed(ref: Ref, shape: Sequence[int]) -> Ref:
-    if ref.shape == tuple(shape):
-        return ref
-    view = View(torch.ops.aten.view.default, (list(shape),))
-    return replace(ref, views=(*ref.views, view), shape=tuple(shape), stride=row_major(shape))
+    return reshaped(ref, (p["n"], p["c"], p["h"], p["w"]))
 
 
 def _whole(value: TracedValue) -> Ref:

@@ -15,10 +15,7 @@ from poet_planner.tracing.schema import bound_arguments
 
 LINUX = "train it on a Linux board"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
-LOSSES = (
-    "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights and label "
-    "smoothing"
-)
+LOSSES = "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights"
 WITH_WEIGHTS = ("nll_loss", "nll_loss2d", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
 WHOLE_OPERANDS = {
@@ -98,10 +95,10 @@ def _kind(operator: TracedOperator) -> str:
 
 def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     weight = given["weight"]
-    if given["transposed"]:
-        return "transposed convolution", f"{LINUX}, or replace it by Upsample (nearest) and Conv2d"
+    if _is_dilated(given) and given["transposed"]:
+        return "dilated transposed convolution", "use dilation=1 and a larger kernel"
     if _is_dilated(given):
-        return "dilated convolution", f"{LINUX}, or use dilation=1 and a larger kernel"
+        return "convolution with a stride and a dilation along one axis", "use stride=1, or dilation=1"
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
         return "convolution of volumes", f"{LINUX}, or use Conv2d"
     return "convolution as here", LINUX

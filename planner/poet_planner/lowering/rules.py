@@ -75,39 +75,63 @@ def _pair(value: Sequence[int]) -> tuple[int, int]:
 
 
 def _convolution_params(
-    x: Ref | Blank, w: Ref | Blank, bias: bool, stride: Any, padding: Any, dilation: Any, transposed: bool, groups: int
+    x: Ref | Blank, w: Ref | Blank, bias: bool, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> dict[str, int] | None:
-    if transposed or len(x.shape) not in (3, 4) or any(step != 1 for step in dilation):
+    if len(x.shape) not in (3, 4) or any(step != 1 for step in dilation):
         return None
     # A one-dimensional convolution is one over images of a single row.
     (n, c, *extents), (k, _, *kernel) = x.shape, w.shape
     (height, width), (r, s) = (1, *extents)[-2:], (1, *kernel)[-2:]
-    (sh, sw), (ph, pw) = (1, *_each(stride, extents))[-2:], (0, *_each(padding, extents))[-2:]
+    (sh, sw), (ph, pw) = (1, *each(stride, extents))[-2:], (0, *each(padding, extents))[-2:]
     return {
         **{"n": n, "c": c, "h": height, "w": width, "k": k, "r": r, "s": s},
         **{"sh": sh, "sw": sw, "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
     }
 
 
-def _each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+def each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     """One number an axis, of which PyTorch may have been given one for all."""
     return tuple(value) if len(value) == len(axes) else (value[0],) * len(axes)
 
 
 def _convolution(operator: TracedOperator) -> Lowered | None:
-    x, w, b, stride, padding, dilation, transposed, _, groups = operator.args
-    params = _convolution_params(x, w, b is not None, stride, padding, dilation, transposed, groups)
+    x, w, b, stride, padding, dilation, transposed, extra, groups = operator.args
+    if transposed:
+        y = _enlarged(x, w, stride, padding, dilation, extra, groups)
+        params = None if b is not None else _convolution_params(y, w, False, stride, padding, dilation, groups)
+        return _lowered("conv2d_backward_input", params, (x, w), operator.outputs[0])
+    params = _convolution_params(x, w, b is not None, stride, padding, dilation, groups)
     return _lowered("conv2d", params, (x, w) if b is None else (x, w, b), operator.outputs[0])
 
 
 def _convolution_backward(operator: TracedOperator) -> Lowered | None:
     gy, x, w, _, stride, padding, dilation, transposed, _, groups, (wants_x, wants_w, wants_b) = operator.args
-    params = _convolution_params(x, w, wants_b, stride, padding, dilation, transposed, groups)
+    if transposed:
+        return _transposed_backward(operator, _convolution_params(gy, w, False, stride, padding, dilation, groups))
+    params = _convolution_params(x, w, wants_b, stride, padding, dilation, groups)
     if wants_x and not wants_w and not wants_b:
         return _lowered("conv2d_backward_input", params, (gy, w), operator.outputs[0])
     if wants_x:
         return None
     return _lowered("conv2d_backward_weight", params, (gy, x), *_yielded(operator, *((1, 2) if wants_b else (1,))))
+
+
+def _enlarged(x: Ref, w: Ref, stride: Any, padding: Any, dilation: Any, extra: Any, groups: int) -> Blank:
+    """What a transposed convolution yields: the input of the plain one whose results have the shape of ``x``."""
+    extents, kernel = x.shape[2:], w.shape[2:]
+    numbers = (each(one, extents) for one in (stride, padding, dilation, extra))
+    axes = zip(extents, kernel, *numbers, strict=True)
+    shape = (x.shape[0], w.shape[1] * groups, *((n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in axes))
+    return Blank(shape, row_major(shape), x.dtype)
+
+
+def _transposed_backward(operator: TracedOperator, params: dict[str, int] | None) -> Lowered | None:
+    gy, x, w, *_, (wants_x, wants_w, wants_b) = operator.args
+    if wants_b or (wants_x and wants_w):
+        return None
+    if wants_x:
+        return _lowered("conv2d", params, (gy, w), operator.outputs[0])
+    return _lowered("conv2d_backward_weight", params, (x, gy), operator.outputs[1])
 
 
 def is_transposed(matrices: Ref) -> bool:
@@ -166,10 +190,18 @@ def _sum(operator: TracedOperator) -> Lowered | None:
     summed = [axis % len(x.shape) for axis in axes] if axes else list(every)
     order = [*summed, *(axis for axis in every if axis not in summed)]
     m = prod(x.shape[axis] for axis in summed)
-    return _lowered("sum_rows", {"m": m, "n": prod(x.shape) // m}, (_permuted(x, order),), operator.outputs[0])
+    return _lowered("sum_rows", {"m": m, "n": prod(x.shape) // m}, (permuted(x, order),), operator.outputs[0])
 
 
-def _permuted(x: Ref, order: Sequence[int]) -> Ref:
+def reshaped(ref: Ref, shape: Sequence[int]) -> Ref:
+    """A row-major tensor in another shape."""
+    if ref.shape == tuple(shape):
+        return ref
+    view = View(torch.ops.aten.view.default, (list(shape),))
+    return replace(ref, views=(*ref.views, view), shape=tuple(shape), stride=row_major(shape))
+
+
+def permuted(x: Ref, order: Sequence[int]) -> Ref:
     if list(order) == sorted(order):
         return x
     view = View(torch.ops.aten.permute.default, (list(order),))
@@ -604,7 +636,7 @@ def _dequantize_s8(operator: TracedOperator) -> Lowered | None:
 
 def _conv2d_s8(operator: TracedOperator) -> Lowered | None:
     x, w, start, scale, stride, padding, groups, zero_x, ends = operator.args
-    params = _convolution_params(x, w, False, stride, padding, (1,), False, groups)
+    params = _convolution_params(x, w, False, stride, padding, (1,), groups)
     if params is None:
         return None
     del params["bias"]

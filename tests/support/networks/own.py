@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -460,6 +462,55 @@ def other_order(batch: int | None = None) -> Model:
     return _own("other_order", OtherOrder(), (2, 8, 8), batch)
 
 
+def soft_targets(batch: int | None = None) -> Model:
+    """Targets of 0 and 1 for each class, as mixup and distillation have between them."""
+    return _own("soft_targets", nn.Linear(6, CLASSES), (6,), batch, partial(cross_entropy, reduction="mean"))
+
+
+def smoothed(batch: int | None = None) -> Model:
+    model = _own("smoothed", nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, CLASSES)), (6,), batch)
+    return replace(model, loss=partial(cross_entropy, label_smoothing=0.1))
+
+
+class Residual(nn.Module):
+    """Two dilated convolutions and what they add to, as temporal convolutional networks have them."""
+
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        self.pad = 2 * dilation
+        self.first = nn.Conv1d(channels, channels, 3, dilation=dilation)
+        self.second = nn.Conv1d(channels, channels, 3, padding=dilation, dilation=dilation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return relu(x + self.second(relu(self.first(pad(x, (self.pad, 0))))))
+
+
+def temporal(batch: int | None = None) -> Model:
+    blocks = (Residual(8, dilation) for dilation in (1, 2, 4, 8))
+    head = (nn.Conv1d(8, 6, 5, padding=3, dilation=2), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(6, CLASSES))
+    return _own("temporal", nn.Sequential(nn.Conv1d(2, 8, 1), *blocks, *head), (2, 30), batch)
+
+
+class UNet(nn.Module):
+    """Down by a stride, through two axes of a dilation, and up again by transposed convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.further = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, stride=2, padding=1)
+        self.wide, self.up = nn.Conv2d(8, 8, 3, padding=2, dilation=2), nn.ConvTranspose2d(8, 4, 2, stride=2)
+        self.norm, self.out = nn.GroupNorm(2, 8), nn.ConvTranspose2d(8, CLASSES, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = relu(self.down(x))
+        up = self.up(relu(self.wide(relu(self.further(first)))))
+        out: Tensor = self.out(self.norm(torch.cat([first, up], 1))).mean((2, 3))
+        return out
+
+
+def u_net(batch: int | None = None) -> Model:
+    return _own("u_net", UNet(), (1, 8, 8), batch)
+
+
 def norms_without_weights(batch: int | None = None) -> Model:
     module = nn.Sequential(
         *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4, affine=False), nn.ReLU()),
@@ -476,4 +527,5 @@ OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     *(trained_through_fixed_statistics, trained_through_frozen_norms, trained_through_folded_norms, biases_alone),
     *(moving_statistics, group_norms, norms_without_weights, encoder_layer, encoder, causal_encoder, masked_encoder),
     *(cross_attention, decoder_layer, joined, patches, other_order),
+    *(temporal, u_net, soft_targets, smoothed),
 )

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No row has an ignored label on a board, where it ends in an error: counts of rows are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
+
+from poet_planner.lowering.rewriting import CLONE, Rewriting
+
+aten = torch.ops.aten
+_NLL = aten.nll_loss_forward.default
+
+
+def with_every_row(traced: TracedGraph) -> TracedGraph:
+    """The same graph, which asks of no label whether it is the one that the cross entropy leaves out."""
+    ignored = {(o.args[1].source, o.args[4]) for o in traced.operators if o.target is _NLL and o.args[4] < 0}
+    counting = _Counting(traced, ignored)
+    for operator in traced.operators:
+        counting.take(operator)
+    return counting.graph()
+
+
+class _Counting(Rewriting):
+    """``_masks`` are values that are everywhere true, or nowhere; ``_counts`` how many rows are."""
+
+    def __init__(self, traced: TracedGraph, ignored: set[tuple[str, Any]]) -> None:
+        super().__init__(traced)
+        self._ignored = ignored
+        self._masks: dict[str, bool] = {}
+        self._counts: dict[str, int] = {}
+
+    def take(self, operator: TracedOperator) -> None:
+        refs = [one.source if isinstance(one, Ref) else one for one in operator.args]
+        mask = self._masks.get(str(refs[-1]))
+        if operator.target is aten.eq.Scalar and tuple(refs) in self._ignored:
+            self._masks[self._dropped(operator)] = False
+        elif operator.target is aten.bitwise_not.default and mask is not None:
+            self._masks[self._dropped(operator)] = not mask
+        elif operator.target is aten.sum.default and mask is not None:
+            self._counts[self._dropped(operator)] = int(mask) * prod(operator.args[0].shape)
+        elif operator.target is aten.masked_fill.Scalar and self._masks.get(str(refs[1])) is False:
+            self.operators.append(replace(operator, target=CLONE, args=operator.args[:1]))
+        elif operator.target is aten.div.Tensor and refs[1] in self._counts:
+            args = (operator.args[0], self._counts[refs[1]])
+            self.operators.append(replace(operator, target=aten.div.Scalar, args=args))
+        else:
+            self.operators.append(operator)
+
+    def _dropped(self, operator: TracedOperator) -> str:
+        (id,) = operator.values
+        del self.values[id]
+        return id

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dilated and transposed convolutions of drawn shapes, against autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tests.support import needs
+from tests.support.firmware.against_autograd import equals_autograd
+from tests.support.firmware.host_operators import Operators
+
+pytestmark = needs.gcc
+
+drawn = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+layers = st.fixed_dictionaries(
+    {
+        "axes": st.integers(1, 2),
+        "channels": st.sampled_from([(1, 2), (4, 4), (3, 2), (4, 8)]),
+        "groups": st.booleans(),
+        "kernel": st.tuples(st.integers(1, 4), st.integers(1, 4)),
+        "padding": st.tuples(st.integers(0, 4), st.integers(0, 4)),
+        "extents": st.tuples(st.integers(2, 9), st.integers(2, 9)),
+        "bias": st.booleans(),
+    }
+)
+
+
+class Twice(nn.Module):
+    """The layer behind a trained factor, so that its input has a gradient."""
+
+    def __init__(self, layer: nn.Module, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.factor, self.layer = nn.Parameter(torch.randn(shape)), layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x * self.factor)
+        return y
+
+
+def layer_of(kinds: list[Any], shape: dict[str, Any], **options: Any) -> tuple[nn.Module, Tensor]:
+    axes, (c, k) = shape["axes"], shape["channels"]
+    groups = int(np.gcd(c, k)) if shape["groups"] else 1
+    numbers = {name: shape[name][:axes] for name in ("kernel", "padding")}
+    options = {name: value[:axes] for name, value in options.items()}
+    layer = kinds[axes - 1](
+        c, k, numbers["kernel"], padding=numbers["padding"], groups=groups, bias=shape["bias"], **options
+    )
+    return layer, torch.randn(2, c, *shape["extents"][:axes])
+
+
+@given(shape=layers, dilation=st.tuples(st.integers(1, 5), st.integers(1, 5)))
+@drawn
+def test_dilated(operators: Operators, shape: dict[str, Any], dilation: tuple[int, int]) -> None:
+    """Paddings that the dilation divides, and others; extents likewise."""
+    for extent, kernel, padding, step in zip(
+        *(shape[n] for n in ("extents", "kernel", "padding")), dilation, strict=True
+    ):
+        assume(extent + 2 * padding > step * (kernel - 1))
+    layer, x = layer_of([nn.Conv1d, nn.Conv2d], shape, dilation=dilation)
+    equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+
+
+@given(shape=layers, stride=st.tuples(st.integers(1, 3), st.integers(1, 3)), extra=st.integers(0, 2))
+@drawn
+def test_transposed(operators: Operators, shape: dict[str, Any], stride: tuple[int, int], extra: int) -> None:
+    more = tuple(min(extra, step - 1) for step in stride)
+    for extent, kernel, padding, step in zip(
+        *(shape[n] for n in ("extents", "kernel", "padding")), stride, strict=True
+    ):
+        assume(padding < kernel and (extent - 1) * step + kernel > 2 * padding)
+    layer, x = layer_of([nn.ConvTranspose1d, nn.ConvTranspose2d], shape, stride=stride, output_padding=more)
+    equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+
+
+def test_the_way_back_reads_the_phases_that_the_way_forward_has_made(operators: Operators) -> None:
+    """The input, the result, and the gradients of both are copied once each."""
+    x = torch.randn(2, 4, 8)
+    copies = []
+    for dilation in (1, 2):
+        layer = nn.Conv1d(4, 4, 3, padding=dilation, dilation=dilation)
+        graph = equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+        copies.append([node.operation.op for node in graph.nodes if node.operation].count("strided_copy"))
+    assert copies[1] - copies[0] == 4
