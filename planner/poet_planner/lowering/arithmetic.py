@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic that the firmware has in other words: a minus sign is the factor -1, and a number a constant to add."""
+"""Arithmetic that the firmware has in other words.
+
+A minus sign is the factor -1, and a number a constant to add.
+"""
 
 from __future__ import annotations
 

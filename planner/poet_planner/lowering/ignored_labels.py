@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No row has an ignored label on a board, where it ends in an error: counts of rows are known."""
+"""No row has an ignored label on a board.
+
+There it ends in an error, so what asks for one, and the count of the others, is known beforehand.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NLL = aten.nll_loss_forward.default
 
 
 def with_every_row(traced: TracedGraph) -> TracedGraph:
-    """The same graph, which asks of no label whether it is the one that the cross entropy leaves out."""
+    """The same graph, in which no label is compared with the ignored one."""
     ignored = {(o.args[1].source, o.args[4]) for o in traced.operators if o.target is _NLL and o.args[4] < 0}
     counting = _Counting(traced, ignored)
     for operator in traced.operators:
