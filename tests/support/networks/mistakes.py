@@ -302,7 +302,10 @@ MISTAKES: dict[str, tuple[Callable[[], Model], str]] = {
     "counting function": (_bad(_counting_function), "calls each time"),
     "loss that counts": (lambda: _model(nn.Linear(6, CLASSES), _LossThatCounts()), "calls each time"),
     "loss that learns": (lambda: _model(nn.Linear(6, CLASSES), _LossThatLearns()), "register_buffer"),
-    "loose parameter in loss": (lambda: _model(nn.Linear(6, CLASSES), _loss_over_a_loose_parameter()), "ParameterList"),
+    "loss over loose parameter": (
+        lambda: _model(nn.Linear(6, CLASSES), _loss_over_a_loose_parameter()),
+        "ParameterList",
+    ),
     "input with gradient": (
         lambda: _model(nn.Linear(6, CLASSES), cross_entropy, torch.randn(3, 6, requires_grad=True)),
         "detach",
