@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_map_only
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.schema import is_pure, written_placeholders
-from poet_planner.tracing.snapshot import Snapshot, plain_state
+from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
 
 Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
@@ -278,6 +278,7 @@ def _repeatable(
     step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot, data: bool, ways: set[Way]
 ) -> tuple[GraphModule, bool]:
     """The step's graph, once it is sure that it is the same for all steps and all data, and whether fakes show it."""
+    displace_generators()
     start = plain_state(*parts)
     everything = range(len(flat))
     questions: list[str] = []

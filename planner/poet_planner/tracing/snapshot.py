@@ -56,6 +56,9 @@ class Snapshot:
             raise faults[0]
 
 
+_NOBODYS_SEED = 3_141_592_653
+
+
 def plain_state(*parts: object) -> dict[str, object]:
     """By path, all numbers, flags and texts, how long containers are, and how far generators have come.
 
@@ -225,6 +228,15 @@ def _is_full(cell: CellType) -> bool:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
+
+
+def displace_generators() -> None:
+    """Put PyTorch's, Python's and NumPy's own where no program's seed does: then a step that seeds one changes it."""
+    torch.default_generator.manual_seed(_NOBODYS_SEED)
+    random.seed(_NOBODYS_SEED)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(_NOBODYS_SEED)
 
 
 def generators() -> dict[str, tuple[object, Undo]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sysconfig
 from collections import OrderedDict
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from poet_planner.costs.features import has_features
@@ -25,7 +27,7 @@ from poet_profiles.schedule import Schedule
 from poet_runtime.executor import train_step
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, dropout
 
 from tests.support.graphs.costed import costed
 from tests.support.networks.eager import traced
@@ -48,6 +50,20 @@ def refusal(model: Model) -> str:
 def test_a_mistake_is_refused_in_one_line(name: str) -> None:
     model, word = mistake(name)
     assert word in refusal(model)
+
+
+@pytest.mark.parametrize("seed", [torch.manual_seed, random.seed, np.random.seed])
+def test_a_step_that_seeds_is_refused_where_the_generator_stands_there_already(seed: Callable[[int], object]) -> None:
+    """As it does after a user's file that seeds, and draws nothing afterwards."""
+
+    class Seeding(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seed(0)
+            return dropout(super().forward(x))
+
+    model = Model("seeding", Seeding(6, 3), (torch.randn(3, 6),), (torch.arange(3),), cross_entropy)
+    seed(0)
+    assert "random generator" in refusal(model)
 
 
 # What is wrong is no part's: the words that say whose it is.
