@@ -290,6 +290,7 @@ def _repeatable(
     except refusals.NeedsDataError:
         needs_data = True
         snapshot.restore()
+        displace_generators()
         first = _over_data(step, flat, everything, refusals.Asked(questions))
     way = _way(first)
     if way in ways and not (data or needs_data):
