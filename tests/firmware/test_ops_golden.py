@@ -20,7 +20,7 @@ def test_every_operator_has_a_reference() -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator_equals_pytorch(operators: Operators, name: str) -> None:
-    @settings(max_examples=examples(100 if "conv2d" in name else 40), deadline=None, derandomize=True)
+    @settings(max_examples=examples(150 if "conv2d" in name else 60), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: dict[str, int], seed: int) -> None:
         golden = REFERENCES[name](params, Draw(seed))
@@ -34,7 +34,7 @@ def test_operator_equals_pytorch(operators: Operators, name: str) -> None:
     ("name", "over"), [(name, over) for name, operator in OPERATORS.items() for over in operator.takes_over]
 )
 def test_in_place_gives_the_same_bits(operators: Operators, name: str, over: int) -> None:
-    @settings(max_examples=examples(25), deadline=None, derandomize=True)
+    @settings(max_examples=examples(40), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
     def equal(params: dict[str, int], seed: int) -> None:
         golden = REFERENCES[name](params, Draw(seed))
