@@ -25,7 +25,9 @@ def with_every_row(traced: TracedGraph) -> TracedGraph:
     counting = _Counting(traced, ignored)
     for operator in traced.operators:
         counting.take(operator)
-    return counting.graph()
+    rewritten = counting.graph()
+    read = {ref.source for operator in rewritten.operators for ref in operator.refs}
+    return rewritten if read.isdisjoint(counting.dropped) else traced
 
 
 class _Counting(Rewriting):
@@ -39,13 +41,13 @@ class _Counting(Rewriting):
 
     def take(self, operator: TracedOperator) -> None:
         refs = [one.source if isinstance(one, Ref) else one for one in operator.args]
-        mask = self._masks.get(str(refs[-1]))
+        mask = self._masks.get(str(refs[0])) if refs else None
         if operator.target is aten.eq.Scalar and tuple(refs) in self._ignored:
-            self._masks[self._dropped(operator)] = False
+            self._masks[self._drop(operator)] = False
         elif operator.target is aten.bitwise_not.default and mask is not None:
-            self._masks[self._dropped(operator)] = not mask
+            self._masks[self._drop(operator)] = not mask
         elif operator.target is aten.sum.default and mask is not None:
-            self._counts[self._dropped(operator)] = int(mask) * prod(operator.args[0].shape)
+            self._counts[self._drop(operator)] = int(mask) * prod(operator.args[0].shape)
         elif operator.target is aten.masked_fill.Scalar and self._masks.get(str(refs[1])) is False:
             self.operators.append(replace(operator, target=CLONE, args=operator.args[:1]))
         elif operator.target is aten.div.Tensor and refs[1] in self._counts:
@@ -54,7 +56,11 @@ class _Counting(Rewriting):
         else:
             self.operators.append(operator)
 
-    def _dropped(self, operator: TracedOperator) -> str:
+    @property
+    def dropped(self) -> set[str]:
+        return {*self._masks, *self._counts}
+
+    def _drop(self, operator: TracedOperator) -> str:
         (id,) = operator.values
         del self.values[id]
         return id

@@ -40,9 +40,8 @@ def with_rows_in_order(traced: TracedGraph) -> TracedGraph:
         if _sees(ref, shapes[ref.source]):
             return replace(ref, stride=viewed(ref, shapes[ref.source]).stride())
         if ref.source not in traced.values:
-            return replace(
-                ref, stride=tuple(0 for _ in ref.stride)
-            )  # no operator reads it as it is, and none can copy it
+            # A resident as PyTorch stores it: no operator reads it so, and none can copy it.
+            return replace(ref, stride=(0,) * len(ref.stride))
         order = _order(traced.values[ref.source])
         back = _permuted([order.index(axis) for axis in range(len(order))])
         return replace(ref, source=_stored(ref.source), views=(back, *ref.views))

@@ -56,9 +56,6 @@ class Snapshot:
             raise faults[0]
 
 
-_NOBODYS_SEED = 3_141_592_653
-
-
 def plain_state(*parts: object) -> dict[str, object]:
     """By path, all numbers, flags and texts, how long containers are, and how far generators have come.
 
@@ -228,6 +225,9 @@ def _is_full(cell: CellType) -> bool:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
+
+
+_NOBODYS_SEED = 3_141_592_653
 
 
 def displace_generators() -> None:

@@ -136,3 +136,10 @@ def test_a_gradient_without_elements_is_not_taken_for_one() -> None:
             return torch.cat([out[:, 3:], out], 1)
 
     assert "the firmware has no slice" in why(Rolled(4, CLASSES), rows())
+
+
+def test_a_mask_of_ignored_labels_that_something_else_reads_is_refused() -> None:
+    def loss(y: Tensor, target: Tensor) -> Tensor:
+        return cross_entropy(y, target, label_smoothing=0.1) + (target == -100).float().mean() * y.sum()
+
+    assert "the firmware has no" in why(nn.Linear(4, CLASSES), rows(), loss)
