@@ -194,8 +194,14 @@ def test_a_program_that_ends_is_told_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
-        ("echo 'Host key verification failed.' >&2; exit 255", "ssh has no connection.; its words are above; try the"),
-        ("echo 'bash: poet-agent: command not found' >&2; exit 127", "no such command there.; give its whole path: "),
+        (
+            "echo 'Host key verification failed.' >&2; exit 255",
+            "ssh has no connection.; its words are above; try the same",
+        ),
+        (
+            "echo 'bash: poet-agent: command not found' >&2; exit 127",
+            "no such command there.; give its whole path: ssh://",
+        ),
         ("exit 1", "the program ended with code 1.; if it said why, that is above"),
         ("kill -9 $$", "signal 9 ended the program"),
     ],

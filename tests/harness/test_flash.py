@@ -127,7 +127,11 @@ def test_running_firmware_is_sent_to_its_bootloader(plan: Path, show_ports: Show
         ([("/dev/ttyACM0", BOOTLOADER), ("a", ADAPTER), ("b", ADAPTER)], None, "2 ports fit mkr1000"),
         ([("/dev/ttyACM0", BOOTLOADER), ("b", JLINK)], None, "no port found for mkr1000"),
         ([("/dev/ttyACM0", BOOTLOADER), ("a", ADAPTER)], "/dev/ttyACM0", "takes uploads.*name that with --port"),
-        ([("/dev/ttyACM0", BOOTLOADER), ("/dev/ttyACM1", BOOTLOADER), ("a", ADAPTER)], None, "bootloaders .*ACM0, .*1"),
+        (
+            [("/dev/ttyACM0", BOOTLOADER), ("/dev/ttyACM1", BOOTLOADER), ("a", ADAPTER)],
+            None,
+            "bootloaders at .*ACM0, .*1",
+        ),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_uploaded(

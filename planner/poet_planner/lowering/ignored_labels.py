@@ -27,38 +27,34 @@ def with_every_row(traced: TracedGraph) -> TracedGraph:
         counting.take(operator)
     rewritten = counting.graph()
     read = {ref.source for operator in rewritten.operators for ref in operator.refs}
-    return rewritten if read.isdisjoint(counting.dropped) else traced
+    return rewritten if read.isdisjoint({*counting.masks, *counting.counts}) else traced
 
 
 class _Counting(Rewriting):
-    """``_masks`` are values that are everywhere true, or nowhere; ``_counts`` how many rows are."""
+    """``masks`` are values that are everywhere true, or nowhere; ``counts`` how many rows are."""
 
     def __init__(self, traced: TracedGraph, ignored: set[tuple[str, Any]]) -> None:
         super().__init__(traced)
         self._ignored = ignored
-        self._masks: dict[str, bool] = {}
-        self._counts: dict[str, int] = {}
+        self.masks: dict[str, bool] = {}
+        self.counts: dict[str, int] = {}
 
     def take(self, operator: TracedOperator) -> None:
         refs = [one.source if isinstance(one, Ref) else one for one in operator.args]
-        mask = self._masks.get(str(refs[0])) if refs else None
+        mask = self.masks.get(str(refs[0])) if refs else None
         if operator.target is aten.eq.Scalar and tuple(refs) in self._ignored:
-            self._masks[self._drop(operator)] = False
+            self.masks[self._drop(operator)] = False
         elif operator.target is aten.bitwise_not.default and mask is not None:
-            self._masks[self._drop(operator)] = not mask
+            self.masks[self._drop(operator)] = not mask
         elif operator.target is aten.sum.default and mask is not None:
-            self._counts[self._drop(operator)] = int(mask) * prod(operator.args[0].shape)
-        elif operator.target is aten.masked_fill.Scalar and self._masks.get(str(refs[1])) is False:
+            self.counts[self._drop(operator)] = int(mask) * prod(operator.args[0].shape)
+        elif operator.target is aten.masked_fill.Scalar and self.masks.get(str(refs[1])) is False:
             self.operators.append(replace(operator, target=CLONE, args=operator.args[:1]))
-        elif operator.target is aten.div.Tensor and refs[1] in self._counts:
-            args = (operator.args[0], self._counts[refs[1]])
+        elif operator.target is aten.div.Tensor and refs[1] in self.counts:
+            args = (operator.args[0], self.counts[refs[1]])
             self.operators.append(replace(operator, target=aten.div.Scalar, args=args))
         else:
             self.operators.append(operator)
-
-    @property
-    def dropped(self) -> set[str]:
-        return {*self._masks, *self._counts}
 
     def _drop(self, operator: TracedOperator) -> str:
         (id,) = operator.values

@@ -242,7 +242,10 @@ def test_a_store_all_schedule_that_does_not_fit_says_what_it_needs(graph: Path, 
         (["graph", "--model", "digits_cnn", "--board", "rpi4b", "--out", "x.json", "--optimizer", "adam"], "leave it"),
         (["--profile", "m4", "--model", "digits_cnn", "--card-above", "much"], "--card-above much: not an amount"),
         (["--profile", "m4", "--model", "digits_cnn", "--stream-above", "much"], "--stream-above much: not an amount"),
-        (["--profile", "m4", "--model", "digits_cnn", "--library", "my-net"], "--library my-net: not a name in C and "),
+        (
+            ["--profile", "m4", "--model", "digits_cnn", "--library", "my-net"],
+            "--library my-net: not a name in C and C++",
+        ),
     ],
 )
 def test_bad_input_ends_in_one_line(arguments: list[str], expected: str, capsys: Said) -> None:

@@ -142,14 +142,20 @@ def test_what_does_not_fit_says_what_would() -> None:
         ({"network": GRAPH, "ram": 0}, "--ram 0: not an amount above zero"),
         ({"network": GRAPH, "ram": "much"}, "--ram much"),
         ({"network": GRAPH, "ram": 1000, "deadline": float("nan")}, "--deadline nan: not an amount above zero"),
-        ({"network": GRAPH, "ram": 1000, "parameters": "some"}, "--parameters some: there are auto, resident, card"),
+        (
+            {"network": GRAPH, "ram": 1000, "parameters": "some"},
+            "--parameters some: there are auto, resident, card, excluded",
+        ),
         ({"network": GRAPH, "ram": 1000, "gradients": "some"}, "--gradients some: there are auto, resident, paged"),
         ({"network": GRAPH, "ram": 1000, "method": "guess"}, "no method 'guess'"),
         ({"network": tiny(), "profile": "m4", "batch": 3}, "tiny comes with its own batch"),
         ({"network": tiny(), "profile": "no.csv"}, "no profile no.csv"),
         ({"network": tiny(), "profile": "m4", "board": "rpi4b"}, "no row of board rpi4b"),
         ({"network": recurrent(), "profile": "m4"}, "0 (GRU): the firmware has no recurrent operator"),
-        ({"network": tiny(), "profile": "m4", "parameters": "excluded", "library": "net"}, "--library net: tiny, para"),
+        (
+            {"network": tiny(), "profile": "m4", "parameters": "excluded", "library": "net"},
+            "--library net: tiny, param",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_one_line(asked: dict[str, Any], words: str) -> None:

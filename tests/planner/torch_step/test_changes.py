@@ -132,7 +132,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "slot": (to("m.slotted.bias", 0.5), "slotted.bias is 0.5, and was 0.0"),
     "behind a method": (to("m.schedule.now", 0.5), "schedule.now is 0.5, and was 1.0"),
     "object in a list": (lambda n, m, _: set_in(m.parts[1], "share", 3.0), r"parts\[1\].share is 3.0, and was 1.0"),
-    "another object in a list": (lambda n, m, _: m.parts.__setitem__(1, n.Share(3.0)), r"parts\[1\] is another Share"),
+    "another object in a list": (
+        lambda n, m, _: m.parts.__setitem__(1, n.Share(3.0)),
+        r"parts\[1\] is another Share now",
+    ),
     "longer list": (lambda n, m, _: m.shifts.append(0.5), "shifts has 3 elements now, and had 2"),
     "longer deque": (lambda n, m, _: m.steps.append(0.5), "steps has 2 elements now, and had 1"),
     "set": (lambda n, m, _: m.chosen.add(0.5), "chosen has other elements now"),
@@ -192,13 +195,16 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "forward of an object": (replaced_forward, "drop.forward is set now, and was the class's"),
     "forward of a layer's class": (of_layer, "LeakyReLU.forward is another function now"),
     "class of a child": (lambda n, m, _: set_in(m.drop, "__class__", nn.Identity), "the class of drop is Identity now"),
-    "hook": (lambda n, m, _: m.one.register_forward_hook(lambda s, x, y: y * 2), "one._forward_hooks is no longer"),
+    "hook": (
+        lambda n, m, _: m.one.register_forward_hook(lambda s, x, y: y * 2),
+        "one._forward_hooks is no longer empt",
+    ),
     "prehook": (lambda n, m, _: m.one.register_forward_pre_hook(lambda s, x: x[0] * 2), "one._forward_pre_hooks is"),
     "hook on all modules": (hooked_globally, "the hooks on all modules has"),
     # Structure and parameters.
     "child replaced": (
         lambda n, m, _: set_in(m.blocks[0], "act", nn.Tanh()),
-        "blocks.0.act is a Tanh, and was a Leaky",
+        "blocks.0.act is a Tanh, and was a LeakyR",
     ),
     "child of its kind": (lambda n, m, _: set_in(m.blocks[0], "act", nn.LeakyReLU(0.5)), "blocks.0.act is another"),
     "child appended": (lambda n, m, _: m.blocks.append(n.Block()), "blocks.*has '2' now"),
@@ -210,8 +216,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "part in evaluation": (lambda n, m, _: m.bn.eval(), "bn.training is False, and was True"),
     "frozen": (lambda n, m, _: m.one.requires_grad_(False), "requires_grad of .*weight is False, and was True"),
     "layout": (lambda n, m, _: m.to(memory_format=torch.channels_last), "the stride of conv.weight is"),
-    "pruned": (lambda n, m, _: prune.l1_unstructured(m.conv, "weight", amount=0.5), "conv._forward_pre_hooks is no"),
-    "parametrized": (lambda n, m, _: parametrizations.weight_norm(m.conv), "the class of conv is ParametrizedConv2d"),
+    "pruned": (
+        lambda n, m, _: prune.l1_unstructured(m.conv, "weight", amount=0.5),
+        "conv._forward_pre_hooks is no longer",
+    ),
+    "parametrized": (
+        lambda n, m, _: parametrizations.weight_norm(m.conv),
+        "the class of conv is ParametrizedConv2d now",
+    ),
     "without statistics": (without_statistics, "bn.running_mean is None, and was a Tensor"),
 }
 
@@ -348,7 +360,10 @@ def test_a_change_of_what_no_step_reads_is_none(first: int) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda n, m, _: m.head.weight.register_hook(lambda gradient: gradient * 2), "head.weight has a hook on its"),
+        (
+            lambda n, m, _: m.head.weight.register_hook(lambda gradient: gradient * 2),
+            "head.weight has a hook on its grad",
+        ),
         (lambda n, m, _: m.head.register_full_backward_hook(lambda *_: None), "head has a backward hook"),
         (to("m.bn.momentum", None), "bn .* takes a number out of a tensor"),
         (lambda n, m, _: m.compile(backend="eager"), r"is compiled \(torch.compile\)"),

@@ -91,7 +91,10 @@ def second_writer(graph: Graph) -> Graph:
         (lambda g: by_rows(g, 0, 0), "kept tensor w: 8 bytes are not 0 equal rows"),
         (lambda g: by_rows(g, 1, 2), 'kept tensor x: an input does not lie by rows; leave "rows" out'),
         (lambda g: by_rows(g, 0, 2), 'node w..fetch: w must have "rows": 1 here, it has 2'),
-        (lambda g: replace(g, kept=(*g.kept, Kept("v", "state", 4))), "kept tensor v: one node must write a state, b"),
+        (
+            lambda g: replace(g, kept=(*g.kept, Kept("v", "state", 4))),
+            "kept tensor v: one node must write a state, but 0 do",
+        ),
         (
             lambda g: replace(g, kept=(replace(g.kept[0], kind="constant"), g.kept[1])),
             "kept tensor w: no node may write a constant, but 1 do",
@@ -172,7 +175,10 @@ def test_costs_alone_need_no_commit() -> None:
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (lambda d: d["nodes"][0].update(uses="gpu"), "node x..fetch: \"uses\" is 'gpu'; it must be one of cpu, bus"),
+        (
+            lambda d: d["nodes"][0].update(uses="gpu"),
+            "node x..fetch: \"uses\" is 'gpu'; it must be one of cpu, bus, both",
+        ),
         (lambda d: d["nodes"][0].update(uses=None), 'node x..fetch: "uses" is None'),
         (lambda d: d["kept"][0].update(kind="gradient"), "kept tensor w: \"kind\" is 'gradient'"),
         (lambda d: d["kept"][0].update(bytes=-1), 'kept tensor w: "bytes" is -1'),
