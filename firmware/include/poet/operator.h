@@ -28,9 +28,9 @@
 extern "C" {
 #endif
 
-#define POET_MAX_INPUTS 6
+#define POET_MAX_INPUTS 12
 #define POET_MAX_OUTPUTS 4
-#define POET_MAX_PARAMS 18
+#define POET_MAX_PARAMS 48
 
 typedef struct poet_sizes {
     uint32_t inputs; /* how many inputs there are with these parameters */
@@ -49,6 +49,7 @@ typedef struct poet_sizes {
     uint32_t s8;           /* bit i: input i is of int8; no two neighbours are -128 */
     uint32_t starts;       /* bit i: input i is of int32, what sums begin with */
     uint32_t scales;       /* bit i: input i is what those sums are multiplied with, positive */
+    uint32_t takes_over;   /* bit i: the first output may lie in the place of input i, beside takes_over.def */
 } poet_sizes;
 
 /* What `sizes` says of kept tensors: none, one input, all outputs, or both. */
@@ -132,6 +133,13 @@ extern const poet_operator_set poet_all_operators, poet_f32_operators;
 
 /* NULL for a code that the set lacks. */
 const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t code);
+
+/* How many parameters a call has, `params` being the first param_count of them: those of `pointwise` say how many words
+ * follow, and it may be no number that there can be. */
+static inline int32_t poet_operator_params(const poet_operator *op, const int32_t *params)
+{
+    return op->param_count + (op->code == POET_OP_POINTWISE ? params[op->param_count - 1] : 0);
+}
 
 /* Whether this build, on this core and as its floating-point unit is set, rounds every single result to nearest, keeps
  * subnormals, zeros' signs and NaNs, and neither fuses nor reorders. */

@@ -202,3 +202,73 @@ float poet_log_one_plus(float x)
     const float y = poet_log(u);
     return x > -1.0f && x < 1.0f ? y * (x / (u - 1.0f)) : y;
 }
+
+/* Up to 1/2 the Taylor series. */
+float poet_exp_minus_one(float x)
+{
+    if (x < -0.5f || x > 0.5f || x != x) {
+        return poet_exp(x) - 1.0f;
+    }
+    float p = 2.7557319224e-6f;
+    p = p * x + 2.4801587302e-5f;
+    p = p * x + 1.9841269841e-4f;
+    p = p * x + 1.3888888889e-3f;
+    p = p * x + 8.3333333333e-3f;
+    p = p * x + 4.1666666667e-2f;
+    p = p * x + 1.6666666667e-1f;
+    p = p * x + 5.0000000000e-1f;
+    return x + x * x * p;
+}
+
+/* Whole numbers are all that f32 holds from here on. */
+#define ALL_WHOLE 8388608.0f
+
+float poet_floor(float x)
+{
+    if (!(x > -ALL_WHOLE && x < ALL_WHOLE) || x == 0.0f) {
+        return x;
+    }
+    const float nearer = (float)(int32_t)x;
+    return nearer > x ? nearer - 1.0f : nearer;
+}
+
+float poet_round(float x)
+{
+    if (!(x > -ALL_WHOLE && x < ALL_WHOLE)) {
+        return x;
+    }
+    const float below = poet_floor(x), rest = x - below;
+    const int32_t odd = (int32_t)below & 1;
+    const float nearest = rest > 0.5f || (rest == 0.5f && odd) ? below + 1.0f : below;
+    return nearest == 0.0f ? x * 0.0f : nearest; /* with its sign */
+}
+
+/* sin(x + quarters * pi / 2): x less the nearest multiple of pi / 2, which is in three parts so that its products are
+ * exact, and a polynomial for sine or cosine (Cephes' sinf and cosf coefficients). */
+static float sine_of(float x, int32_t quarters)
+{
+    if (!(x >= -50000.0f && x <= 50000.0f)) {
+        return float_of(0x7fc00000u);
+    }
+    const float k = poet_round(x * 0.636619772367581343f);
+    const float r = ((x - k * 1.5703125f) - k * 4.83751296997e-4f) - k * 7.54978995489e-8f;
+    const float z = r * r;
+    quarters += (int32_t)k;
+    float y;
+    if (quarters & 1) {
+        y = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+    } else {
+        y = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    }
+    return quarters & 2 ? -y : y;
+}
+
+float poet_sine(float x)
+{
+    return sine_of(x, 0);
+}
+
+float poet_cosine(float x)
+{
+    return sine_of(x, 1);
+}

@@ -38,6 +38,17 @@ float poet_logistic(float x);
 /* log(1 + x), within 4 units in the last place also near 0; -infinity at -1, NaN below. */
 float poet_log_one_plus(float x);
 
+/* exp(x) - 1, within 4 units in the last place also near 0. */
+float poet_exp_minus_one(float x);
+
+/* Within 2e-7 up to 50,000 either way; beyond it, of which f32 knows less than a fortieth of a turn, NaN. */
+float poet_sine(float x);
+float poet_cosine(float x);
+
+/* The whole number below, and the nearest one, ties to even. */
+float poet_floor(float x);
+float poet_round(float x);
+
 static inline float poet_greatest(const float *x, int32_t count)
 {
     float most = x[0];

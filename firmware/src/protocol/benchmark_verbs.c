@@ -22,9 +22,14 @@ int poet_verb_bench(poet_server *server, const char *arguments, poet_text *answe
     }
 
     int32_t params[POET_MAX_PARAMS];
-    for (uint32_t i = 0; i < operator->param_count; i++) {
+    int32_t count = operator->param_count;
+    for (int32_t i = 0; i < count; i++) {
         if (!poet_argument_signed(&arguments, &params[i])) {
             return poet_reply_fail(answer, POET_E_ARGUMENT, "too few parameters for the operator");
+        }
+        count = i + 1 == operator->param_count ? poet_operator_params(operator, params) : count;
+        if (count > POET_MAX_PARAMS) {
+            return poet_reply_fail(answer, POET_E_ARGUMENT, "too many parameters for the operator");
         }
     }
     if (!poet_arguments_end(arguments)) {

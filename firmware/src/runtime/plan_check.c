@@ -24,12 +24,15 @@ __attribute__((cold)) static int check_call(const poet_model *model, const poet_
         }
         return poet_on_card.page(model, schedule, call) ? POET_OK : POET_E_CORRUPT;
     }
-    if (call->op >= schedule->operator_count ||
-        schedule->operators[call->op].param_count > schedule->param_count - call->params) {
+    const int32_t *params = schedule->params + call->params;
+    const int32_t left = schedule->param_count - call->params;
+    const poet_operator *operator = &schedule->operators[call->op];
+    if (call->op >= schedule->operator_count || operator->param_count > left ||
+        poet_operator_params(operator, params) > left) {
         return POET_E_CORRUPT;
     }
     poet_sizes sizes;
-    const int status = schedule->operators[call->op].sizes(schedule->params + call->params, &sizes);
+    const int status = operator->sizes(params, &sizes);
     if (status != POET_OK) {
         return status == POET_E_UNSUPPORTED ? status : POET_E_CORRUPT;
     }

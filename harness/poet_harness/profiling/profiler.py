@@ -172,7 +172,7 @@ class Profiler(ABC):
 
     def _operator(self, op: str, params: dict[str, int]) -> Measurement:
         operator = OPERATORS[op]
-        values = [params[name] for name in operator.params]
+        values = operator.values(params)
 
         def call(repeats: int, expected_s: float) -> Timing:
             return self._device.bench(operator.code, repeats, values, expected_s)

@@ -17,7 +17,6 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
 from poet_planner.lowering.affine_norms import with_weights
-from poet_planner.lowering.arithmetic import with_plain_arithmetic
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.concat import with_padded_joins
@@ -35,10 +34,12 @@ from poet_planner.lowering.draft import (
     without_unread_indices,
 )
 from poet_planner.lowering.frozen_int8 import folded, with_int8
+from poet_planner.lowering.fusion import with_joined_groups
 from poet_planner.lowering.ignored_labels import with_every_row
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
+from poet_planner.lowering.padding_row import with_padding_apart
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
 from poet_planner.lowering.refusals import odd_type, refusal
 from poet_planner.lowering.rules import (
@@ -50,6 +51,7 @@ from poet_planner.lowering.rules import (
     with_transposed_result,
 )
 from poet_planner.lowering.split_copies import with_copies_in_two
+from poet_planner.lowering.steps import elementwise
 from poet_planner.lowering.strided_copies import copied, spread, strided_operator
 from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
@@ -59,7 +61,7 @@ PASSES = (
     *ON_INT8,
     with_plain_attention,
     with_every_row,
-    with_plain_arithmetic,
+    with_padding_apart,
     with_plain_convolutions,
     with_padded_joins,
     with_copies_in_two,
@@ -114,6 +116,7 @@ def lower_for_firmware(
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     drafts = without_unread_indices(with_clipped_convolutions(drafts, fixed))
+    drafts = with_joined_groups(drafts, lowering.lasting)
     states = optimizer_states(traced, optimizer)
     used = {operand for draft in drafts for operand in draft.operands}
     used |= {operand.source for update in lowering.statistics.values() for operand in update.operands}
@@ -199,11 +202,13 @@ class Lowering:
         source = self._shapes[operator.refs[0].source] if operator.refs else ()
         lowered = (
             firmware_operator(operator)
-            or strided_operator(operator, source)
+            or (None if self._reads_stored_flags(operator) else strided_operator(operator, source))
             or firmware_operator(spread(operator))
             or drawn(operator, self._traced)
             or weights_of_attention(operator, self._traced)
         )
+        if lowered is None or odd_type(operator, lowered, self._traced):
+            lowered = elementwise(operator, self._traced) or lowered
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):
@@ -214,6 +219,16 @@ class Lowering:
         if lowered.update and any(id in self._traced.values for id in lowered.update.results):
             return None
         return lowered
+
+    @property
+    def lasting(self) -> set[str]:
+        """Values that the step's end reads."""
+        read = {ref.source for ref in self._traced.gradients.values()}
+        return read | {ref.source for update in self.statistics.values() for ref in update.operands}
+
+    def _reads_stored_flags(self, operator: TracedOperator) -> bool:
+        """Whether a flag that lies as an i32 would become a value, which is f32."""
+        return any(ref.dtype == torch.bool and ref.source not in self._traced.values for ref in operator.refs)
 
     def _gradients_row_major(self, results: tuple[str, ...]) -> bool:
         """Whether those of the values that are gradients lie in their parameters' layout."""

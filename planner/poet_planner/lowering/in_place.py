@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS, taken_over
 from poet_profiles.graph import Graph, Node
 
 
@@ -19,18 +19,18 @@ def with_taking_over(graph: Graph) -> Graph:
     uses = Counter(id for node in graph.nodes for id in node.inputs)
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values if uses[value.id] == 1}
 
-    def taken_over(node: Node) -> dict[str, str]:
+    def place_of(node: Node) -> dict[str, str]:
         if node.operation is None or node.operation.op not in OPERATORS:
             return {}
         operands, results = node.operation.operands, node.operation.results
         own = {value.id: value.bytes for value in node.values}
-        for place in OPERATORS[node.operation.op].takes_over:
+        for place in taken_over(node.operation.op, node.operation.params):
             only = operands.count(operands[place]) == 1 and operands[place] in node.inputs
             if only and results[0] in own and sizes.get(operands[place]) == own[results[0]]:
                 return {results[0]: operands[place]}
         return {}
 
-    return replace(graph, nodes=tuple(replace(node, takes_over=taken_over(node)) for node in graph.nodes))
+    return replace(graph, nodes=tuple(replace(node, takes_over=place_of(node)) for node in graph.nodes))
 
 
 def without_taking_over(graph: Graph) -> Graph:

@@ -30,6 +30,7 @@ from poet_planner.lowering.draft import (
 )
 from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
 from poet_planner.lowering.frozen_int8 import WEIGHT_ON_INT8
+from poet_planner.lowering.fusion import with_joined_groups
 from poet_planner.lowering.in_place import with_taking_over
 
 Data = Mapping[str, NDArray[Any]]
@@ -85,6 +86,7 @@ def lower_inference(
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
     drafts = without_unread_indices(with_clipped_convolutions(drafts, fixed))
+    drafts = with_joined_groups(drafts, lowering.lasting)
     read = {operand for draft in drafts for operand in draft.operands}
     data = {id: constants.stored(one) for id, one in constants.constant_data(traced).items() if id in read & fixed}
     refuse_no_numbers(traced.name, data)

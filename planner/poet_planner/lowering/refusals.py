@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from poet_profiles.firmware.operators import S8
+from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Refusal
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
@@ -26,13 +27,13 @@ WHOLE_OPERANDS = {
     "max_pool2d_backward": 1,
     "bernoulli": 0,
 }
-WORDS = (torch.float32, torch.int64, torch.int32)
+WORDS = (torch.float32, torch.int64, torch.int32, torch.bool)
 MOVING = ("strided_copy", "strided_copy_backward")
 
 
 def odd_type(operator: TracedOperator, lowered: Lowered, traced: TracedGraph) -> torch.dtype | None:
     """A type that PyTorch computes with here and the firmware does not; None where all is single precision."""
-    if lowered.op.endswith(S8):
+    if lowered.op.endswith(S8) or lowered.op == POINTWISE:
         return None
     operands = [ref.dtype for place, ref in enumerate(lowered.operands) if WHOLE_OPERANDS.get(lowered.op) != place]
     results = [traced.values[id].dtype for id in lowered.results if id in traced.values]

@@ -32,7 +32,9 @@ _KIND = "door_number n height width started windows"
 _GEMM = "rows columns channels k_rows taps a_row a_channel a_k_row a_tap b_column b_channel b_k_row b_tap out_row"
 _GEMM += " out_column panels b_panel out_panel"
 _FOUND = "times entered by_elements tile_rows in_place"
-_LATER_SIZES = "in_place kept kept_input kept_rows index_input index_bytes index_bound not_negative s8 starts scales"
+_LATER_SIZES = (
+    "in_place kept kept_input kept_rows index_input index_bytes index_bound not_negative s8 starts scales takes_over"
+)
 
 
 class StatusError(ValueError):
@@ -49,7 +51,7 @@ class CSizes(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_uint32),
         ("outputs", ctypes.c_uint32),
-        ("input_bytes", ctypes.c_uint32 * 6),
+        ("input_bytes", ctypes.c_uint32 * 12),
         ("output_bytes", ctypes.c_uint32 * 4),
         ("workspace_bytes", ctypes.c_uint32),
         *((name, ctypes.c_uint32) for name in _LATER_SIZES.split()),

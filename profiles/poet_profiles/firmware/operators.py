@@ -16,6 +16,7 @@ from functools import cache
 
 from poet_profiles.firmware import compiled_operators
 from poet_profiles.firmware.compiled_operators import KEPT_INPUT, KEPT_OUTPUTS, Recorded, StatusError, blocks
+from poet_profiles.firmware.steps import KINDS, POINTWISE, parsed, pointwise_params, steps_in, steps_of, text_of
 from poet_profiles.shipped import FIRMWARE
 
 Params = Mapping[str, int]
@@ -75,6 +76,7 @@ class Sizes:
     kept_input: int | None = None
     kept_outputs: bool = False
     kept_rows: int = 0
+    takes_over: tuple[int, ...] = ()
 
     @property
     def ram(self) -> tuple[int, ...]:
@@ -96,8 +98,9 @@ class Operator:
     takes_over: tuple[int, ...] = ()
 
     def values(self, params: Params) -> tuple[int, ...]:
-        """Parameters in the firmware's order."""
-        return tuple(params[name] for name in self.params)
+        """Parameters in the firmware's order, the words of steps last."""
+        words = range(params["words"] if self.name == POINTWISE else 0)
+        return tuple(params[name] for name in (*self.params, *(f"word{place}" for place in words)))
 
     def sizes(self, params: Params) -> Sizes:
         """Sizes of a configuration.
@@ -136,16 +139,20 @@ def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
     return Sizes(
         inputs=tuple(found.input_bytes[: found.inputs]),
         outputs=outputs,
-        flops=_flops(op, dict(zip(OPERATORS[op].params, values, strict=True)), outputs),
+        flops=_flops(op, values, outputs),
         workspace=found.workspace_bytes,
         kept_input=found.kept_input if found.kept & KEPT_INPUT else None,
         kept_outputs=bool(found.kept & KEPT_OUTPUTS),
         kept_rows=found.kept_rows,
+        takes_over=tuple(place for place in range(found.inputs) if found.takes_over >> place & 1),
     )
 
 
-def _flops(op: str, p: Params, outputs: tuple[int, ...]) -> int:
+def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
     """Of products, with what is done to their results: an update takes two an element, or six in its general form."""
+    if op == POINTWISE:
+        return values[0] * sum(KINDS[step.name].flops for step in steps_of(values[2:]))
+    p = dict(zip(OPERATORS[op].params, values, strict=True))
     base = op.removeprefix(STREAMED)
     if base in _FLOPS_PER_ELEMENT:
         return _FLOPS_PER_ELEMENT[base] * _elements(base, p)
@@ -266,7 +273,19 @@ def params_key(op: str, params: Params) -> str:
     KeyError
         If the operator is not in the vocabulary or a parameter is missing.
     """
+    if op == POINTWISE:
+        return f"size={params['size']} steps={text_of(steps_in(params))}"
     return " ".join(f"{name}={params[name]}" for name in OPERATORS[op].params)
+
+
+def names_in_key(op: str) -> tuple[str, ...]:
+    """Names in an operator's key, in order."""
+    return ("size", "steps") if op == POINTWISE else OPERATORS[op].params
+
+
+def taken_over(op: str, key: str) -> tuple[int, ...]:
+    """Inputs whose place the first output may take over."""
+    return OPERATORS[op].sizes(parse_params(key)).takes_over if op == POINTWISE else OPERATORS[op].takes_over
 
 
 def parse_params(key: str) -> dict[str, int]:
@@ -275,7 +294,10 @@ def parse_params(key: str) -> dict[str, int]:
     Raises
     ------
     ValueError
-        If the key is not ``name=integer`` pairs joined by single spaces.
+        If the key is not ``name=integer`` pairs joined by single spaces, the steps of a ``pointwise`` among them.
     """
-    pairs = (pair.partition("=") for pair in key.split(" ")) if key else ()
+    pairs = [pair.partition("=") for pair in key.split(" ")] if key else []
+    if pairs and pairs[-1][0] == "steps":
+        (_, _, size), (_, _, steps) = pairs
+        return pointwise_params(int(size), parsed(steps))
     return {name: int(value) for name, _, value in pairs}

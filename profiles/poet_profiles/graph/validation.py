@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.firmware.operators import OPERATORS, parse_params
+from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key, parse_params, taken_over
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
@@ -179,13 +179,12 @@ def _check_operands(graph: Graph) -> None:
 
 def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str]) -> None:
     """What the firmware's tables are made from."""
-    expected = OPERATORS[operation.op].params
     try:
-        given = tuple(parse_params(operation.params))
-    except ValueError:
-        given = ()
-    if given != expected:
-        key = " ".join(f"{name}=…" for name in expected)
+        sound = params_key(operation.op, parse_params(operation.params)) == operation.params
+    except (KeyError, ValueError):
+        sound = False
+    if not sound:
+        key = " ".join(f"{name}=…" for name in names_in_key(operation.op))
         raise FaultError(f'node {node.id}: "params" is {operation.params!r}; those of {operation.op} are {key!r}')
     for tensor in (*operation.operands, *operation.results):
         if tensor in nowhere:
@@ -215,7 +214,8 @@ def _check_taking_over(graph: Graph) -> None:
 def _check_place_taken(node: Node) -> None:
     """Whether the firmware's operator may write a result where it reads an operand."""
     if node.takes_over and node.operation and node.operation.op in OPERATORS:
-        allowed = {node.operation.operands[place] for place in OPERATORS[node.operation.op].takes_over}
+        places = taken_over(node.operation.op, node.operation.params)
+        allowed = {node.operation.operands[place] for place in places}
         if [*node.takes_over] != [*node.operation.results[:1]] or not allowed.issuperset(node.takes_over.values()):
             raise FaultError(f'node {node.id}: {node.operation.op} has no such result in place; leave out "takes_over"')
 

@@ -119,11 +119,10 @@ class _Places:
         """Its inputs are looked up first: the first output may lie in the place of one of them."""
         inputs = tuple(self._words[id] for id in operation.operands)
         self._put(step)
-        configuration = parse_params(operation.params)
         return Call(
             operation.op,
             (number,),
-            params=tuple(configuration[key] for key in OPERATORS[operation.op].params),
+            params=OPERATORS[operation.op].values(parse_params(operation.params)),
             inputs=inputs,
             outputs=tuple(self._words[id] for id in operation.results),
             workspace=self._workspace(step, node),

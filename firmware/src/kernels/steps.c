@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A function and a loop for each step. The loop reads four elements before it writes one: so the compiler need not ask
+ * whether y is a or b. */
+#include "steps.h"
+
+#include <stddef.h>
+
+#include "bits.h"
+#include "mathematics.h"
+
+typedef int32_t __attribute__((may_alias)) whole;
+
+static inline int at_most_zero(uint32_t bits)
+{
+    return (int32_t)bits <= 0 && bits <= (POET_MINUS_ZERO | POET_INFINITY);
+}
+
+/* So written, a NaN stays one. */
+static inline float clamped(float x, float low, float high)
+{
+    const float least = x < low ? low : x;
+    return least > high ? high : least;
+}
+
+static inline float silu_slope(float x)
+{
+    const float s = poet_logistic(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+static inline float gelu_slope(float x)
+{
+    const float distribution = poet_normal_distribution(x);
+    const float density = 0.398942280401432678f * poet_exp(-0.5f * x * x);
+    return distribution + x * density;
+}
+
+#define NONE(at, i) 0
+#define READ(at, i) at[i]
+#define NUMBER(at, i) poet_from_bits(at[i])
+
+/* `from` is the type of a, b and of y so far, `to` that of y; Z, T, P and Q read what the step has beside x. */
+#define LOOP(name, from, to, value, Z, T, P, Q)                                                                    \
+    static inline to name##_of(from x, from z, from t, float p, float q)                                           \
+    {                                                                                                              \
+        (void)z, (void)t, (void)p, (void)q;                                                                        \
+        return value;                                                                                              \
+    }                                                                                                              \
+    static void name##_step(float *results, const float *first, const float *second, const int32_t *n_, int32_t n) \
+    {                                                                                                              \
+        const from *a = (const void *)first, *b = (const void *)second;                                            \
+        to *y = (void *)results;                                                                                   \
+        const float p = P(n_, 0), q = Q(n_, 1);                                                                    \
+        (void)n_;                                                                                                  \
+        for (; n >= 4; n -= 4, y += 4, a += 4, b += 4) {                                                           \
+            const from x0 = a[0], x1 = a[1], x2 = a[2], x3 = a[3];                                                 \
+            const from z0 = Z(b, 0), z1 = Z(b, 1), z2 = Z(b, 2), z3 = Z(b, 3);                                     \
+            const from t0 = T(y, 0), t1 = T(y, 1), t2 = T(y, 2), t3 = T(y, 3);                                     \
+            const to y0 = name##_of(x0, z0, t0, p, q), y1 = name##_of(x1, z1, t1, p, q);                           \
+            const to y2 = name##_of(x2, z2, t2, p, q), y3 = name##_of(x3, z3, t3, p, q);                           \
+            y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;                                                            \
+        }                                                                                                          \
+        for (; n > 0; n--, y++, a++, b++) {                                                                        \
+            *y = name##_of(*a, Z(b, 0), T(y, 0), p, q);                                                            \
+        }                                                                                                          \
+    }
+
+#define LOOP_unary(name, value) LOOP(name, float, float, value, NONE, NONE, NONE, NONE)
+#define LOOP_unary_1(name, value) LOOP(name, float, float, value, NONE, NONE, NUMBER, NONE)
+#define LOOP_unary_2(name, value) LOOP(name, float, float, value, NONE, NONE, NUMBER, NUMBER)
+#define LOOP_binary(name, value) LOOP(name, float, float, value, READ, NONE, NONE, NONE)
+#define LOOP_binary_1(name, value) LOOP(name, float, float, value, READ, NONE, NUMBER, NONE)
+#define LOOP_binary_2(name, value) LOOP(name, float, float, value, READ, NONE, NUMBER, NUMBER)
+#define LOOP_ternary(name, value) LOOP(name, float, float, value, READ, READ, NONE, NONE)
+#define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, NONE, NONE, NONE, NONE)
+#define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, READ, NONE, NONE, NONE)
+#define LOOP_integer(name, value) LOOP(name, whole, float, value, NONE, NONE, NONE, NONE)
+#define LOOP_own(name, value)
+#define POET_STEP(code, NAME, name, kind, flops, value) LOOP_##kind(name, (value))
+#include "poet/steps.def"
+#undef POET_STEP
+
+#define ROW_unary(name) {name##_step, 1, 0, 0}
+#define ROW_unary_1(name) {name##_step, 1, 1, 0}
+#define ROW_unary_2(name) {name##_step, 1, 2, 0}
+#define ROW_binary(name) {name##_step, 2, 0, 0}
+#define ROW_binary_1(name) {name##_step, 2, 1, 0}
+#define ROW_binary_2(name) {name##_step, 2, 2, 0}
+#define ROW_ternary(name) {name##_step, 2, 0, 1}
+#define ROW_bits(name) ROW_unary(name)
+#define ROW_paired(name) ROW_binary(name)
+#define ROW_integer(name) ROW_unary(name)
+#define ROW_own(name) ROW_own_##name
+#define ROW_own_spread {NULL, 1, 2, 0}
+#define ROW_own_sum {NULL, 1, 1, 0}
+const poet_step poet_steps[POET_STEP_CODES] = {
+#define POET_STEP(code, NAME, name, kind, flops, value) [code] = ROW_##kind(name),
+#include "poet/steps.def"
+#undef POET_STEP
+};
