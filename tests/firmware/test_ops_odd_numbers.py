@@ -126,7 +126,7 @@ class OnCore:
     def run(self, name: str, params: dict[str, int], inputs: Sequence[Array], rate: float = 0.0) -> list[Array]:
         core = self.core
         core.free()
-        values = core.words([params[param] for param in OPERATORS[name].params])
+        values = core.words(OPERATORS[name].values(params))
         sizes_at = core.place(ctypes.sizeof(CSizes))
         assert core.call(f"poet_{name}_sizes", values, sizes_at)[0] == 0
         sizes = CSizes.from_buffer_copy(core.machine.read_memory(sizes_at, ctypes.sizeof(CSizes)))

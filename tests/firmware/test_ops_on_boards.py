@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.firmware.operators import OPERATORS, S8
+from poet_profiles.firmware.operators import OPERATORS, S8, params_key, taken_over
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
@@ -44,7 +44,7 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int, over: int |
     """
     golden = REFERENCES[name](params, Draw(seed))
     core.free()
-    values = core.words([params[param] for param in OPERATORS[name].params])
+    values = core.words(OPERATORS[name].values(params))
     sizes_at = core.place(ctypes.sizeof(CSizes))
     assert core.call(f"poet_{name}_sizes", values, sizes_at)[0] == 0
     sizes = CSizes.from_buffer_copy(core.machine.read_memory(sizes_at, ctypes.sizeof(CSizes)))
@@ -66,7 +66,7 @@ def run_on(core: EmulatedCore, name: str, params: Params, seed: int, over: int |
 def assert_equals_host(core: EmulatedCore, operators: Operators, name: str, params: Params, seed: int = 0) -> None:
     golden = REFERENCES[name](params, Draw(seed))
     expected = operators.run(name, params, golden.inputs, golden.learning_rate)
-    for over in (None, *OPERATORS[name].takes_over):
+    for over in (None, *taken_over(name, params_key(name, params))):
         assert run_on(core, name, params, seed, over) == [output.tobytes() for output in expected]
 
 

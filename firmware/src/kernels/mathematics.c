@@ -263,12 +263,12 @@ static float sine_of(float x, int32_t quarters)
     return quarters & 2 ? -y : y;
 }
 
-float poet_sine(float x)
+float poet_sin(float x)
 {
     return sine_of(x, 0);
 }
 
-float poet_cosine(float x)
+float poet_cos(float x)
 {
     return sine_of(x, 1);
 }

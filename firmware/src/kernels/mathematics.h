@@ -42,8 +42,8 @@ float poet_log_one_plus(float x);
 float poet_exp_minus_one(float x);
 
 /* Within 2e-7 up to 50,000 either way; beyond it, of which f32 knows less than a fortieth of a turn, NaN. */
-float poet_sine(float x);
-float poet_cosine(float x);
+float poet_sin(float x);
+float poet_cos(float x);
 
 /* The whole number below, and the nearest one, ties to even. */
 float poet_floor(float x);

@@ -52,7 +52,7 @@ static inline float gelu_slope(float x)
         to *y = (void *)results;                                                                                   \
         const float p = P(n_, 0), q = Q(n_, 1);                                                                    \
         (void)n_;                                                                                                  \
-        for (; n >= 4; n -= 4, y += 4, a += 4, b += 4) {                                                           \
+        for (int32_t fours = n >> 2; fours > 0; fours--, y += 4, a += 4, b += 4) {                                 \
             const from x0 = a[0], x1 = a[1], x2 = a[2], x3 = a[3];                                                 \
             const from z0 = Z(b, 0), z1 = Z(b, 1), z2 = Z(b, 2), z3 = Z(b, 3);                                     \
             const from t0 = T(y, 0), t1 = T(y, 1), t2 = T(y, 2), t3 = T(y, 3);                                     \
@@ -60,7 +60,7 @@ static inline float gelu_slope(float x)
             const to y2 = name##_of(x2, z2, t2, p, q), y3 = name##_of(x3, z3, t3, p, q);                           \
             y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;                                                            \
         }                                                                                                          \
-        for (; n > 0; n--, y++, a++, b++) {                                                                        \
+        for (int32_t ones = n & 3; ones > 0; ones--, y++, a++, b++) {                                              \
             *y = name##_of(*a, Z(b, 0), T(y, 0), p, q);                                                            \
         }                                                                                                          \
     }
@@ -93,7 +93,7 @@ static inline float gelu_slope(float x)
 #define ROW_own(name) ROW_own_##name
 #define ROW_own_spread {NULL, 1, 2, 0}
 #define ROW_own_sum {NULL, 1, 1, 0}
-const poet_step poet_steps[POET_STEP_CODES] = {
+const poet_step poet_step_table[POET_STEP_CODES] = {
 #define POET_STEP(code, NAME, name, kind, flops, value) [code] = ROW_##kind(name),
 #include "poet/steps.def"
 #undef POET_STEP

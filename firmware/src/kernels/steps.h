@@ -23,6 +23,6 @@ enum {
 };
 
 /* By code; no step has code 0. */
-extern const poet_step poet_steps[POET_STEP_CODES];
+extern const poet_step poet_step_table[POET_STEP_CODES];
 
 #endif

@@ -52,7 +52,7 @@ static bool spreads(group *group, const step_word *step, const int32_t *numbers,
 /* Takes one more step; false if it makes no sense. */
 static bool takes(group *group, const step_word *step, const int32_t *numbers, int32_t size)
 {
-    const poet_step *kind = &poet_steps[step->code];
+    const poet_step *kind = &poet_step_table[step->code];
     const uint32_t y = BIT(step->y);
     const uint32_t from = BIT(step->a) | BIT(step->b) | (kind->reads_y ? y : 0u);
     const uint32_t whole = (BITS(INPUT, POET_MAX_INPUTS) & ~group->small) | (group->written & ~group->sums);
@@ -73,10 +73,10 @@ static bool takes_all(group *group, const int32_t *word, const int32_t *end, int
     while (word < end) {
         const step_word step = decoded(*word++);
         if (step.code == 0 || step.code >= POET_STEP_CODES || step.y >= PLACES || step.a >= PLACES ||
-            step.b >= PLACES || end - word < poet_steps[step.code].numbers || !takes(group, &step, word, size)) {
+            step.b >= PLACES || end - word < poet_step_table[step.code].numbers || !takes(group, &step, word, size)) {
             return false;
         }
-        word += poet_steps[step.code].numbers;
+        word += poet_step_table[step.code].numbers;
     }
     return true;
 }
@@ -132,14 +132,21 @@ static void spread(float *y, const float *x, const int32_t *numbers, int32_t at,
 {
     const int32_t inner = numbers[0], count = numbers[1];
     int32_t place = at / inner % count;
-    int32_t same = inner - at % inner;
+    int32_t run = inner == 1 ? count - place : inner - at % inner;
     while (n > 0) {
-        const int32_t run = same < n ? same : n;
-        for (int32_t i = 0; i < run; i++) {
-            *y++ = x[place];
+        run = run < n ? run : n;
+        if (inner == 1) {
+            poet_step_table[POET_STEP_COPY].run(y, x + place, x + place, numbers, run);
+            place = -1;
+        } else {
+            const float all = x[place];
+            for (int32_t i = 0; i < run; i++) {
+                y[i] = all;
+            }
         }
+        y += run;
         n -= run;
-        same = inner;
+        run = inner == 1 ? count : inner;
         place = place + 1 < count ? place + 1 : 0;
     }
 }
@@ -159,7 +166,7 @@ static void compute(const poet_pointwise_params *p, float *const *places, int32_
     const int32_t *word = (const int32_t *)(p + 1), *const end = word + p->words;
     while (word < end) {
         const step_word step = decoded(*word++);
-        const poet_step *kind = &poet_steps[step.code];
+        const poet_step *kind = &poet_step_table[step.code];
         if (kind->run != NULL) {
             kind->run(places[step.y], places[step.a], places[step.b], word, n);
         } else if (step.code == POET_STEP_SPREAD) {
@@ -171,41 +178,54 @@ static void compute(const poet_pointwise_params *p, float *const *places, int32_
     }
 }
 
-/* Which places steps use, and which of them stay where they are from block to block. */
-static void look(const poet_pointwise_params *p, uint32_t *used, uint32_t *staying)
+/* Where steps read and write. */
+typedef struct pointers {
+    float *places[PLACES];
+    uint8_t going[POET_MAX_INPUTS + POET_MAX_OUTPUTS]; /* places that go on from block to block */
+    uint32_t going_count;
+    bool by_blocks;
+} pointers;
+
+static void find(const poet_op_args *args, pointers *found)
 {
+    const poet_pointwise_params *p = (const poet_pointwise_params *)args->params;
     const int32_t *word = (const int32_t *)(p + 1), *const end = word + p->words;
-    *used = 0;
-    *staying = BITS(0, REGISTERS);
+    const uint32_t of_register = (uint32_t)block_of(p->size);
+    uint32_t known = 0;
+    found->going_count = 0;
     while (word < end) {
         const step_word step = decoded(*word++);
-        *used |= BIT(step.y) | BIT(step.a) | BIT(step.b);
-        *staying |= step.code == POET_STEP_SPREAD ? BIT(step.a) : (step.code == POET_STEP_SUM ? BIT(step.y) : 0u);
-        word += poet_steps[step.code].numbers;
+        const uint32_t staying =
+            step.code == POET_STEP_SPREAD ? step.a : (step.code == POET_STEP_SUM ? step.y : (uint32_t)PLACES);
+        const uint32_t of_step[] = {step.a, step.b, step.y};
+        for (uint32_t i = 0; i < 3; i++) {
+            const uint32_t place = of_step[i];
+            if ((known & BIT(place)) == 0) {
+                known |= BIT(place);
+                found->places[place] = place < INPUT    ? (float *)args->workspace + place * of_register
+                                       : place < OUTPUT ? (float *)(uintptr_t)args->inputs[place - INPUT]
+                                                        : args->outputs[place - OUTPUT];
+                if (place >= INPUT && place != staying) {
+                    found->going[found->going_count++] = (uint8_t)place;
+                }
+            }
+        }
+        word += poet_step_table[step.code].numbers;
     }
+    found->by_blocks = (known & BITS(0, REGISTERS)) != 0;
 }
 
 int poet_pointwise_run(const poet_op_args *args)
 {
     const poet_pointwise_params *p = (const poet_pointwise_params *)args->params;
-    uint32_t used, staying;
-    look(p, &used, &staying);
-    const uint32_t of_register = (uint32_t)block_of(p->size);
-    float *places[PLACES];
-    for (uint32_t i = 0; i < PLACES; i++) {
-        if ((used & BIT(i)) != 0) {
-            places[i] = i < INPUT    ? (float *)args->workspace + i * of_register
-                        : i < OUTPUT ? (float *)(uintptr_t)args->inputs[i - INPUT]
-                                     : args->outputs[i - OUTPUT];
-        }
-    }
-    const int32_t block = (used & BITS(0, REGISTERS)) != 0 ? BLOCK : p->size;
-    const uint32_t moving = used & ~staying;
+    pointers found;
+    find(args, &found);
+    const int32_t block = found.by_blocks ? block_of(p->size) : p->size;
     for (int32_t at = 0; at < p->size; at += block) {
-        const int32_t n = p->size - at < block ? p->size - at : block;
-        compute(p, places, at, n);
-        for (uint32_t i = INPUT; moving >> i != 0; i++) {
-            places[i] += (moving >> i & 1u) != 0 ? n : 0;
+        const int32_t left = p->size - at;
+        compute(p, found.places, at, left < block ? left : block);
+        for (uint32_t i = 0; i < found.going_count; i++) {
+            found.places[found.going[i]] += left < block ? left : block;
         }
     }
     return POET_OK;

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, params_key
+from poet_profiles.firmware.steps import KINDS, POINTWISE, SPREAD, SUM
 
 from . import small_shapes
 from .configurations import PAGE_OPS, PATTERNS, TRANSFERS, Configuration, page
@@ -65,6 +66,28 @@ def _operators() -> Iterator[Configuration]:
         extents = " ".join(name for name in operator.params if name not in CONSTANTS)
         for shape in shapes.get(operator.name, shapes.get(extents, [])):
             yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
+    for size, steps in _groups():
+        yield Configuration(POINTWISE, f"size={size} steps={steps}")
+
+
+def _groups() -> Iterator[tuple[int, str]]:
+    """Each step alone, some at other sizes, and steps in a row."""
+    for kind in KINDS.values():
+        if kind.name in (SPREAD, SUM):
+            continue
+        sources = ",".join(f"x{place}" for place in range(kind.operands))
+        numbers = "".join(f",{number}" for number in (0.5, 1)[: kind.numbers])
+        yield (
+            1024,
+            "copy(r0,x0);select(r0,x1,x2);copy(y0,r0)" if kind.reads_y else f"{kind.name}(y0,{sources}{numbers})",
+        )
+    for size in (64, 512, 4096):
+        yield size, "add(y0,x0,x1)"
+        yield size, "add(r0,x0,x1);relu(y0,r0)"
+        yield size, "sub(r0,x0,x1);mul(r0,r0,r0);mul(r1,x0,x1);mulc(r1,r1,0.5);add(y0,r0,r1)"
+        for inner, count in ((1, 16), (16, size // 16)):
+            yield size, f"spread(r0,x1,{inner},{count});mul(y0,x0,r0)"
+        yield size, f"sub(r0,x0,x1);abs(r0,r0);sum(y0,r0,{size})"
 
 
 def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:

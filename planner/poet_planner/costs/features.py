@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import UserError
 from poet_profiles.firmware.operators import OPERATORS, Params, parse_params, positions
+from poet_profiles.firmware.steps import BLOCK, POINTWISE, steps_in
 
 from poet_planner.costs.loops import loops
 
@@ -44,6 +46,8 @@ def features(op: str, params: str, fpu: bool = False, whole: str | None = None) 
             pairs = dict(pair.split("=", 1) for pair in params.split(" "))
             return Features(float(pairs["flops"]), float(pairs["bytes"]))
         configuration = parse_params(params)
+        if op == POINTWISE:
+            return _of_steps(configuration)
         sizes = OPERATORS[op].sizes(configuration)
         work = float(sizes.flops), float(sum(sizes.inputs) + sum(sizes.outputs))
         counted = loops(op, configuration, fpu, parse_params(whole) if whole is not None else None)
@@ -52,6 +56,16 @@ def features(op: str, params: str, fpu: bool = False, whole: str | None = None) 
         return Features(*work, counted.counts, counted.way, counted.products)
     except (KeyError, ValueError, ZeroDivisionError):
         raise UserError(f"operator {op}: {params!r} are not its parameters; correct the profile or graph") from None
+
+
+def _of_steps(p: Params) -> Features:
+    """Elements by step, and how often a step is begun: once a block, or once where no register is used."""
+    sizes, size, steps = OPERATORS[POINTWISE].sizes(p), p["size"], list(steps_in(p))
+    blocks = -(-size // BLOCK) if sizes.workspace else 1
+    counts = Counter({"steps": blocks * len(steps)})
+    for step in steps:
+        counts[step.name] += size
+    return Features(float(sizes.flops), float(sum(sizes.inputs) + sum(sizes.outputs)), counts)
 
 
 def has_features(params: str) -> bool:

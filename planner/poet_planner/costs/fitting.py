@@ -38,7 +38,8 @@ def fit_relative(table: Array, costs: Array, weights: Array | None = None) -> tu
 def left_out_error(table: Array, costs: Array, weights: Array | None = None) -> float | None:
     """Mean relative error of each row's prediction by a model fitted on the others; None for a single row.
 
-    Of rows of less weight than others nothing is said.
+    Of rows of less weight than others nothing is said, nor of one that alone has a feature: the others know no cost of
+    it.
     """
     matrix, target, _ = _relative(table, costs, weights)
     if len(target) < 2:
@@ -47,9 +48,11 @@ def left_out_error(table: Array, costs: Array, weights: Array | None = None) -> 
     errors = []
     for index in np.flatnonzero(target == target.max()):
         others = np.arange(len(target)) != index
+        if (matrix[index][~matrix[others].any(axis=0)] != 0).any():
+            continue
         solution, _ = _non_negative(matrix[others], target[others], chosen)
         errors.append(abs(float(matrix[index] @ solution) / target[index] - 1))
-    return float(np.mean(errors))
+    return float(np.mean(errors)) if errors else None
 
 
 def _relative(table: Array, costs: Array, weights: Array | None) -> tuple[Array, Array, Array]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -22,9 +22,8 @@ from poet_planner.lowering.groups import Group, group_of, joined, read_by
 from poet_planner.lowering.rules import NANO
 
 SLACK = 200
-_SAME = ("relu", "relu_backward", "add", "sub", "mul", "tanh", "tanh_backward", "sigmoid", "sigmoid_backward")
-_SAME += ("gelu", "gelu_backward", "silu", "silu_backward", "hardswish", "hardswish_backward", "hardsigmoid")
-_SAME += ("hardsigmoid_backward",)
+_ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "hardswish", "hardsigmoid")
+_SAME = {"add", "sub", "mul", *_ACTIVATIONS, *(f"{name}_backward" for name in _ACTIVATIONS)}
 _WITH_NUMBERS = {"hardtanh": "clampc", "hardtanh_backward": "", "leaky_relu": "", "leaky_relu_backward": ""}
 
 

@@ -264,9 +264,7 @@ def _quotient(s: Steps, x: Any, z: Any) -> str:
 
 def _divide_rounded(s: Steps, x: Any, z: Any, rounding_mode: str | None) -> Made:
     quotient = _quotient(s, x, z)
-    return {None: lambda: quotient, "floor": lambda: s("floor", quotient), "trunc": lambda: _trunc(s, quotient)}[
-        rounding_mode
-    ]()
+    return s("floor", quotient) if rounding_mode == "floor" else _trunc(s, quotient) if rounding_mode else quotient
 
 
 def _trunc(s: Steps, x: Any) -> str:

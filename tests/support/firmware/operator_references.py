@@ -16,6 +16,7 @@ from poet_planner.torch_reference.board_random import kept
 from poet_profiles.firmware.operators import OPERATORS
 from torch import Tensor
 
+from tests.support.firmware.groups_of_steps import computed
 from tests.support.firmware.integer_references import INTEGER_REFERENCES, Operands
 
 Params = Mapping[str, int]
@@ -319,6 +320,11 @@ def embedding_backward(p: Params, draw: Draw) -> Golden:
     w, tokens = draw.normal(p["v"], p["d"]).requires_grad_(), draw.labels(p["m"], p["v"])
     gy = draw.normal(p["m"], p["d"])
     return _golden((gy, tokens), torch.autograd.grad(F.embedding(tokens, w), (w,), gy))
+
+
+def pointwise(p: Params, draw: Draw) -> Golden:
+    inputs = tuple(draw.normal(size // 4) for size in OPERATORS["pointwise"].sizes(p).inputs)
+    return _golden(inputs, tuple(computed(p, inputs)))
 
 
 def mul(p: Params, draw: Draw) -> Golden:

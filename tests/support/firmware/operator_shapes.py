@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from poet_profiles.firmware.operators import rows_together
 
+from tests.support.firmware.groups_of_steps import single_steps
+
 Params = dict[str, int]
 _SCALES = st.sampled_from([2.0**-e for e in range(1, 20)] + [0.75 / 255, 1.0, 3.0, 200.0, 2.0**-40])
 
@@ -244,6 +246,7 @@ def _one_zero(params: Params) -> Params:
 
 
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
+    "pointwise": single_steps(),
     **dict.fromkeys(
         (
             *("relu", "relu_backward", "add", "sgd", "gelu", "gelu_backward", "mul", "mse_loss"),

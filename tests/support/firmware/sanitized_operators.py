@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 from hypothesis import given, settings
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.operators import params_key, taken_over
 
 from tests.support.firmware.host_operators import CArguments, Operators, params_array
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
@@ -49,7 +49,7 @@ def run(operators: Operators, name: str, params: Params, over: int | None = None
     workspace = buffer(sizes.workspace_bytes)
     arguments = CArguments(
         params_array(name, params),
-        (ctypes.c_void_p * 6)(*map(ctypes.addressof, inputs)),
+        (ctypes.c_void_p * 12)(*map(ctypes.addressof, inputs)),
         (ctypes.c_void_p * 4)(*map(ctypes.addressof, outputs)),
         ctypes.addressof(workspace),
         0.125,
@@ -67,7 +67,7 @@ def check(operators: Operators, name: str, percent: int) -> None:
     @settings(max_examples=count, deadline=None, derandomize=True, database=None)
     @given(CONFIGURATIONS[name])
     def clean(params: Params) -> None:
-        for over in (None, *OPERATORS[name].takes_over):
+        for over in (None, *taken_over(name, params_key(name, params))):
             run(operators, name, params, over)
 
     clean()
