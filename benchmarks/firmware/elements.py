@@ -17,13 +17,16 @@ import csv
 import sys
 import tempfile
 from collections.abc import Iterator
+from ctypes import sizeof
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from poet_harness.profiling.configurations import Configuration
 from poet_harness.profiling.grid import grid
+from poet_profiles.firmware.compiled_operators import CSizes
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
+from poet_profiles.firmware.steps import POINTWISE
 from rich.console import Console
 from rich.table import Table
 
@@ -47,10 +50,11 @@ LIMITS = {  # cycles on the M4F, at most
 PRODUCTS = ("conv2d", "linear", "matmul")
 CONVOLUTIONS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 OF_BYTES = ("max_pool2d_s8", "avg_pool2d_s8", "add_s8", "map_s8")
-# The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
-# which are never negative, which are bytes; starts and scales of sums have those operators alone that are left out.
-SIZES_WORDS = 24
-WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = 12, 13, 17, 18, 19, 20, 21
+SIZES_WORDS = sizeof(CSizes) // 4
+WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = (
+    getattr(CSizes, name).offset // 4
+    for name in ["workspace_bytes", "in_place", "index_input", "index_bytes", "index_bound", "not_negative", "s8"]
+)
 
 
 def main() -> int:
@@ -108,6 +112,8 @@ def largest(shape: Configuration) -> int:
 
 
 def extents(shape: Configuration) -> str:
+    if shape.op == POINTWISE:
+        return shape.params
     return " ".join(
         f"{name}={value}" for name, value in parse_params(shape.params).items() if not name.endswith(("_nano", "_f32"))
     )
@@ -116,7 +122,7 @@ def extents(shape: Configuration) -> str:
 def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
     """Cycles of one call."""
     core.free()
-    params = core.words(list(parse_params(shape.params).values()))
+    params = core.words(OPERATORS[shape.op].values(parse_params(shape.params)))
     place = core.place(4 * SIZES_WORDS)
     assert core.call(f"poet_{shape.op}_sizes", params, place)[0] == 0, shape
     words = np.frombuffer(core.machine.read_memory(place, 4 * SIZES_WORDS), np.uint32).tolist()

@@ -62,7 +62,7 @@ def through_sink(operators: Operators, name: str, p: Params, inputs: tuple[Array
     workspace = np.full(sizes.workspace_bytes + 64, 0xFF, np.uint8)
     arguments = CArguments(
         params_array(name, p),
-        (c.c_void_p * 6)(*[array.ctypes.data for array in given_]),
+        (c.c_void_p * 12)(*[array.ctypes.data for array in given_]),
         (c.c_void_p * 4)(),
         workspace.ctypes.data,
         RATE,
@@ -118,7 +118,7 @@ def test_an_error_of_the_card_ends_the_update(operators: Operators, failing: int
     workspace = np.zeros(operators.sizes(name, params).workspace_bytes, np.uint8)
     arguments = CArguments(
         params_array(name, params),
-        (c.c_void_p * 6)(*[array.ctypes.data for array in inputs]),
+        (c.c_void_p * 12)(*[array.ctypes.data for array in inputs]),
         (c.c_void_p * 4)(),
         workspace.ctypes.data,
         RATE,

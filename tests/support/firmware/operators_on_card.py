@@ -141,7 +141,7 @@ def run_on_card(
     addresses = [None if place in kept else array.ctypes.data for place, array in enumerate(given)]
     arguments = CArguments(
         params_array(name, params),
-        (ctypes.c_void_p * 6)(*addresses),
+        (ctypes.c_void_p * 12)(*addresses),
         (ctypes.c_void_p * 4)(*[None if sizes.kept & KEPT_OUTPUTS else array.ctypes.data for array in guarded[:-1]]),
         guarded[-1].ctypes.data,
         learning_rate,
