@@ -26,11 +26,19 @@ const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}, NULL, NU
 TELL_LINKER(poet_built_ram_bytes, POET_BUILT_RAM_BYTES);
 TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 
-#ifdef POET_BUILT_S8
-#define OPERATORS poet_all_operators
-#else
-#define OPERATORS poet_f32_operators
+/* Of the families of operators.def those that the plan needs; nothing links the others. */
+#ifndef POET_BUILT_S8
+#define POET_WITHOUT_S8
 #endif
+#ifndef POET_BUILT_GROUPS
+#define POET_WITHOUT_GROUPS
+#endif
+static const poet_operator operators[] = {
+#define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),
+#include "poet/operators.def"
+#undef POET_OPERATOR
+};
+static const poet_operator_set operator_set = {operators, sizeof operators / sizeof *operators};
 
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
 static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
@@ -63,7 +71,7 @@ static const poet_extraction extraction = {{&poet_built_extraction_model, &poet_
 #endif
 
 const poet_built poet_built_in = {
-    &poet_built_model, &poet_built_schedule, {pages, checks, homes, &trace}, INFERENCE, EXTRACTION, &OPERATORS,
+    &poet_built_model, &poet_built_schedule, {pages, checks, homes, &trace}, INFERENCE, EXTRACTION, &operator_set,
 };
 
 #endif

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_profiles.firmware.operators import OPERATORS, S8, params_key, taken_over
+from poet_profiles.firmware.operators import OPERATORS, family_of, params_key, taken_over
 
 from tests.support import ROOT
 from tests.support.firmware.host_operators import SOURCES, CSizes, Operators
@@ -120,13 +121,17 @@ def test_operators_on_int8_in_c_alone(operators: Operators, op: str, plain: Emul
     equal()
 
 
-def test_an_image_whose_plan_has_no_integers_links_no_operator_on_them(core_with: Callable[..., EmulatedCore]) -> None:
-    def linked(table: str) -> set[str]:
-        built = core_with("cortex-m0plus", table)
-        return {name for name in OPERATORS if built.has(f"poet_{name}_run")}
-
-    assert linked("poet_all_operators") == set(OPERATORS)
-    assert linked("poet_f32_operators") == {name for name in OPERATORS if not name.endswith(S8)}
+@pytest.mark.parametrize("family", ["S8", "GROUPS"])
+def test_an_image_links_no_family_that_its_plan_does_without(family: str, tmp_path: Path) -> None:
+    table = tmp_path / "table.c"
+    rows = "#define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),"
+    table.write_text(
+        f'#include "poet/operator.h"\n#define POET_WITHOUT_{family}\n{rows}\n'
+        'const poet_operator some_operators[] = {\n#include "poet/operators.def"\n};\n'
+    )
+    built = EmulatedCore("cortex-m0plus", [*SOURCES, table], ["some_operators"], tmp_path)
+    linked = {name for name in OPERATORS if built.has(f"poet_{name}_run")}
+    assert linked == {name for name in OPERATORS if family_of(name) != family}
 
 
 def test_cycles_an_element_are_listed() -> None:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from poet_profiles.firmware.compiled_operators import CSizes, StatusError
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.firmware.steps import KINDS, MOST_WORDS, SPREAD, SUM, Step, pointwise_params, steps_in
 
 from tests.support.firmware.groups_of_steps import EXACT, groups_of_steps
-from tests.support.firmware.host_operators import CSizes, Operators, StatusError
+from tests.support.firmware.host_operators import Operators
 from tests.support.levels import examples
 
 Floats = NDArray[np.float32]

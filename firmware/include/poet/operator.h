@@ -129,7 +129,7 @@ typedef struct poet_operator_set {
     __attribute__((used)) static const uint8_t *const poet_##name##_named = &poet_##name##_kernels;
 
 extern const poet_operator poet_operators[];
-extern const poet_operator_set poet_all_operators, poet_f32_operators;
+extern const poet_operator_set poet_all_operators;
 
 /* NULL for a code that the set lacks. */
 const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t code);

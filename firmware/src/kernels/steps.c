@@ -3,6 +3,7 @@
  * whether y is a or b. */
 #include "steps.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "bits.h"
@@ -39,8 +40,9 @@ static inline float gelu_slope(float x)
 #define READ(at, i) at[i]
 #define NUMBER(at, i) poet_from_bits(at[i])
 
-/* `from` is the type of a, b and of y so far, `to` that of y; Z, T, P and Q read what the step has beside x. */
-#define LOOP(name, from, to, value, Z, T, P, Q)                                                                    \
+/* `from` is the type of a, b and of y so far, `to` that of y; Z, T, P and Q read what the step has beside x. Functions
+ * take much longer than their loops, and are not in it four times. */
+#define LOOP(name, from, to, value, UNROLLED, Z, T, P, Q)                                                          \
     static inline to name##_of(from x, from z, from t, float p, float q)                                           \
     {                                                                                                              \
         (void)z, (void)t, (void)p, (void)q;                                                                        \
@@ -52,7 +54,7 @@ static inline float gelu_slope(float x)
         to *y = (void *)results;                                                                                   \
         const float p = P(n_, 0), q = Q(n_, 1);                                                                    \
         (void)n_;                                                                                                  \
-        for (int32_t fours = n >> 2; fours > 0; fours--, y += 4, a += 4, b += 4) {                                 \
+        for (int32_t fours = UNROLLED ? n >> 2 : 0; fours > 0; fours--, y += 4, a += 4, b += 4) {                  \
             const from x0 = a[0], x1 = a[1], x2 = a[2], x3 = a[3];                                                 \
             const from z0 = Z(b, 0), z1 = Z(b, 1), z2 = Z(b, 2), z3 = Z(b, 3);                                     \
             const from t0 = T(y, 0), t1 = T(y, 1), t2 = T(y, 2), t3 = T(y, 3);                                     \
@@ -60,21 +62,24 @@ static inline float gelu_slope(float x)
             const to y2 = name##_of(x2, z2, t2, p, q), y3 = name##_of(x3, z3, t3, p, q);                           \
             y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;                                                            \
         }                                                                                                          \
-        for (int32_t ones = n & 3; ones > 0; ones--, y++, a++, b++) {                                              \
+        for (int32_t ones = UNROLLED ? n & 3 : n; ones > 0; ones--, y++, a++, b++) {                               \
             *y = name##_of(*a, Z(b, 0), T(y, 0), p, q);                                                            \
         }                                                                                                          \
     }
 
-#define LOOP_unary(name, value) LOOP(name, float, float, value, NONE, NONE, NONE, NONE)
-#define LOOP_unary_1(name, value) LOOP(name, float, float, value, NONE, NONE, NUMBER, NONE)
-#define LOOP_unary_2(name, value) LOOP(name, float, float, value, NONE, NONE, NUMBER, NUMBER)
-#define LOOP_binary(name, value) LOOP(name, float, float, value, READ, NONE, NONE, NONE)
-#define LOOP_binary_1(name, value) LOOP(name, float, float, value, READ, NONE, NUMBER, NONE)
-#define LOOP_binary_2(name, value) LOOP(name, float, float, value, READ, NONE, NUMBER, NUMBER)
-#define LOOP_ternary(name, value) LOOP(name, float, float, value, READ, READ, NONE, NONE)
-#define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, NONE, NONE, NONE, NONE)
-#define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, READ, NONE, NONE, NONE)
-#define LOOP_integer(name, value) LOOP(name, whole, float, value, NONE, NONE, NONE, NONE)
+#define LOOP_unary(name, value) LOOP(name, float, float, value, true, NONE, NONE, NONE, NONE)
+#define LOOP_unary_1(name, value) LOOP(name, float, float, value, true, NONE, NONE, NUMBER, NONE)
+#define LOOP_unary_2(name, value) LOOP(name, float, float, value, true, NONE, NONE, NUMBER, NUMBER)
+#define LOOP_binary(name, value) LOOP(name, float, float, value, true, READ, NONE, NONE, NONE)
+#define LOOP_binary_1(name, value) LOOP(name, float, float, value, true, READ, NONE, NUMBER, NONE)
+#define LOOP_binary_2(name, value) LOOP(name, float, float, value, true, READ, NONE, NUMBER, NUMBER)
+#define LOOP_ternary(name, value) LOOP(name, float, float, value, true, READ, READ, NONE, NONE)
+#define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, true, NONE, NONE, NONE, NONE)
+#define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, true, READ, NONE, NONE, NONE)
+#define LOOP_integer(name, value) LOOP(name, whole, float, value, true, NONE, NONE, NONE, NONE)
+#define LOOP_function(name, value) LOOP(name, float, float, value, false, NONE, NONE, NONE, NONE)
+#define LOOP_function_1(name, value) LOOP(name, float, float, value, false, NONE, NONE, NUMBER, NONE)
+#define LOOP_derivative(name, value) LOOP(name, float, float, value, false, READ, NONE, NONE, NONE)
 #define LOOP_own(name, value)
 #define POET_STEP(code, NAME, name, kind, flops, value) LOOP_##kind(name, (value))
 #include "poet/steps.def"
@@ -90,6 +95,9 @@ static inline float gelu_slope(float x)
 #define ROW_bits(name) ROW_unary(name)
 #define ROW_paired(name) ROW_binary(name)
 #define ROW_integer(name) ROW_unary(name)
+#define ROW_function(name) ROW_unary(name)
+#define ROW_function_1(name) ROW_unary_1(name)
+#define ROW_derivative(name) ROW_binary(name)
 #define ROW_own(name) ROW_own_##name
 #define ROW_own_spread {NULL, 1, 2, 0}
 #define ROW_own_sum {NULL, 1, 1, 0}

@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of all operators, built from operators.def; and of those that are not on int8, for an image whose plan has
- * none of these: it links no other. */
+/* The table of all operators, built from operators.def. */
 #include "poet/operator.h"
 
 const poet_operator poet_operators[] = {
-#define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),
-#include "poet/operators.def"
-#undef POET_OPERATOR
-};
-
-#define POET_F32_ALONE
-static const poet_operator f32_operators[] = {
 #define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),
 #include "poet/operators.def"
 #undef POET_OPERATOR
@@ -47,4 +39,3 @@ POET_KERNELS(small_planes)
 POET_KERNELS(winograd)
 
 const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};
-const poet_operator_set poet_f32_operators = {f32_operators, sizeof f32_operators / sizeof *f32_operators};

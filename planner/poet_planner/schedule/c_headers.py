@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_layout, lay_out
 from poet_profiles.errors import UserError
 from poet_profiles.files.whole_file import write_whole
-from poet_profiles.firmware.operators import OPERATORS, S8
+from poet_profiles.firmware.operators import OPERATORS, family_of
 from poet_profiles.graph import Graph, Refusal, Resident
 from poet_profiles.graph.constants import CONSTANTS_FILE
 from poet_profiles.graph.file import graph_hash
@@ -204,7 +204,7 @@ def model_header(
             "",
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
-            *(["#define POET_BUILT_S8"] if has_integers(graph, inference, extraction) else []),
+            *(f"#define POET_BUILT_{family}" for family in families(graph, inference, extraction)),
             "",
             model_tables(graph, words, "poet_built", inference, extraction),
             "#endif",
@@ -213,10 +213,11 @@ def model_header(
     )
 
 
-def has_integers(graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None) -> bool:
-    """Whether the image needs operators on int8, which are left out of others."""
+def families(graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None) -> list[str]:
+    """Families of operators that the image needs, and that are left out of others."""
     graphs = (graph, *(plan.graph for plan in plans_beside(inference, extraction).values()))
-    return any(node.operation and node.operation.op.endswith(S8) for one in graphs for node in one.nodes)
+    named = {node.operation.op for one in graphs for node in one.nodes if node.operation}
+    return sorted({family for op in named if (family := family_of(op))})
 
 
 def model_tables(

@@ -11,11 +11,12 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference
 from poet_profiles.schedule import Schedule
 
-from poet_planner.schedule.c_headers import has_integers, table_bytes, why_no_headers
+from poet_planner.schedule.c_headers import families, table_bytes, why_no_headers
 from poet_planner.schedule.store_all import store_all_schedule
 
 _ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
-INT8_BYTES = 7 * 1024  # of operators on int8, beyond a board's reserve: 6,864 as linked (Cortex-M0+), 5,784 (M4F)
+# Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784; groups 12,300, 10,300.
+FAMILY_BYTES = {"S8": 7 * 1024, "GROUPS": 13 * 1024}
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
 
@@ -24,7 +25,8 @@ def room_in_flash(
 ) -> int | None:
     """Bytes of flash for constants and tables beside the firmware that runs a graph; None if the size is not known."""
     room = board.usable_flash_bytes if board else None
-    return room if room is None or not has_integers(graph, inference, extraction) else room - INT8_BYTES
+    beyond = sum(FAMILY_BYTES[family] for family in families(graph, inference, extraction))
+    return room if room is None else room - beyond
 
 
 def flash_for_constants(graph: Graph, board: Board) -> int | None:

@@ -260,6 +260,11 @@ def plain_update(op: str) -> str:
     return op.replace(GENERAL_UPDATE, UPDATE)
 
 
+def family_of(op: str) -> str | None:
+    """The family in ``operators.def`` that an image without such operators leaves out."""
+    return "S8" if op.endswith(S8) else "GROUPS" if op == POINTWISE else None
+
+
 def dtype_of(op: str) -> str:
     """Type of the numbers of an operator, as a profile has it; page operations count as f32."""
     return "s8" if op in OPERATORS and op.endswith(S8) else "f32"

@@ -49,7 +49,7 @@ def _kinds() -> dict[str, Kind]:
     found = {}
     for code, name, kind, flops in _STEP.findall((FIRMWARE / "include" / "poet" / "steps.def").read_text()):
         base, _, numbers = kind.partition("_")
-        operands = 2 if base in ("binary", "paired", "ternary") else 1
+        operands = 2 if base in ("binary", "paired", "ternary", "derivative") else 1
         own = {SPREAD: 2, SUM: 1}.get(name, 0)
         found[name] = Kind(name, int(code), operands, int(numbers or own), base == "ternary", int(flops))
     return found
