@@ -81,7 +81,10 @@ def elementwise(operator: TracedOperator, traced: TracedGraph) -> Lowered | None
     pairs = zip(operator.outputs, results, strict=False)
     names = [name if name[0] == "s" else steps(COPY, name) for id, name in pairs if id is not None]
     group = Group(prod(values[0].shape), tuple(ref.source for ref in steps.operands), tuple(steps.steps), tuple(names))
-    params = group.params()
+    try:
+        params = group.params()
+    except OverflowError:  # a number beyond f32
+        return None
     return None if params is None else Lowered(POINTWISE, params, tuple(steps.operands), tuple(ids))
 
 

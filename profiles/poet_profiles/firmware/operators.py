@@ -302,7 +302,7 @@ def parse_params(key: str) -> dict[str, int]:
         If the key is not ``name=integer`` pairs joined by single spaces, the steps of a ``pointwise`` among them.
     """
     pairs = [pair.partition("=") for pair in key.split(" ")] if key else []
-    if pairs and pairs[-1][0] == "steps":
+    if len(pairs) == 2 and pairs[1][0] == "steps":
         (_, _, size), (_, _, steps) = pairs
         return pointwise_params(int(size), parsed(steps))
     return {name: int(value) for name, _, value in pairs}
