@@ -246,7 +246,10 @@ int32_t poet_sizes_of(uint8_t code, const int32_t *params, poet_sizes *sizes)
 int32_t poet_record(uint8_t code, const int32_t *params, bool fpu, float *zeros, float *more_zeros, entry *into,
                     int32_t most)
 {
-    const void *inputs[POET_MAX_INPUTS] = {zeros, zeros, zeros, zeros, zeros, zeros};
+    const void *inputs[POET_MAX_INPUTS];
+    for (uint32_t i = 0; i < POET_MAX_INPUTS; i++) {
+        inputs[i] = zeros;
+    }
     void *outputs[POET_MAX_OUTPUTS] = {more_zeros, more_zeros, more_zeros, more_zeros};
     const poet_op_args args = {params, inputs, outputs, zeros, 0.0f, NULL, NULL};
     has_fpu = fpu;

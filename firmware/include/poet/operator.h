@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define POET_MAX_INPUTS 6
+#define POET_MAX_INPUTS 12
 #define POET_MAX_OUTPUTS 4
 #define POET_MAX_PARAMS 18
 

@@ -49,7 +49,7 @@ class CSizes(ctypes.Structure):
     _fields_ = (
         ("inputs", ctypes.c_uint32),
         ("outputs", ctypes.c_uint32),
-        ("input_bytes", ctypes.c_uint32 * 6),
+        ("input_bytes", ctypes.c_uint32 * 12),
         ("output_bytes", ctypes.c_uint32 * 4),
         ("workspace_bytes", ctypes.c_uint32),
         *((name, ctypes.c_uint32) for name in _LATER_SIZES.split()),
@@ -166,7 +166,7 @@ _memory = mmap.mmap(-1, mmap.PAGESIZE)
 
 
 def _zeros(size: int) -> int:
-    """Address of so many bytes of zeros, which stay zeros; unwritten pages take no place."""
+    """Address of so many bytes: zeros, or what operators made of them; unwritten pages take no place."""
     global _memory
     if size > len(_memory):
         _memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -98,7 +98,7 @@ class Operators:
         workspace = np.full(sizes.workspace_bytes, 0xFF, np.uint8)
         arguments = CArguments(
             params_array(name, params),
-            (ctypes.c_void_p * 6)(*[array.ctypes.data for array in given]),
+            (ctypes.c_void_p * 12)(*[array.ctypes.data for array in given]),
             (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
             workspace.ctypes.data,
             learning_rate,

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What recurrent layers have in common: s steps of n samples, whose states are h numbers each. */
+#ifndef POET_OPS_RECURRENT_H
+#define POET_OPS_RECURRENT_H
+
+#include "../kernels/product.h"
+#include "../kernels/shape.h"
+#include "../kernels/span.h"
+
+/* Sizes of so many gates, in bytes. */
+typedef struct poet_recurrent_sizes {
+    uint32_t rows, weights, steps, state;
+} poet_recurrent_sizes;
+
+/* The flags are 0 or 1. False if something makes no sense. */
+static inline bool poet_recurrent_size(int32_t s, int32_t n, int32_t h, int32_t gates, int32_t flags,
+                                       poet_recurrent_sizes *bytes)
+{
+    const uint32_t rows = poet_count(s, n, h, gates);
+    const uint32_t weights = poet_count(gates, h, h, 1);
+    if (rows == 0 || weights == 0 || (flags & ~1) != 0) {
+        return false;
+    }
+    const uint32_t state = (uint32_t)n * (uint32_t)h;
+    *bytes = (poet_recurrent_sizes){4 * rows, 4 * weights, 4 * state * (uint32_t)s, 4 * state};
+    return true;
+}
+
+static inline void poet_add_inputs(poet_sizes *sizes, int32_t count, uint32_t bytes)
+{
+    for (int32_t i = 0; i < count; i++) {
+        sizes->input_bytes[sizes->inputs++] = bytes;
+    }
+}
+
+/* The next operand where there is one. */
+static inline const float *poet_next_input(const void *const **inputs, int32_t given)
+{
+    return given ? *(*inputs)++ : NULL;
+}
+
+/* A gradient of a state, which begins as that of the state after all steps. */
+static inline void poet_begin_gradient(float *gradient, const float *after, int32_t floats)
+{
+    if (after == NULL) {
+        (void)poet_clear(gradient, floats);
+    } else {
+        (void)poet_copy(gradient, after, floats);
+    }
+}
+
+/* The place of a step among all, of t steps that come before it. */
+static inline int32_t poet_step_at(int32_t t, int32_t s, int32_t reverse)
+{
+    return reverse ? s - 1 - t : t;
+}
+
+/* What lies `apart` floats from one row to the next is added up over the n samples' states with rows of weights. */
+static inline poet_product poet_states_by_weights(int32_t n, int32_t h, int32_t rows, int32_t apart)
+{
+    return (poet_product){.m = n, .k = h, .n = rows, .a_m = h, .a_k = 1, .c_k = 1, .c_n = h, .y_m = apart};
+}
+
+/* And back: gradients of `rows` numbers a sample, by the weights, to those of the states. */
+static inline poet_product poet_gradients_by_weights(int32_t n, int32_t h, int32_t rows, int32_t apart)
+{
+    return (poet_product){.m = n, .k = rows, .n = h, .a_m = apart, .a_k = 1, .c_k = h, .c_n = 1, .y_m = h};
+}
+
+#endif
