@@ -25,6 +25,7 @@ from poet_planner.tracing.fold import fold
 from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
+from poet_planner.tracing.recurrent import with_last_states
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
@@ -81,7 +82,7 @@ def trace(
         captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, whole_layers)
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
-    graph = named(prune(split(folded)))
+    graph = named(prune(split(with_last_states(folded))))
     fixed = fixed_in((inputs, targets))
     frozen = _frozen(graph, module)
     trained = {id for id, parameter in module.named_parameters() if parameter.requires_grad}

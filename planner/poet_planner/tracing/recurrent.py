@@ -8,17 +8,18 @@ have in common, are one linear layer; what is recurrent is an operator of :mod:`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from poet_profiles.firmware.operators import RECURRENT
 from poet_runtime import recurrent  # noqa: F401  (registers torch.ops.poet.lstm and the others)
-from poet_runtime.traced_graph import TracedGraph
+from poet_runtime.traced_graph import TracedGraph, TracedOperator
 from torch import Tensor
 from torch.nn.functional import dropout, linear
 from torch.overrides import TorchFunctionMode
 
-poet = torch.ops.poet
+aten, poet = torch.ops.aten, torch.ops.poet
 States = tuple[Tensor, ...]
 # Of a layer in one direction: input, states, weights, biases, and whether it goes from the last step to the first.
 Layer = Callable[[Tensor, States, Tensor, Tensor, Tensor | None, Tensor | None, bool], States]
@@ -29,6 +30,33 @@ def has_whole_layers(traced: TracedGraph) -> bool:
     return any(
         str(operator.target).removeprefix("poet.").partition(".")[0] in RECURRENT for operator in traced.operators
     )
+
+
+def with_last_states(traced: TracedGraph) -> TracedGraph:
+    """The same step, in which the gradient of the last result alone is that of the state, and not zeros for all others.
+
+    What has made the zeros is still there, perhaps unread.
+    """
+    made = {
+        operator.outputs[0]: operator
+        for operator in traced.operators
+        if operator.target is aten.select_backward.default
+    }
+    return replace(traced, operators=tuple(_from_last_state(operator, made) for operator in traced.operators))
+
+
+def _from_last_state(operator: TracedOperator, made: Mapping[str | None, TracedOperator]) -> TracedOperator:
+    names = [argument.name for argument in operator.target._schema.arguments]
+    given = dict(zip(names, operator.args, strict=False))
+    if given.get("gy") is None or given["gh"] is not None or given["gy"].source not in made:
+        return operator
+    gradient, sizes, axis, index = made[given["gy"].source].args
+    views = [(view.target, view.args) for view in given["gy"].views]
+    times = next((time for time, seen in enumerate(([], [(aten.transpose.int, (0, 1))])) if views == seen), None)
+    last = 0 if given["reverse"] else sizes[axis] - 1
+    if axis % len(sizes) != times or index % sizes[axis] != last:
+        return operator
+    return replace(operator, args=tuple({**given, "gy": None, "gh": gradient}.values()))
 
 
 class WholeLayers(TorchFunctionMode):
