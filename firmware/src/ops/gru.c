@@ -61,10 +61,7 @@ int poet_gru_run(const poet_op_args *args)
     const void *const *more = args->inputs + 2;
     const float *bias = poet_next_input(&more, p->bias);
     const float *before = *more;
-    float *gates = args->outputs[0];
-    if (gates != args->inputs[0]) {
-        (void)poet_copy(gates, args->inputs[0], p->s * state * 3);
-    }
+    float *gates = poet_in_place(args, p->s * state * 3);
     for (int32_t t = 0; t < p->s; t++) {
         const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
         float *rows = gates + 3 * at;

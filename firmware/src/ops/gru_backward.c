@@ -21,21 +21,28 @@ int poet_gru_backward_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
-/* One sample's. `gates` and `gx` may be the same. */
-static void differentiate(int32_t h, const float *gates, const float *hidden, const float *before, const float *gy,
-                          float *gx, float *ghidden, float *gh)
+/* One sample's: its row of gates becomes gr, gz and what r is multiplied with has, in the order of the weights. */
+static void differentiate(int32_t h, float *row, const float *hidden, const float *before, float *gn, float *gh)
 {
     for (int32_t i = 0; i < h; i++) {
-        const float r = gates[i];
-        const float z = gates[h + i];
-        const float n = gates[2 * h + i];
-        const float up = gy == NULL ? gh[i] : gy[i] + gh[i];
-        const float gn = up * (1.0f - z) * (1.0f - n * n);
-        gx[i] = gn * hidden[i] * (r * (1.0f - r));
-        gx[h + i] = up * (before[i] - n) * (z * (1.0f - z));
-        gx[2 * h + i] = gn;
-        ghidden[i] = gn * r;
+        const float r = row[i];
+        const float z = row[h + i];
+        const float n = row[2 * h + i];
+        const float up = gh[i];
+        gn[i] = up * (1.0f - z) * (1.0f - n * n);
+        row[i] = gn[i] * hidden[i] * (r * (1.0f - r));
+        row[h + i] = up * (before[i] - n) * (z * (1.0f - z));
+        row[2 * h + i] = gn[i] * r;
         gh[i] = up * z;
+    }
+}
+
+static void exchange(int32_t h, float *a, float *b)
+{
+    for (int32_t i = 0; i < h; i++) {
+        const float first = a[i];
+        a[i] = b[i];
+        b[i] = first;
     }
 }
 
@@ -44,28 +51,27 @@ int poet_gru_backward_run(const poet_op_args *args)
     const poet_gru_backward_params *p = (const poet_gru_backward_params *)args->params;
     const int32_t h = p->h;
     const int32_t state = p->n * h;
-    const poet_product two = poet_gradients_by_weights(p->n, h, 2 * h, 3 * h);
-    const poet_product third = poet_gradients_by_weights(p->n, h, h, h);
-    const float *gates = args->inputs[0];
+    const poet_product product = poet_gradients_by_weights(p->n, h, 3 * h, 3 * h);
     const float *hidden = args->inputs[1];
     const float *y = args->inputs[2];
     const float *w = args->inputs[3];
     const void *const *more = args->inputs + 5;
     const float *gy = poet_next_input(&more, p->gy);
-    float *gx = args->outputs[0];
+    float *gx = poet_in_place(args, p->s * state * 3);
     float *ghidden = args->outputs[1];
     float *gh = args->outputs[2];
     poet_begin_gradient(gh, poet_next_input(&more, p->gh), state);
     for (int32_t t = p->s - 1; t >= 0; t--) {
         const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
         const float *before = t == 0 ? args->inputs[4] : y + poet_step_at(t - 1, p->s, p->reverse) * state;
+        poet_add_gradient(gh, gy, at, state);
         for (int32_t i = 0; i < state; i += h) {
-            const int32_t row = at + i;
-            differentiate(h, gates + 3 * row, hidden + row, before + i, gy == NULL ? NULL : gy + row, gx + 3 * row,
-                          ghidden + row, gh + i);
+            differentiate(h, gx + 3 * (at + i), hidden + at + i, before + i, ghidden + at + i, gh + i);
         }
-        poet_product_add(&two, gx + 3 * at, w, gh);
-        poet_product_add(&third, ghidden + at, w + 2 * h * h, gh);
+        poet_product_add(&product, gx + 3 * at, w, gh);
+        for (int32_t i = at; i < at + state; i += h) {
+            exchange(h, gx + 3 * i + 2 * h, ghidden + i);
+        }
     }
     return POET_OK;
 }

@@ -47,10 +47,7 @@ int poet_lstm_run(const poet_op_args *args)
     const float *w = args->inputs[1];
     const float *before = args->inputs[2];
     const float *cells_before = args->inputs[3];
-    float *gates = args->outputs[0];
-    if (gates != args->inputs[0]) {
-        (void)poet_copy(gates, args->inputs[0], p->s * state * 4);
-    }
+    float *gates = poet_in_place(args, p->s * state * 4);
     for (int32_t t = 0; t < p->s; t++) {
         const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
         float *rows = gates + 4 * at;

@@ -23,22 +23,21 @@ int poet_lstm_backward_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
-/* One sample's. `gates` and `gx` may be the same. */
-static void differentiate(int32_t h, const float *gates, const float *cells, const float *before, const float *gy,
-                          float *gx, const float *gh, float *gc)
+/* One sample's: its row of gates becomes their gradients. */
+static void differentiate(int32_t h, float *row, const float *cells, const float *before, const float *gh, float *gc)
 {
     for (int32_t i = 0; i < h; i++) {
-        const float in = gates[i];
-        const float forget = gates[h + i];
-        const float g = gates[2 * h + i];
-        const float out = gates[3 * h + i];
+        const float in = row[i];
+        const float forget = row[h + i];
+        const float g = row[2 * h + i];
+        const float out = row[3 * h + i];
         const float u = poet_hyperbolic_tangent(cells[i]);
-        const float up = gy == NULL ? gh[i] : gy[i] + gh[i];
+        const float up = gh[i];
         const float d = gc[i] + up * out * (1.0f - u * u);
-        gx[i] = d * g * (in * (1.0f - in));
-        gx[h + i] = d * before[i] * (forget * (1.0f - forget));
-        gx[2 * h + i] = d * in * (1.0f - g * g);
-        gx[3 * h + i] = up * u * (out * (1.0f - out));
+        row[i] = d * g * (in * (1.0f - in));
+        row[h + i] = d * before[i] * (forget * (1.0f - forget));
+        row[2 * h + i] = d * in * (1.0f - g * g);
+        row[3 * h + i] = up * u * (out * (1.0f - out));
         gc[i] = d * forget;
     }
 }
@@ -49,12 +48,11 @@ int poet_lstm_backward_run(const poet_op_args *args)
     const int32_t h = p->h;
     const int32_t state = p->n * h;
     const poet_product product = poet_gradients_by_weights(p->n, h, 4 * h, 4 * h);
-    const float *gates = args->inputs[0];
     const float *cells = args->inputs[1];
     const float *w = args->inputs[2];
     const void *const *more = args->inputs + 4;
     const float *gy = poet_next_input(&more, p->gy);
-    float *gx = args->outputs[0];
+    float *gx = poet_in_place(args, p->s * state * 4);
     float *gh = args->outputs[1];
     float *gc = args->outputs[2];
     poet_begin_gradient(gh, poet_next_input(&more, p->gh), state);
@@ -62,10 +60,9 @@ int poet_lstm_backward_run(const poet_op_args *args)
     for (int32_t t = p->s - 1; t >= 0; t--) {
         const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
         const float *before = t == 0 ? args->inputs[3] : cells + poet_step_at(t - 1, p->s, p->reverse) * state;
+        poet_add_gradient(gh, gy, at, state);
         for (int32_t i = 0; i < state; i += h) {
-            const int32_t row = at + i;
-            differentiate(h, gates + 4 * row, cells + row, before + i, gy == NULL ? NULL : gy + row, gx + 4 * row,
-                          gh + i, gc + i);
+            differentiate(h, gx + 4 * (at + i), cells + at + i, before + i, gh + i, gc + i);
         }
         poet_product_compute(&product, gx + 4 * at, w, gh);
     }

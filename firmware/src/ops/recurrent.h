@@ -6,6 +6,7 @@
 #include "../kernels/product.h"
 #include "../kernels/shape.h"
 #include "../kernels/span.h"
+#include "fours.h"
 
 /* Sizes of so many gates, in bytes. */
 typedef struct poet_recurrent_sizes {
@@ -47,6 +48,37 @@ static inline void poet_begin_gradient(float *gradient, const float *after, int3
     } else {
         (void)poet_copy(gradient, after, floats);
     }
+}
+
+/* What a step's results have of their own is added. */
+static inline void poet_add_gradient(float *gradient, const float *gy, int32_t at, int32_t floats)
+{
+    if (gy == NULL) {
+        return;
+    }
+    gy += at;
+    for (int32_t fours = poet_fours(floats); fours > 0; fours--, gradient += 4, gy += 4) {
+        const float a = gradient[0] + gy[0];
+        const float b = gradient[1] + gy[1];
+        const float c = gradient[2] + gy[2];
+        const float d = gradient[3] + gy[3];
+        gradient[0] = a;
+        gradient[1] = b;
+        gradient[2] = c;
+        gradient[3] = d;
+    }
+    for (int32_t i = poet_ones(floats) - 1; i >= 0; i--) {
+        gradient[i] += gy[i];
+    }
+}
+
+/* The first output, with the first input's numbers, whose place it may take over. */
+static inline float *poet_in_place(const poet_op_args *args, int32_t floats)
+{
+    if (args->outputs[0] != args->inputs[0]) {
+        (void)poet_copy(args->outputs[0], args->inputs[0], floats);
+    }
+    return args->outputs[0];
 }
 
 /* The place of a step among all, of t steps that come before it. */

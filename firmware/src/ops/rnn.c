@@ -25,10 +25,7 @@ int poet_rnn_run(const poet_op_args *args)
     const int32_t state = p->n * p->h;
     const poet_product product = poet_states_by_weights(p->n, p->h, p->h, p->h);
     const float *before = args->inputs[2];
-    float *y = args->outputs[0];
-    if (y != args->inputs[0]) {
-        (void)poet_copy(y, args->inputs[0], p->s * state);
-    }
+    float *y = poet_in_place(args, p->s * state);
     for (int32_t t = 0; t < p->s; t++) {
         float *rows = y + poet_step_at(t, p->s, p->reverse) * state;
         poet_product_add(&product, before, args->inputs[1], rows);

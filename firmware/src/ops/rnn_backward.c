@@ -33,9 +33,9 @@ int poet_rnn_backward_run(const poet_op_args *args)
         const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
         const float *y = (const float *)args->inputs[0] + at;
         float *gx = (float *)args->outputs[0] + at;
+        poet_add_gradient(gh, gy, at, state);
         for (int32_t i = 0; i < state; i++) {
-            const float up = gy == NULL ? gh[i] : gy[at + i] + gh[i];
-            gx[i] = !p->relu ? up * (1.0f - y[i] * y[i]) : y[i] > 0.0f ? up : 0.0f;
+            gx[i] = !p->relu ? gh[i] * (1.0f - y[i] * y[i]) : y[i] > 0.0f ? gh[i] : 0.0f;
         }
         poet_product_compute(&product, gx, args->inputs[1], gh);
     }
