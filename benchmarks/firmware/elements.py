@@ -49,8 +49,8 @@ CONVOLUTIONS = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 OF_BYTES = ("max_pool2d_s8", "avg_pool2d_s8", "add_s8", "map_s8")
 # The words of poet_sizes: counts, bytes, workspace, in place, what is kept, by which rows, which input holds indices,
 # which are never negative, which are bytes; starts and scales of sums have those operators alone that are left out.
-SIZES_WORDS = 24
-WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = 12, 13, 17, 18, 19, 20, 21
+SIZES_WORDS = 30
+WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = 18, 19, 23, 24, 25, 26, 27
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the firmware's recurrent operators compute, as operators of PyTorch (docs/SPEC.md, section 1).
+"""What the firmware's recurrent operators compute, as operators of PyTorch.
 
-Importing this module registers ``torch.ops.poet.lstm`` and the others. ``x`` of shape (steps, samples, gates * h) are
-the products of the input, with biases; states have shape (samples, h). In ``reverse`` the last step comes first.
-Gradients ``gy`` of all results and ``gh``, ``gc`` of the last state may be missing.
+Here sums are in PyTorch's order; the firmware's is in docs/SPEC.md, section 1. Importing this module registers
+``torch.ops.poet.lstm`` and the others. ``x`` of shape (steps, samples, gates * h) are the products of the input, with
+biases; states have shape (samples, h). In ``reverse`` the last step comes first. Gradients ``gy`` of all results and
+``gh``, ``gc`` of the last state may be missing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers and cells of PyTorch as the firmware has them: one operator a layer and direction, and its gradient.
+"""PyTorch's recurrent layers and cells, each direction of each layer as one operator.
 
 PyTorch itself unrolls them while it is traced, or calls a kernel of its own. Here the input's products, which all steps
 have in common, are one linear layer; what is recurrent is an operator of :mod:`poet_runtime.recurrent`.
@@ -33,7 +33,7 @@ def has_whole_layers(traced: TracedGraph) -> bool:
 
 
 def with_last_states(traced: TracedGraph) -> TracedGraph:
-    """The same step, in which the gradient of the last result alone is that of the state, and not zeros for all others.
+    """A gradient of the last result alone becomes that of the state, without zeros for others.
 
     What has made the zeros is still there, perhaps unread.
     """
@@ -60,7 +60,7 @@ def _from_last_state(operator: TracedOperator, made: Mapping[str | None, TracedO
 
 
 class WholeLayers(TorchFunctionMode):
-    """Within, recurrent layers and cells stay whole; but packed sequences and projections, which PyTorch unrolls."""
+    """Within, recurrent layers and cells stay whole, but for those with projections."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = _CALLS.get(getattr(func, "__name__", "")) if not kwargs else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent layers as the firmware has them, against PyTorch's; Linux boards run PyTorch's own."""
+"""Recurrent layers against PyTorch's; Linux boards run PyTorch's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch's cells compute over some steps, and autograd makes of them, in double precision."""
+"""What PyTorch's cells and autograd compute over some steps, in double precision."""
 
 from __future__ import annotations
 
