@@ -33,6 +33,9 @@ TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 #ifndef POET_BUILT_GROUPS
 #define POET_WITHOUT_GROUPS
 #endif
+#ifndef POET_BUILT_RECURRENT
+#define POET_WITHOUT_RECURRENT
+#endif
 static const poet_operator operators[] = {
 #define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),
 #include "poet/operators.def"

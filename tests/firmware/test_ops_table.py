@@ -22,6 +22,7 @@ from tests.support.levels import examples
 UNSUPPORTED = -8
 MAY_BE_ZERO = ("ph", "pw", "bias", "ta", "tb", "s0", "s1", "s2", "s3", "offset", "stream", "nesterov")
 MAY_BE_ZERO += ("zero", "zero_x", "zero_y", "zero_a", "zero_b", "low", "high")
+MAY_BE_ZERO += ("reverse", "relu", "gy", "gh", "gc", "apart")
 
 
 def smallest(name: str) -> dict[str, int]:
@@ -39,6 +40,8 @@ def tensors(name: str, p: dict[str, int]) -> set[int]:
         return {p["n"] * p["c"] * p["h"] * p["w"], *weights}
     if "k" in p:
         return {p.get("b", 1) * p["m"] * p["k"], p.get("b", 1) * p["m"] * p["n"]}
+    if "s" in p:
+        return {p["s"] * p["n"] * p["h"]}
     if "d0" in p:
         return {p["d0"] * p["d1"] * p["d2"] * p["d3"], p["size"]}
     extents = [p[param] for param in ("n", "c", "m", "d", "size") if param in p]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, params_key
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, RECURRENT, params_key
 from poet_profiles.firmware.steps import KINDS, POINTWISE, SPREAD, SUM
 
 from . import small_shapes
@@ -130,6 +130,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for momentum, nesterov in ((0, 0), (900_000_000, 0), (900_000_000, 1))
         ],
         "conv2d_backward_input_accumulate": _tiles_of_convolutions(),
+        **{op: [*_steps(gates)] for op, (gates, _) in RECURRENT.items()},
+        "recurrent_weights": [shape for gates in (1, 4) for shape in _steps(gates)],
         "adam_factors": [{}],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
@@ -139,6 +141,13 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for op in ("streamed_embedding", "streamed_embedding_update")
         },
     }
+
+
+def _steps(gates: int) -> Iterator[dict[str, int]]:
+    """Of recurrent layers; of gradients those of all results come in."""
+    flags = {"gates": gates, "reverse": 0, "relu": 0, "bias": 1, "apart": 0, "gy": 1, "gh": 0, "gc": 0}
+    for s, n, h in ((8, 1, 16), (32, 1, 32), (8, 8, 16), (16, 8, 32)):
+        yield {"s": s, "n": n, "h": h, **flags}
 
 
 def _matmul(m: int, k: int, n: int, ta: int, tb: int) -> dict[str, int]:

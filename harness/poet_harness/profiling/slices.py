@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import gcd, lcm
 
-from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, is_winograd, plain_update, rows_together
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, RECURRENT, is_winograd, plain_update, rows_together
 from poet_profiles.graph.sizes import aligned
 
 from .configurations import PAGE_GRANULE
@@ -38,6 +38,7 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "group_norm": (("n",), ("size",)),
     "group_norm_backward_input": (("n",), ("size",)),
     "group_norm_backward_weight": (("n",), ("size",)),
+    **dict.fromkeys(RECURRENT, (("s",), ("n",))),
     # The table is what does not fit. Its gradient is written whole, however few rows are looked up.
     "embedding": (("d",), ("m",)),
     "embedding_backward": (("d",),),

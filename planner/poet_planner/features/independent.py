@@ -39,7 +39,10 @@ def independent_values(model: Model, traced: TracedGraph) -> frozenset[str]:
     """
     if samples_of(model) == 1:
         model, ranges = _with_two(model), traced.int8_ranges
-        traced = replace(trace(model.module, model.inputs, model.targets, model.loss, model.name), int8_ranges=ranges)
+        traced = replace(
+            trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=True),
+            int8_ranges=ranges,
+        )
     if has_integers(traced):
         traced = in_integers(traced)
     samples = samples_of(model)

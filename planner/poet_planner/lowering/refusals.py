@@ -15,7 +15,6 @@ from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name
 from poet_planner.tracing.schema import bound_arguments
 
 LINUX = "train it on a Linux board"
-RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 LOSSES = "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights"
 WITH_WEIGHTS = ("nll_loss", "nll_loss2d", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
@@ -63,8 +62,8 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
     """What the firmware lacks, and the cure."""
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
     kind = _kind(operator)
-    if layer in RECURRENT or "rnn" in kind:
-        return "recurrent operator", f"{LINUX}, or replace it by Conv1d"
+    if layer == "LSTM" or "rnn" in kind:
+        return "recurrent layer as here (proj_size)", f"{LINUX}, or let a Linear project what the layer yields"
     if kind == "convolution":
         return _convolution(given)
     if "pool" in kind:

@@ -16,10 +16,11 @@ from math import isfinite, prod
 from typing import Any
 
 import torch
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS, RECURRENT
 from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added
+from poet_planner.tracing.schema import bound_arguments
 
 MEAN = 1
 NANO = 1_000_000_000
@@ -674,6 +675,18 @@ def _map_s8(operator: TracedOperator) -> Lowered | None:
     return _lowered("map_s8", {"size": prod(x.shape)}, (x, table), operator.outputs[0])
 
 
+def _recurrent(operator: TracedOperator) -> Lowered | None:
+    """Flags among the arguments, and operands that may be missing, have the names of the parameters that say so."""
+    name = operator.target._schema.name.removeprefix("poet::")
+    given = bound_arguments(operator.target, operator.args, operator.kwargs)
+    operands = [value for value in given.values() if isinstance(value, Ref)]
+    (s, n, width), h = operands[0].shape, given["w" if "w" in given else "h0"].shape[-1]
+    known = {flag: int(value if isinstance(value, bool) else value is not None) for flag, value in given.items()}
+    known |= {"s": s, "n": n, "h": h, "gates": width // h}
+    params = {param: known[param] for param in OPERATORS[name].params}
+    return _lowered(name, params, operands, *_yielded(operator, *range(len(operator.outputs))))
+
+
 def _ones(operator: TracedOperator) -> Lowered | None:
     (like,) = operator.args
     return _lowered("fill", {"size": prod(like.shape), "value_nano": NANO}, (), operator.outputs[0])
@@ -742,6 +755,7 @@ RULES: dict[str, Rule] = {
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
     "ones_like.default": _ones,
+    **dict.fromkeys((f"poet.{name}.default" for name in RECURRENT), _recurrent),
     "poet.quantize_s8.default": _quantize_s8,
     "poet.dequantize_s8.default": _dequantize_s8,
     "poet.conv2d_s8.default": _conv2d_s8,

@@ -295,17 +295,18 @@ class TrainingStep:
 
     @cached_property
     def _traced_and_named(self) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
+        return self._uncut._traced_and_named if self._uncut is not None else self._trace(whole_layers=True)
+
+    def _trace(self, whole_layers: bool) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
         from poet_planner.tracing import in_eagers_words, trace
         from poet_planner.tracing.same_as_eager import refuse_other_step
         from poet_planner.tracing.state_table import unheld_state
 
-        if self._uncut is not None:
-            return self._uncut._traced_and_named
         model = self._load()
         # A part takes the way of the whole step, which was traced over its data.
         data = self._whole is None or not self._whole.traced.shown_by_fakes
         given = model.module, model.inputs, model.targets, model.loss, model.name
-        traced = trace(*given, data=data, ways=self.whole._ways)
+        traced = trace(*given, data=data, ways=self.whole._ways, whole_layers=whole_layers)
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
             refuse_other_step(model, traced)
         return traced, unheld_state(traced, model.module)
@@ -329,14 +330,17 @@ class TrainingStep:
 
     @cached_property
     def rehearsed(self) -> TracedGraph:
-        """The traced step with the storages and temporaries that PyTorch's kernels allocate, read off a run of it."""
+        """The step as PyTorch runs it, with the storages and temporaries of its kernels, read off a run of it."""
         from poet_runtime.measured_sizes import measured
 
         from poet_planner.tracing import in_eagers_words
+        from poet_planner.tracing.recurrent import has_whole_layers
 
-        model = self._load()
+        model, traced = self._load(), self.traced
+        if has_whole_layers(traced):
+            traced, _ = self._trace(whole_layers=False)
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
-            return measured(self.traced, model.module, model.inputs, model.targets)
+            return measured(traced, model.module, model.inputs, model.targets)
 
     def _load(self) -> Model:
         """A named model is made anew: what is kept of it is its graph."""

@@ -30,6 +30,7 @@ from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.drawn_batches import Batch
 from poet_planner.tracing.micro_batches import micro_batch, parts_of
+from poet_planner.tracing.recurrent import has_whole_layers
 from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0
@@ -81,7 +82,7 @@ def check_plan(
         Where the page file goes, which is deleted afterwards; default is the system's place for such files.
     int8_ranges : mapping, optional
         Of frozen layers on int8. Instead of eager steps there are those of the graph that is quantised by them, its
-        operators in program order.
+        operators in program order; so there are where recurrent layers are poet's own operators.
     extraction : Extraction, optional
         What makes the features that the plan reads: it comes before each step.
 
@@ -97,10 +98,11 @@ def check_plan(
         planned, schedule = _with_features(planned, schedule, extraction)
     actions = Counter(step.do for step in schedule.steps)
     parts = parts_of(model, planned.micro_batches)
-    graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+    graph = _traced(model, planned)
     if len(parts) > 1:
         model = replace(micro_batch(model, graph, len(parts)), inputs=parts[0][0], targets=parts[0][1])
-        graph = trace(model.module, model.inputs, model.targets, model.loss, model.name)
+        graph = _traced(model, planned)
+    own_bits = has_whole_layers(graph) or bool(int8_ranges)
     if int8_ranges:
         graph = quantised(replace(graph, int8_ranges=dict(int8_ranges)))
     if actions[Action.PAGE_OUT]:
@@ -124,7 +126,7 @@ def check_plan(
             return sum(losses[1:], losses[0])
 
         try:
-            expected = list(_training(model, graph, in_order if int8_ranges else lambda: _eager_step(model, parts)))
+            expected = list(_training(model, graph, in_order if own_bits else lambda: _eager_step(model, parts)))
             before.restore()
             for step, found in enumerate(_training(model, graph, planned_step)):
                 different = _different(expected[step], found)
@@ -143,6 +145,11 @@ def check_plan(
         page_ins=actions[Action.PAGE_IN],
         peak_bytes=compiled.peak_bytes,
     )
+
+
+def _traced(model: Model, planned: Graph) -> TracedGraph:
+    """As it was traced for a Linux board, where PyTorch allocates, or for a microcontroller."""
+    return trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=not planned.allocates)
 
 
 def _with_features(head: Graph, schedule: Schedule, extraction: Extraction) -> tuple[Graph, Schedule]:

@@ -25,6 +25,7 @@ from poet_planner.tracing.fold import fold
 from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
+from poet_planner.tracing.recurrent import with_last_states
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
@@ -39,6 +40,7 @@ def trace(
     device: str = "cpu",
     data: bool = True,
     ways: set[Way] | None = None,
+    whole_layers: bool = False,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -52,6 +54,8 @@ def trace(
     data : bool
         Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
         whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
+    whole_layers : bool
+        For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's.
 
     Raises
     ------
@@ -75,10 +79,10 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways)
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, whole_layers)
         folded = fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
-    graph = named(prune(split(folded)))
+    graph = named(prune(split(with_last_states(folded))))
     fixed = fixed_in((inputs, targets))
     frozen = _frozen(graph, module)
     trained = {id for id, parameter in module.named_parameters() if parameter.requires_grad}

@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_map_only
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
+from poet_planner.tracing.recurrent import WholeLayers
 from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
@@ -74,6 +75,7 @@ def capture(
     loss: Loss,
     data: bool = True,
     ways: set[Way] | None = None,
+    whole_layers: bool = False,
 ) -> Captured:
     """Trace one training step.
 
@@ -92,6 +94,8 @@ def capture(
     ways : set of Way, optional
         Of steps of the model that are the same each time, to which this one's is added. A step without ``data`` that
         goes one of them is not traced a second time.
+    whole_layers : bool
+        Whether recurrent layers are operators of poet's own, as the firmware has them.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -106,7 +110,7 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data, ways)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, whole_layers)
     finally:
         snapshot.restore()
 
@@ -124,7 +128,9 @@ def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[.
     """
     snapshot = Snapshot(module, inputs, data=False)
     try:
-        return _captured(module, inputs, (), lambda module, given, _: run(module, given), None, snapshot)
+        return _captured(
+            module, inputs, (), lambda module, given, _: run(module, given), None, snapshot, whole_layers=True
+        )
     finally:
         snapshot.restore()
 
@@ -138,6 +144,7 @@ def _captured(
     snapshot: Snapshot,
     data: bool = True,
     ways: set[Way] | None = None,
+    whole_layers: bool = False,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = own_parameters(loss, module)
@@ -169,6 +176,8 @@ def _captured(
             watch = within.enter_context(refusals.Watch(where, asked, flat, drawn))
             if loss is None:
                 within.enter_context(torch.no_grad())
+            if whole_layers:
+                within.enter_context(WholeLayers())
             try:
                 value = run(module, given, wanted)
             except GuardOnDataDependentSymNode:

@@ -98,6 +98,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"{here(self._path())} draws from a torch.Generator of its own; a plan draws from PyTorch's: leave "
                 "generator= out"
             )
+        if func is aten._pack_padded_sequence.default:
+            raise UserError(f"{here(self._path())} packs sequences; pad the sequences, and mask the loss")
         given = _tensors((args, kwargs))
         if self._asked.protected:
             self._refuse_to_write(func, args, kwargs)

@@ -168,7 +168,7 @@ _memory = mmap.mmap(-1, mmap.PAGESIZE)
 
 
 def _zeros(size: int) -> int:
-    """Address of so many bytes of zeros, which stay zeros; unwritten pages take no place."""
+    """Address of so many bytes: zeros, or what operators made of them; unwritten pages take no place."""
     global _memory
     if size > len(_memory):
         _memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

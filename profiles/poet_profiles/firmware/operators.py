@@ -27,6 +27,11 @@ RELU = "_relu"  # of one that keeps what is positive
 S8 = "_s8"  # of one on int8
 INFER = "_infer"  # of one that yields nothing for a way back
 STREAMED = "streamed_"  # begins that of one whose weights are on the card
+# Of recurrent layers: gates, and operations beside the products for each number of each state.
+RECURRENT = {
+    **{"lstm": (4, 105), "lstm_backward": (4, 45), "gru": (3, 70), "gru_backward": (3, 25)},
+    **{"rnn": (1, 20), "rnn_backward": (1, 5), "recurrent_weights": (1, 0)},
+}
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
 DESCENT_PARAMS = "momentum_nano decay_f32 clip_f32 nesterov"  # of sgd_general, beside its size
@@ -154,6 +159,9 @@ def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
         return values[0] * sum(KINDS[step.name].flops for step in steps_of(values[2:]))
     p = dict(zip(OPERATORS[op].params, values, strict=True))
     base = op.removeprefix(STREAMED)
+    if base in RECURRENT:
+        gates, beside = RECURRENT[base]
+        return p["s"] * p["n"] * p["h"] * (2 * p.get("gates", gates) * p["h"] + beside)
     if base in _FLOPS_PER_ELEMENT:
         return _FLOPS_PER_ELEMENT[base] * _elements(base, p)
     if base == "sgd_general":
@@ -225,12 +233,13 @@ def rows_together(op: str, p: Params) -> int:
 
 
 def products_of(op: str, p: Params, fpu: bool) -> tuple[Recorded, ...]:
-    """Products of a convolution or a product, as `compiled_operators.recorded`.
+    """Products of a convolution, a product, or a step of a recurrent layer, as `compiled_operators.recorded`.
 
     Other operators have none. A bias matters where a convolution's sums begin with it.
     """
-    if op.endswith(S8) or not op.removeprefix(STREAMED).startswith(("conv2d", "linear", "matmul")):
+    if op.endswith(S8) or not op.removeprefix(STREAMED).startswith(("conv2d", "linear", "matmul", *RECURRENT)):
         return ()
+    p = {**p, "s": 1} if op in RECURRENT else p
     begins = "conv2d" in op and "backward" not in op and not op.endswith(UPDATE)
     unbiased = p if begins or "bias" not in p else {**p, "bias": 0}
     return compiled_operators.recorded(OPERATORS[op].code, OPERATORS[op].values(unbiased), fpu)
@@ -262,6 +271,8 @@ def plain_update(op: str) -> str:
 
 def family_of(op: str) -> str | None:
     """The family in ``operators.def`` that an image without such operators leaves out."""
+    if op in RECURRENT or op == "recurrent_weights":
+        return "RECURRENT"
     return "S8" if op.endswith(S8) else "GROUPS" if op == POINTWISE else None
 
 

@@ -47,8 +47,8 @@ from torch import nn
 class Words(nn.Module):
     def __init__(self):
         super().__init__()
-        self.rnn = nn.GRU(4, 5, batch_first=True)
-        self.head = nn.Linear(5, 3)
+        self.rnn = nn.LSTM(4, 5, batch_first=True, proj_size=2)
+        self.head = nn.Linear(2, 3)
 
     def forward(self, x):
         return self.head(self.rnn(x)[0][:, -1])
@@ -193,7 +193,7 @@ def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
         patched.setattr("poet_planner.planning.contest.Contest.choose", chosen)
         assert poet_plan(*ask) == BAD_INPUT
     [line] = capsys.readouterr().err.splitlines()
-    assert "rnn (GRU): the firmware has no recurrent operator; train it on a Linux board" in line
+    assert "rnn (LSTM): the firmware has no recurrent layer as here (proj_size); train it on a Linux board" in line
     assert not (tmp_path / "plan").exists()
     assert poet_plan(*ask, "--parameters", "excluded") == 0
 

@@ -39,7 +39,8 @@ class First(torch.nn.Module):
 
 
 def recurrent() -> Model:
-    module = torch.nn.Sequential(torch.nn.GRU(4, 5, batch_first=True), First(), torch.nn.Linear(5, 3))
+    lstm = torch.nn.LSTM(4, 5, batch_first=True, proj_size=2)
+    module = torch.nn.Sequential(lstm, First(), torch.nn.Linear(2, 3))
     return Model("recurrent", module, (torch.randn(2, 3, 4),), tiny().targets, torch.nn.functional.cross_entropy)
 
 
@@ -151,7 +152,7 @@ def test_what_does_not_fit_says_what_would() -> None:
         ({"network": tiny(), "profile": "m4", "batch": 3}, "tiny comes with its own batch"),
         ({"network": tiny(), "profile": "no.csv"}, "no profile no.csv"),
         ({"network": tiny(), "profile": "m4", "board": "rpi4b"}, "no row of board rpi4b"),
-        ({"network": recurrent(), "profile": "m4"}, "0 (GRU): the firmware has no recurrent operator"),
+        ({"network": recurrent(), "profile": "m4"}, "0 (LSTM): the firmware has no recurrent layer as here"),
         (
             {"network": tiny(), "profile": "m4", "parameters": "excluded", "library": "net"},
             "--library net: tiny, param",

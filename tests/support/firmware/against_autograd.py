@@ -20,10 +20,10 @@ TOLERANCE = 5e-6
 ROUNDING = 0.05  # gradients below it are differences of larger numbers
 
 
-def equals_autograd(module: nn.Module, x: Tensor, operators: Operators) -> Graph:
+def equals_autograd(module: nn.Module, x: Tensor, operators: Operators, tolerance: float = TOLERANCE) -> Graph:
     """The graph of a step on the mean squared distance from drawn numbers."""
     target = torch.randn(module(x).shape)
-    traced = trace(module, (x,), (target,), mse_loss, "drawn")
+    traced = trace(module, (x,), (target,), mse_loss, "drawn", whole_layers=True)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
     tensors = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
@@ -36,6 +36,6 @@ def equals_autograd(module: nn.Module, x: Tensor, operators: Operators) -> Graph
     for name, parameter in double.named_parameters():
         assert parameter.grad is not None
         exact = parameter.grad.numpy()
-        allowed = TOLERANCE * max(np.abs(exact).max(), ROUNDING)
+        allowed = tolerance * max(np.abs(exact).max(), ROUNDING)
         assert np.abs(found[f"{name}.grad"].reshape(exact.shape) - exact).max() <= allowed, name
     return graph

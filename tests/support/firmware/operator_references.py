@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tests.support.firmware.groups_of_steps import computed
 from tests.support.firmware.integer_references import INTEGER_REFERENCES, Operands
+from tests.support.firmware.recurrent_references import RECURRENT_REFERENCES
 
 Params = Mapping[str, int]
 Array = npt.NDArray[np.generic]
@@ -584,6 +585,8 @@ def _reference(name: str) -> Reference:
     """The function of that name; weights from the card and the general rule of SGD change no result."""
     if name in INTEGER_REFERENCES:
         return _of_integers(INTEGER_REFERENCES[name])
+    if name in RECURRENT_REFERENCES:
+        return lambda p, draw: _golden(*RECURRENT_REFERENCES[name](p, draw.normal))
     if name.endswith("_accumulate"):
         term = _reference(name.removesuffix("_accumulate"))
         return lambda p, draw: _added(term(p, draw), draw)

@@ -118,6 +118,10 @@ def _rows() -> SearchStrategy[Params]:
     return integers(m=(1, 9), n=(1, 17))
 
 
+def _steps(**more: tuple[int, int]) -> SearchStrategy[Params]:
+    return integers(s=(1, 5), n=(1, 5), h=(1, 9), **more)
+
+
 def _elements() -> SearchStrategy[Params]:
     return integers(size=(1, 70))
 
@@ -326,6 +330,13 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
     "group_norm_backward_input": groups(),
     "group_norm_backward_weight": groups(),
+    "lstm": _steps(reverse=(0, 1)),
+    "lstm_backward": _steps(reverse=(0, 1), gy=(0, 1), gh=(0, 1), gc=(1, 1)),
+    "gru": _steps(reverse=(0, 1), bias=(0, 1)),
+    "gru_backward": _steps(reverse=(0, 1), gy=(0, 1), gh=(1, 1)),
+    "rnn": _steps(reverse=(0, 1), relu=(0, 1)),
+    "rnn_backward": _steps(reverse=(0, 1), relu=(0, 1), gy=(1, 1), gh=(0, 1)),
+    "recurrent_weights": _steps(gates=(1, 4), reverse=(0, 1), apart=(0, 1)),
     "batch_norm_eval": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
     "batch_norm_eval_backward_input": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
     "batch_norm_eval_backward_weight": integers(n=(1, 4), c=(1, 6), size=(4, 40), eps_nano=(1, 10**6)),

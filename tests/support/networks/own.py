@@ -521,11 +521,50 @@ def norms_without_weights(batch: int | None = None) -> Model:
     return _own("norms_without_weights", module, (1, 8, 8), batch)
 
 
+class LastStep(nn.Module):
+    """Of what a recurrent layer yields."""
+
+    def forward(self, given: tuple[Tensor, Any]) -> Tensor:
+        return given[0][:, -1]
+
+
+class Cells(nn.Module):
+    """Two cells step by step, from states that are trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.gru, self.head = nn.LSTMCell(4, 5), nn.GRUCell(5, 3, bias=False), nn.Linear(3, CLASSES)
+        self.first = nn.Parameter(torch.randn(1, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, last = None, self.first.expand(len(x), 3)
+        for step in x.unbind(1):
+            states = self.lstm(step, states)
+            last = self.gru(states[0], last)
+        out: Tensor = self.head(last)
+        return out
+
+
+def lstm(batch: int | None = None) -> Model:
+    """Two layers in both directions, with dropout between them."""
+    layer = nn.LSTM(4, 5, 2, dropout=0.3, bidirectional=True, batch_first=True)
+    return _own("lstm", nn.Sequential(layer, LastStep(), nn.Linear(10, CLASSES)), (6, 4), batch)
+
+
+def gru(batch: int | None = None) -> Model:
+    layer = nn.GRU(4, 5, batch_first=True)
+    return _own("gru", nn.Sequential(layer, LastStep(), nn.Linear(5, CLASSES)), (6, 4), batch)
+
+
+def cells(batch: int | None = None) -> Model:
+    return _own("cells", Cells(), (3, 4), batch)
+
+
 OWN_NETWORKS: tuple[Callable[[int | None], Model], ...] = (
     *(sigmoid_bce, logits_bce, relu6, leaky_relu, silu, hard_activations, dropout, many_layers, encoder_with_dropout),
     *(encoder_in_time, gated, keyword_spotter, causal, frozen_backbone, backbone_without_gradients),
     *(trained_through_fixed_statistics, trained_through_frozen_norms, trained_through_folded_norms, biases_alone),
     *(moving_statistics, group_norms, norms_without_weights, encoder_layer, encoder, causal_encoder, masked_encoder),
     *(cross_attention, decoder_layer, joined, patches, other_order),
-    *(temporal, u_net, soft_targets, smoothed),
+    *(temporal, u_net, soft_targets, smoothed, lstm, gru, cells),
 )

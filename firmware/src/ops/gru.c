@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gates r and z of each step are sums that begin with x and the bias, over the state before, and so is what r is
+ * multiplied with, without x.
+ *     n = tanh(x + r * hidden);  y = (1 - z) * n + z * h
+ */
+#include "../kernels/mathematics.h"
+#include "recurrent.h"
+
+int poet_gru_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_gru_params *p = (const poet_gru_params *)params;
+    poet_recurrent_sizes bytes;
+    if (!poet_recurrent_size(p->s, p->n, p->h, 3, p->reverse | p->bias, &bytes)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 2,
+        .outputs = 3,
+        .input_bytes = {bytes.rows, bytes.weights},
+        .output_bytes = {bytes.rows, bytes.steps, bytes.steps},
+    };
+    poet_add_inputs(sizes, p->bias, 12 * (uint32_t)p->h);
+    poet_add_inputs(sizes, 1, bytes.state);
+    return POET_OK;
+}
+
+/* One sample's sums begin. */
+static void begin(int32_t h, const float *bias, float *row, float *hidden)
+{
+    if (bias == NULL) {
+        (void)poet_clear(hidden, h);
+        return;
+    }
+    for (int32_t i = 0; i < 2 * h; i++) {
+        row[i] += bias[i];
+    }
+    (void)poet_copy(hidden, bias + 2 * h, h);
+}
+
+static void activate(int32_t h, float *row, const float *hidden, const float *before, float *y)
+{
+    for (int32_t i = 0; i < h; i++) {
+        const float r = poet_logistic(row[i]);
+        const float z = poet_logistic(row[h + i]);
+        const float n = poet_hyperbolic_tangent(row[2 * h + i] + r * hidden[i]);
+        row[i] = r;
+        row[h + i] = z;
+        row[2 * h + i] = n;
+        y[i] = (1.0f - z) * n + z * before[i];
+    }
+}
+
+int poet_gru_run(const poet_op_args *args)
+{
+    const poet_gru_params *p = (const poet_gru_params *)args->params;
+    const int32_t h = p->h;
+    const int32_t state = p->n * h;
+    const poet_product two = poet_states_by_weights(p->n, h, 2 * h, 3 * h);
+    const poet_product third = poet_states_by_weights(p->n, h, h, h);
+    const float *w = args->inputs[1];
+    const void *const *more = args->inputs + 2;
+    const float *bias = poet_next_input(&more, p->bias);
+    const float *before = *more;
+    float *gates = poet_in_place(args, p->s * state * 3);
+    for (int32_t t = 0; t < p->s; t++) {
+        const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
+        float *rows = gates + 3 * at;
+        float *hidden = (float *)args->outputs[1] + at;
+        float *y = (float *)args->outputs[2] + at;
+        for (int32_t i = 0; i < state; i += h) {
+            begin(h, bias, rows + 3 * i, hidden + i);
+        }
+        poet_product_add(&two, before, w, rows);
+        poet_product_add(&third, before, w + 2 * h * h, hidden);
+        for (int32_t i = 0; i < state; i += h) {
+            activate(h, rows + 3 * i, hidden + i, before + i, y + i);
+        }
+        before = y;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gates i, f, g, o of each step are sums that begin with x, over the state before; then they are activated.
+ *     c = f * c + i * g;  y = o * tanh(c)
+ */
+#include "../kernels/mathematics.h"
+#include "recurrent.h"
+
+int poet_lstm_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_lstm_params *p = (const poet_lstm_params *)params;
+    poet_recurrent_sizes bytes;
+    if (!poet_recurrent_size(p->s, p->n, p->h, 4, p->reverse, &bytes)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 4,
+        .outputs = 3,
+        .input_bytes = {bytes.rows, bytes.weights, bytes.state, bytes.state},
+        .output_bytes = {bytes.rows, bytes.steps, bytes.steps},
+    };
+    return POET_OK;
+}
+
+static void activate(int32_t h, float *row, const float *before, float *y, float *after)
+{
+    for (int32_t i = 0; i < h; i++) {
+        const float in = poet_logistic(row[i]);
+        const float forget = poet_logistic(row[h + i]);
+        const float g = poet_hyperbolic_tangent(row[2 * h + i]);
+        const float out = poet_logistic(row[3 * h + i]);
+        const float c = forget * before[i] + in * g;
+        row[i] = in;
+        row[h + i] = forget;
+        row[2 * h + i] = g;
+        row[3 * h + i] = out;
+        after[i] = c;
+        y[i] = out * poet_hyperbolic_tangent(c);
+    }
+}
+
+int poet_lstm_run(const poet_op_args *args)
+{
+    const poet_lstm_params *p = (const poet_lstm_params *)args->params;
+    const int32_t h = p->h;
+    const int32_t state = p->n * h;
+    const poet_product product = poet_states_by_weights(p->n, h, 4 * h, 4 * h);
+    const float *w = args->inputs[1];
+    const float *before = args->inputs[2];
+    const float *cells_before = args->inputs[3];
+    float *gates = poet_in_place(args, p->s * state * 4);
+    for (int32_t t = 0; t < p->s; t++) {
+        const int32_t at = poet_step_at(t, p->s, p->reverse) * state;
+        float *rows = gates + 4 * at;
+        float *y = (float *)args->outputs[1] + at;
+        float *cells = (float *)args->outputs[2] + at;
+        poet_product_add(&product, before, w, rows);
+        for (int32_t i = 0; i < state; i += h) {
+            activate(h, rows + 4 * i, cells_before + i, y + i, cells + i);
+        }
+        before = y;
+        cells_before = cells;
+    }
+    return POET_OK;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y = tanh(x + w h), or ReLU of it; the sums begin with x. */
+#include "../kernels/mathematics.h"
+#include "recurrent.h"
+
+int poet_rnn_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_rnn_params *p = (const poet_rnn_params *)params;
+    poet_recurrent_sizes bytes;
+    if (!poet_recurrent_size(p->s, p->n, p->h, 1, p->reverse | p->relu, &bytes)) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 3,
+        .outputs = 1,
+        .input_bytes = {bytes.rows, bytes.weights, bytes.state},
+        .output_bytes = {bytes.rows},
+    };
+    return POET_OK;
+}
+
+int poet_rnn_run(const poet_op_args *args)
+{
+    const poet_rnn_params *p = (const poet_rnn_params *)args->params;
+    const int32_t state = p->n * p->h;
+    const poet_product product = poet_states_by_weights(p->n, p->h, p->h, p->h);
+    const float *before = args->inputs[2];
+    float *y = poet_in_place(args, p->s * state);
+    for (int32_t t = 0; t < p->s; t++) {
+        float *rows = y + poet_step_at(t, p->s, p->reverse) * state;
+        poet_product_add(&product, before, args->inputs[1], rows);
+        for (int32_t i = 0; i < state; i++) {
+            const float sum = rows[i];
+            rows[i] = !p->relu ? poet_hyperbolic_tangent(sum) : sum <= 0.0f ? 0.0f : sum;
+        }
+        before = rows;
+    }
+    return POET_OK;
+}
