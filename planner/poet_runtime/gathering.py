@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The firmware's `gather` and its gradient as operators of PyTorch: numbers by labels, some of which are left out.
+"""The firmware's `gather` and its gradient as operators of PyTorch.
 
-Importing this module registers ``torch.ops.poet.gather`` and ``gather_backward``. A table of one axis is read by labels
-of any shape. A label that equals ``ignored`` takes nothing: 0.
+They take numbers by labels. A table of one axis is read by labels of any shape. A label that equals ``ignored`` takes
+nothing: 0. Importing this module registers ``torch.ops.poet.gather`` and ``gather_backward``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loss without a name as the plan's folder has it: the operators of PyTorch that it calls, as data.
+"""A loss without a name, as the operators of PyTorch that it calls.
 
 So the harness computes it for any number of samples, in f64, without the user's code. Values are counted: scores are
 value 0, targets follow, then constants, then what each call yields. Arguments are plain, but for objects of one key:

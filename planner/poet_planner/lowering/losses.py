@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses by labels, with class weights or rows left out, in words of the firmware's `gather` (docs/SPEC.md, section 1).
+"""Losses by labels, with class weights or rows left out, in words of `gather`.
 
 The plain mean over rows of a label each stays as it is. A label that the loss ignores counts where it names a class, or
 occurs in the example; any other ends in an error on a board, so that no mask is needed for it.
@@ -50,7 +50,7 @@ class _Mask:
 
 
 class _Losses(Rewriting):
-    """What has been seen of a graph.
+    """What has been seen of a graph; ``never`` are labels, and one that they are compared with that does not occur.
 
     ``masks`` are by id; ``counts`` how many rows one is true for, where that is known beforehand; ``filled`` labels
     with another in place of the ignored one, and the mask. ``weights`` are of each label, and their sum, by the id of
@@ -70,11 +70,8 @@ class _Losses(Rewriting):
             if operator.target in _COPIES and operator.refs:
                 source = operator.refs[0].source
                 self.made_of.update(dict.fromkeys(operator.values, self.made_of.get(source, source)))
-        self.never = {
-            (given["target"].source, given["ignore_index"])
-            for given in (bound_arguments(o.target, o.args, o.kwargs) for o in traced.operators if o.target in _FORWARD)
-            if not self.may_occur(given["target"], given["ignore_index"], given["self"].shape)
-        }
+        losses = (bound_arguments(o.target, o.args, o.kwargs) for o in traced.operators if o.target in _FORWARD)
+        self.never = {(g["target"].source, g["ignore_index"]) for g in losses if _places(self, g)[2] is None}
 
     def take(self, operator: TracedOperator) -> None:
         rule = _RULES.get(operator.target)
@@ -128,6 +125,13 @@ def _axis(shape: tuple[int, ...]) -> int:
     return min(1, len(shape) - 1)
 
 
+def _places(rewriting: _Losses, given: _Given) -> tuple[Ref, int, int | None]:
+    """The labels as `gather` reads them, the axis of the classes, and the label that is left out."""
+    shape, labels, ignored = given["self"].shape, given["target"], given["ignore_index"]
+    index = _as_seen(labels, aten.unsqueeze.default, _axis(shape))
+    return index, _axis(shape), ignored if rewriting.may_occur(labels, ignored, shape) else None
+
+
 def _as_seen(ref: Ref, target: Any, *args: Any) -> Ref:
     layout = target(torch.empty_strided(ref.shape, ref.stride, device="meta"), *args)
     views = (*ref.views, View(target, args))
@@ -137,26 +141,23 @@ def _as_seen(ref: Ref, target: Any, *args: Any) -> Ref:
 def _is_plain(rewriting: _Losses, operator: TracedOperator, given: _Given) -> bool:
     """Whether the firmware has an operator for it: the mean over rows, all of one weight."""
     plain = operator.target in _PLAIN and given["weight"] is None and given["reduction"] == MEAN
-    return plain and not rewriting.may_occur(given["target"], given["ignore_index"], given["self"].shape)
+    return plain and _places(rewriting, given)[2] is None
 
 
 def _loss(rewriting: _Losses, operator: TracedOperator, given: _Given) -> bool:
     x, labels, weight = given["self"], given["target"], given["weight"]
     if _is_plain(rewriting, operator, given) or x.dtype != torch.float32:
         return False
-    axis, (_, total) = _axis(x.shape), operator.outputs
-    index = _as_seen(labels, aten.unsqueeze.default, axis)
-    ignored = given["ignore_index"] if rewriting.may_occur(labels, given["ignore_index"], x.shape) else None
+    (index, axis, ignored), total = _places(rewriting, given), operator.outputs[1]
     found = rewriting.emit(operator, "found", index.shape, GATHER, x, index, axis, ignored)
-    weights = None
-    if weight is not None or ignored is not None:
-        classes = x.shape[axis]
-        if weight is None:
-            weight = rewriting.emit(operator, "ones", (classes,), aten.ones.default, [classes])
-        each = rewriting.emit(operator, "weights", index.shape, GATHER, weight, index, 0, ignored)
-        found = rewriting.emit(operator, "weighted", index.shape, aten.mul.Tensor, found, each)
+    weights, classes = None, x.shape[axis]
+    if weight is not None or (ignored is not None and given["reduction"] == MEAN):
+        table = weight or rewriting.emit(operator, "ones", (classes,), aten.ones.default, [classes])
+        each = rewriting.emit(operator, "weights", index.shape, GATHER, table, index, 0, ignored)
         weights = each, rewriting.emit(operator, "weight", (), aten.sum.default, each)
         rewriting.unread.add(weights[1].source)
+        if weight is not None:
+            found = rewriting.emit(operator, "weighted", index.shape, aten.mul.Tensor, found, each)
     if total is not None:
         rewriting.weights[total] = weights
     if given["reduction"] == NONE:
@@ -176,9 +177,7 @@ def _loss_backward(rewriting: _Losses, operator: TracedOperator, given: _Given) 
     total = given["total_weight"].source
     if _is_plain(rewriting, operator, given) or total not in rewriting.weights:
         return False
-    axis, weights = _axis(shape), rewriting.weights[total]
-    index = _as_seen(labels, aten.unsqueeze.default, axis)
-    ignored = given["ignore_index"] if rewriting.may_occur(labels, given["ignore_index"], shape) else None
+    (index, axis, ignored), weights = _places(rewriting, given), rewriting.weights[total]
     share = rewriting.emit(operator, "share", gradient.shape, aten.neg.default, gradient)
     if given["reduction"] == NONE:
         share = _as_seen(share, aten.unsqueeze.default, axis)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loss that has no name as data: what it calls, for any number of samples, from two traces of it."""
+"""What a loss without a name calls, for any number of samples, from two traces of it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class _NoDataError(Exception):
 
 
 def traced_loss(model: Model, sample: Sequence[int]) -> TracedLoss | None:
-    """The loss as data, or None: it hangs on how many samples there are in other ways, or draws random numbers.
+    """The loss as data, or None where there is none.
 
-    ``sample`` is the shape of one sample's scores, without an axis of samples.
+    It may hang on the number of samples in other ways, or draw random numbers. ``sample`` is the shape of one sample's
+    scores, without an axis of samples.
     """
     before = Snapshot(model.loss, model.targets)
     try:

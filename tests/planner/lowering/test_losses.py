@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses by labels in words of `gather`: weights, ignored labels, reductions, planes; against PyTorch's own."""
+"""Losses by labels in words of `gather`, against PyTorch's own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses without a name, as data: of other samples than were traced they are what the user's code says."""
+"""Losses without a name, as data, against the user's code on other samples."""
 
 from __future__ import annotations
 
