@@ -7,7 +7,7 @@ value 0, targets follow, then constants, then what each call yields. Arguments a
 - ``value``, the number of one;
 - ``samples``, two numbers: the first and, times the number of samples, the second;
 - ``share``, what is divided by that number;
-- ``dtype``, by PyTorch's name, and ``number``, one that JSON lacks, such as ``"inf"``.
+- ``torch``, a type by PyTorch's name, and ``number``, one that JSON lacks, such as ``"inf"``.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class TracedLoss:
         """
         import torch
 
-        def wide(name: str) -> torch.dtype:
-            dtype: torch.dtype = getattr(torch, name)
-            return torch.float64 if dtype.is_floating_point else dtype
+        def wide(name: str) -> Any:
+            named = getattr(torch, name)
+            return torch.float64 if isinstance(named, torch.dtype) and named.is_floating_point else named
 
         def decoded(argument: Any) -> Any:
             if isinstance(argument, list):
@@ -100,7 +100,7 @@ class TracedLoss:
                 return given / len(scores)
             if kind == "value":
                 return values[given]
-            return wide(given) if kind == "dtype" else float(given)
+            return wide(given) if kind == "torch" else float(given)
 
         try:
             given = zip(targets, self.targets, strict=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,7 +71,8 @@ def _as_data(model: Model, sample: tuple[int, ...]) -> TracedLoss | None:
         value = found.mean(*(tensor.numpy() for tensor in given))
         if not math.isclose(float(loss(*given)), value, rel_tol=_ROUNDING, abs_tol=1e-6):
             return None
-    return found
+    axis = _class_axis(loss, (count, *sample), targets)
+    return found if axis is None else replace(found, class_axis=axis, soft=False)
 
 
 class _Reading:
@@ -94,8 +96,8 @@ class _Reading:
         calls = [self._call(*pair) for pair in pairs if pair[0].op == "call_function"]
         (result,) = next(node for node in self._traces[0].graph.nodes if node.op == "output").args
         names = tuple(_named(target.dtype) for target in targets)
-        axis, soft = self._classes(targets)
-        return TracedLoss(names, tuple(self._constants), tuple(calls), self._numbers[result], axis, soft)
+        axis = self._shared(targets)
+        return TracedLoss(names, tuple(self._constants), tuple(calls), self._numbers[result], axis, axis is not None)
 
     def _constant(self, node: Node, other: Node) -> LossConstant:
         tensors = [getattr(trace, str(one.target)) for trace, one in zip(self._traces, (node, other), strict=True)]
@@ -119,8 +121,8 @@ class _Reading:
             return {"value": self._numbers[one]}
         if isinstance(one, list | tuple):
             return [self._argument(*pair) for pair in zip(one, other, strict=True)]
-        if isinstance(one, torch.dtype):
-            return {"dtype": _named(one)}
+        if isinstance(one, torch.dtype | torch.memory_format | torch.layout):
+            return {"torch": _named(one)}
         if one is None or isinstance(one, bool | str):
             return one
         if not isinstance(one, int | float):
@@ -138,24 +140,34 @@ class _Reading:
         each = (other - one) // (second - first)
         return {"samples": [one - each * first, each]}
 
-    def _classes(self, targets: Sequence[Tensor]) -> tuple[int | None, bool]:
-        """The axis of the scores that has the classes, and whether a target has shares of them."""
+    def _shared(self, targets: Sequence[Tensor]) -> int | None:
+        """The axis of a softmax over the scores, if a target has a share for each of them."""
         graph = self._traces[0].graph
         scores = next(iter(graph.nodes))
-        extents = tuple(scores.meta["val"].shape)
-        softmax = (node for node in graph.nodes if node.target in _SOFTMAX and node.args[0] is scores)
-        axes = [node.args[1] % len(extents) for node in softmax]
-        fitting = [
-            axis
-            for axis in (*axes, *range(len(extents) - 1, 0, -1))
-            for target in targets
-            if not target.is_floating_point() and tuple(target.shape) == extents[:axis] + extents[axis + 1 :]
-        ]
-        if fitting:
-            return fitting[0], False
-        shares = any(target.is_floating_point() and tuple(target.shape) == extents for target in targets)
-        return (axes[0], True) if axes and axes[0] and shares else (None, False)
+        shape = scores.meta["val"].shape
+        axes = [node.args[1] % len(shape) for node in graph.nodes if node.target in _SOFTMAX and scores in node.args]
+        shares = any(target.is_floating_point() and target.shape == shape for target in targets)
+        return axes[0] if axes and axes[0] and shares else None
 
 
-def _named(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _class_axis(loss: Callable[..., Tensor], shape: tuple[int, ...], targets: Sequence[Tensor]) -> int | None:
+    """The axis of the scores along which labels count; of several that fit, that where right ones cost least."""
+    fitting = [
+        (place, axis)
+        for place, labels in enumerate(targets)
+        for axis in range(1, len(shape))
+        if labels.dtype in (torch.int64, torch.int32) and labels.shape == shape[:axis] + shape[axis + 1 :]
+    ]
+
+    def of_right_ones(place: int, axis: int) -> float:
+        drawn = torch.randint(shape[axis], targets[place].shape, generator=torch.Generator().manual_seed(0))
+        right = torch.zeros(shape).scatter(axis, drawn.unsqueeze(axis), 5.0)
+        return float(loss(right, *targets[:place], drawn.to(targets[place]), *targets[place + 1 :]))
+
+    if len(fitting) < 2:
+        return fitting[0][1] if fitting else None
+    return min(fitting, key=lambda one: of_right_ones(*one))[1]
+
+
+def _named(one: torch.dtype | torch.memory_format | torch.layout) -> str:
+    return str(one).removeprefix("torch.")
