@@ -208,13 +208,12 @@ def _unfilled(rewriting: _Losses, operator: TracedOperator, index: Ref) -> tuple
     """The labels before another took the ignored one's place, where what is found for that is made 0."""
     labels, id = rewriting.filled.get(index.source, (index, ""))
     readers = rewriting.readers(operator.values[0])
-    if (
-        not id
-        or not is_row_major(labels.shape, labels.stride)
-        or not all(
-            one.target is aten.masked_fill.Scalar and one.args[1].source == id and one.args[2] == 0 for one in readers
-        )
-    ):
+    made_0 = all(
+        one.target is aten.masked_fill.Scalar
+        and (one.args[1].source, one.args[1].views, one.args[2]) == (id, index.views, 0)
+        for one in readers
+    )
+    if not id or not made_0 or not is_row_major(labels.shape, labels.stride):
         return index, None
     views = (*labels.views, *index.views)
     return replace(index, source=labels.source, views=views), rewriting.masks[id].ignored
@@ -290,7 +289,7 @@ def _filled(rewriting: _Losses, operator: TracedOperator, given: _Given) -> bool
         rewriting.aliases[id] = x
         del rewriting.values[id]
         return True
-    if not x.dtype.is_floating_point and (x.source, x.views) == (mask.labels.source, mask.labels.views):
+    if not x.dtype.is_floating_point and (x, ()) == (mask.labels, given["mask"].views):
         rewriting.filled[id] = x, given["mask"].source
         rewriting.unread.add(id)
     return False
