@@ -121,7 +121,7 @@ def test_operators_on_int8_in_c_alone(operators: Operators, op: str, plain: Emul
     equal()
 
 
-@pytest.mark.parametrize("family", ["S8", "GROUPS", "RECURRENT"])
+@pytest.mark.parametrize("family", ["S8", "BLOCKS", "RECURRENT"])
 def test_an_image_links_no_family_that_its_plan_does_without(family: str, tmp_path: Path) -> None:
     table = tmp_path / "table.c"
     rows = "#define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),"

@@ -132,6 +132,18 @@ def test_the_loss_is_pytorchs_and_the_answers_are_kept() -> None:
     assert evaluated(Board(), Recorder()).loss is None
 
 
+def test_labels_that_are_left_out_are_not_counted() -> None:
+    labels = LABELS.copy()
+    labels[::4] = -100
+    plan = replace(PLAN, ignored={"target": -100})
+    found = evaluated(Board(), Recorder(), plan, samples(labels=labels))
+    kept = labels >= 0
+    assert (found.correct, found.labels) == (int((SCORES.argmax(1) == labels).sum()), int(kept.sum()))
+    np.testing.assert_array_equal(found.answers, [labels[kept], SCORES.argmax(1)[kept]])
+    none = evaluated(Board(), Recorder(), plan, samples(labels=np.full_like(labels, -100)))
+    assert (none.correct, none.labels, none.accuracy) == (0, 0, None)
+
+
 def test_an_autoencoder_of_small_integers_has_a_loss_and_no_answers() -> None:
     whole = np.clip(np.round(X * 20), -127, 127).astype(np.int8)
     wanted = np.arange(COUNT * CLASSES, dtype=np.int16).reshape(COUNT, CLASSES) % 37

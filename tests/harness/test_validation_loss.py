@@ -17,7 +17,6 @@ from poet_harness.cli import app as harness
 from poet_planner import models
 from poet_planner.cli import app as planner
 from safetensors.torch import load_file
-from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 from tests.support import ROOT, needs
@@ -25,6 +24,8 @@ from tests.support.harness.flashed import called
 
 BOARD = ["--board", "native"]
 COUNT, VALIDATED = 12, 5
+ALONE = ("hard_activations", "sigmoid_bce", "logits_bce")
+COUNTED = ("causal_encoder", "smoothed", "soft_targets", "some_labels")
 
 pytestmark = needs.gcc
 
@@ -40,7 +41,7 @@ def planned(name: str, plan: Path) -> None:
     called(planner, "--profile", ROOT / "profiles/nrf52840.csv", "--model", name, "--ram", "100%", "--out", plan)
 
 
-@pytest.mark.parametrize("network", ["hard_activations", "sigmoid_bce", "logits_bce", "causal_encoder"])
+@pytest.mark.parametrize("network", [*ALONE, *COUNTED])
 def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: str, folder: Path) -> None:
     name, plan, kept = f"tests.support.networks.own:{network}", folder / f"{network}-plan", folder / network
     planned(name, plan)
@@ -59,8 +60,13 @@ def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: 
         loss = float(model.loss(model.module.eval()(x[COUNT:]), y[COUNT:]))
     assert rows["validation_loss"].iloc[-1] == pytest.approx(loss, rel=1e-4)
     assert set(rows["validated"]) == {VALIDATED}
-    counted = model.loss is cross_entropy or network == "causal_encoder"
+    counted = network in COUNTED
     assert rows["right"].notna().all() == counted
+    if network in ("soft_targets", "some_labels"):
+        labels = y[COUNT:].argmax(1) if y.is_floating_point() else y[COUNT:]
+        with torch.no_grad():
+            right = (model.module(x[COUNT:]).argmax(1) == labels).sum()
+        assert (rows["right"].iloc[-1], rows["labels"].iloc[-1]) == (int(right), int((labels >= 0).sum()))
     assert (kept / "best.safetensors").is_file()
 
     evaluated = ["eval", *given, "--samples", folder / "set.npz", "--weights", trained]

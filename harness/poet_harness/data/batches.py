@@ -21,6 +21,7 @@ from .initial_weights import optimizer_state, with_weights
 from .weights import StateTable, rows_of_text, state_table
 
 Array = NDArray[Any]
+Choices = tuple[int | None, int | None]
 
 GIVEN_ONCE = ("parameter", "state", "constant")
 EVERY_STEP = ("input", "target")
@@ -93,7 +94,7 @@ def read_training_data(
     shapes = whole_shapes(plan.tensors)
     shared = _shared_by_parts(path, plan, arrays)
     for index, tensor in enumerate(plan.tensors):
-        numbers = plan.type_of(tensor), plan.choices.get(tensor.id)
+        numbers = plan.type_of(tensor), (plan.choices.get(tensor.id), plan.ignored.get(tensor.id))
         if name_of(tensor) in zeros - arrays.keys():
             once[index] = bytes(tensor.bytes)
         elif tensor.kind in EVERY_STEP and steps != 0:
@@ -154,7 +155,7 @@ def checked_array(
     path: Path,
     resident: Resident | Kept,
     dtype: np.dtype[Any],
-    choices: int | None,
+    choices: Choices,
     arrays: Mapping[str, Array],
     steps: int | None = None,
 ) -> Array:
@@ -164,8 +165,8 @@ def checked_array(
     ----------
     dtype : dtype
         Of its numbers there; an array of whole numbers may be of another size.
-    choices : int or None
-        How many there are to choose from: its numbers are whole, from 0 to below that.
+    choices : pair of int or None
+        How many there are to choose from: its numbers are whole, from 0 to below that. And one beside them.
     """
     where = f"{path}: {resident.id}"
     if resident.id not in arrays:
@@ -185,14 +186,25 @@ def checked_array(
         raise UserError(f"{where}: holds {len(array)} batches, --steps asks for {steps}")
     used = array if steps is None else array[:steps]
     if whole:
-        bounds = np.iinfo(dtype)
-        low, high = (bounds.min, bounds.max) if choices is None else (0, choices - 1)
-        refuse_numbers(where, used, (used < low) | (used > high), f"the plan knows {low} to {high}")
+        refuse_choices(where, used, dtype, choices)
     else:
         # The mask of an attention is poet's own constant, and minus infinity where nothing is to be seen.
         wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
         refuse_numbers(where, used, wrong, "training needs finite numbers")
     return np.ascontiguousarray(used, dtype=dtype)
+
+
+def refuse_choices(
+    where: str, array: Array, dtype: np.dtype[Any], choices: Choices, rows: NDArray[np.int64] | None = None
+) -> None:
+    """Make sure that all numbers are among those to choose from; ``rows`` are as in `refuse_numbers`."""
+    bounds, (count, ignored) = np.iinfo(dtype), choices
+    low, high = (bounds.min, bounds.max) if count is None else (0, count - 1)
+    wrong = (array < low) | (array > high)
+    if ignored is not None:
+        wrong &= array != ignored
+    more = "" if ignored is None else f", and {ignored}"
+    refuse_numbers(where, array, wrong, f"the plan knows {low} to {high}{more}", rows)
 
 
 def refuse_numbers(

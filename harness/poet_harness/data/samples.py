@@ -18,7 +18,7 @@ from poet_profiles.program.users_module import module_of
 from poet_profiles.quantised import TYPES, Normalising
 
 from ..plan_folder.plan import Plan
-from .batches import refuse_numbers
+from .batches import refuse_choices, refuse_numbers
 
 Array = NDArray[Any]
 Rows = Callable[[NDArray[np.int64]], dict[int, Array]]
@@ -52,7 +52,10 @@ class SampleSets:
 
 @dataclass(frozen=True)
 class BatchTensor:
-    """A tensor of a batch: its index in the protocol, and what of it is one sample's."""
+    """A tensor of a batch: its index in the protocol, and what of it is one sample's.
+
+    ``ignored`` is a number beside those to choose from that is left out wherever one is read.
+    """
 
     index: int
     id: str
@@ -60,6 +63,7 @@ class BatchTensor:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     choices: int | None
+    ignored: int | None = None
 
 
 def batch_tensors(plan: Plan) -> tuple[list[BatchTensor], int]:
@@ -78,7 +82,10 @@ def batch_tensors(plan: Plan) -> tuple[list[BatchTensor], int]:
             f"--samples: the first axes of {named} are not of one length; prepare batches with poet-plan data"
         )
     return [
-        BatchTensor(index, tensor.id, tensor.kind, tensor.shape[1:], plan.type_of(tensor), plan.choices.get(tensor.id))
+        BatchTensor(
+            *(index, tensor.id, tensor.kind, tensor.shape[1:], plan.type_of(tensor)),
+            *(plan.choices.get(tensor.id), plan.ignored.get(tensor.id)),
+        )
         for index, tensor in found
     ], min(extents) * plan.micro_batches
 
@@ -254,9 +261,7 @@ class _Reading:
         if quantised:
             return self._quantised(tensor, array, where)
         if whole:
-            bounds = np.iinfo(tensor.dtype)
-            low, high = (bounds.min, bounds.max) if tensor.choices is None else (0, tensor.choices - 1)
-            refuse_numbers(where, array, (array < low) | (array > high), f"the plan knows {low} to {high}", numbers)
+            refuse_choices(where, array, tensor.dtype, (tensor.choices, tensor.ignored), numbers)
         else:
             refuse_numbers(where, array, ~np.isfinite(array), "training needs finite numbers", numbers)
         return np.ascontiguousarray(array, dtype=tensor.dtype)

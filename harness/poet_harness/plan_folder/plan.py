@@ -41,6 +41,8 @@ CHOICES: dict[str, tuple[int, str | None]] = {
     "nll_loss_backward": (1, "n"),
     "embedding": (1, "v"),
     "embedding_backward": (1, "v"),
+    "gather": (1, "v"),
+    "gather_backward": (1, "v"),
     "streamed_embedding": (1, "v"),
     "streamed_embedding_update": (1, "v"),
     "bernoulli": (0, None),
@@ -88,6 +90,8 @@ class Plan(PlanFiles):
         What a step does, one after the other.
     choices : mapping of str to int
         The residents that name one of several, by id: each number is from 0 to below that.
+    ignored : mapping of str to int
+        Of these, the number beside them that is left out wherever one is read.
     types : mapping of str to str
         NumPy's name of each tensor's type, by id, where it is not ``<f4``.
     documents : tuple of bytes
@@ -101,6 +105,7 @@ class Plan(PlanFiles):
     residents: tuple[Resident, ...]
     actions: tuple[PredictedAction, ...]
     choices: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
     optimizer: TorchOptimizer = field(default_factory=TorchOptimizer)
@@ -162,7 +167,7 @@ def read_plan(folder: Path) -> Plan:
         return Plan(**vars(files), residents=residents, actions=actions, types=types, documents=documents)
     _refuse_residents(graph, folder / GRAPH_FILE)
     try:
-        choices = _choices(*([files.extraction.graph] if files.extraction else []), graph)
+        choices, ignored = _choices(*([files.extraction.graph] if files.extraction else []), graph)
         tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
         optimizer = optimizer_of(_operations(graph), {tensor.id: name_of(tensor) for tensor in tensors})
         generators = tuple(operation.operands[0] for operation in _operations(graph) if operation.op == ADVANCE)
@@ -173,6 +178,7 @@ def read_plan(folder: Path) -> Plan:
         residents=graph.residents,
         actions=_actions_of_calls(graph, schedule, folder / SCHEDULE_FILE),
         choices=choices,
+        ignored=ignored,
         types=dict.fromkeys(choices, "<i4"),
         optimizer=optimizer,
         generators=generators,
@@ -183,18 +189,26 @@ def _operations(graph: Graph) -> Iterator[Operation]:
     return (node.operation for node in graph.nodes if node.operation)
 
 
-def _choices(*graphs: Graph) -> dict[str, int]:
-    """How many there are to choose from, by the id of each tensor of integers; through copies of them, too."""
+def _choices(*graphs: Graph) -> tuple[dict[str, int], dict[str, int]]:
+    """How many there are to choose from, by the id of each tensor of integers; through copies of them, too.
+
+    And the number that all that read it leave out.
+    """
     choices: dict[str, int] = {}
+    left_out: dict[str, set[int | None]] = {}
     for operation in reversed([operation for graph in graphs for operation in _operations(graph)]):
         op, operands = operation.op, operation.operands
         if op in CHOICES:
             place, parameter = CHOICES[op]
             number = parse_params(operation.params)[parameter] if parameter else WORDS
             choices[operands[place]] = min(number, choices.get(operands[place], number))
+            given = parse_params(operation.params)
+            left_out.setdefault(operands[place], set()).add(given["ignored"] if given.get("ignores") else None)
         elif op in COPIES and operation.results[0] in choices:
             choices[operands[0]] = choices[operation.results[0]]
-    return choices
+            left_out.setdefault(operands[0], set()).update(left_out[operation.results[0]])
+    only = {id: next(iter(numbers)) for id, numbers in left_out.items() if len(numbers) == 1}
+    return choices, {id: number for id, number in only.items() if number is not None}
 
 
 def _refuse_residents(graph: Graph, path: Path) -> None:

@@ -43,6 +43,8 @@ CONSTANTS = {
     "scale_b_f32": 0x3C000000,
     "inverse_f32": 0x42800000,  # the bits of 64
     "inverse_y_f32": 0x42800000,
+    "ignores": 1,
+    "ignored": -100,
 }
 
 
@@ -136,6 +138,9 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
+        "m v d size": [
+            {"m": m, "v": v, "d": d, "size": size} for m, v, d, size in ((32, 10, 1, 1), (1, 10, 32, 1), (4, 8, 1, 64))
+        ],
         **{
             op: [{"m": m, "v": v, "d": 128} for m, v in ((4, 16), (16, 64), (32, 64))]
             for op in ("streamed_embedding", "streamed_embedding_update")

@@ -42,6 +42,8 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     # The table is what does not fit. Its gradient is written whole, however few rows are looked up.
     "embedding": (("d",), ("m",)),
     "embedding_backward": (("d",),),
+    "gather": (("m",), ("size",), ("d",)),
+    "gather_backward": (("m",), ("size",)),
     # Along the rows of weights, so that computing and transfers shrink alike.
     "streamed_conv2d": (("k",), ("c",)),
     "streamed_conv2d_backward_input": (("k",), ("c",)),

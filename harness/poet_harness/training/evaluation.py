@@ -15,6 +15,7 @@ from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.program.stopping import heed
 from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
+from poet_profiles.traced_loss import TracedLoss
 
 from ..card.in_board import tensors_in
 from ..data.samples import BatchTensor, Samples, batch_tensors
@@ -38,11 +39,12 @@ class Evaluation:
     Attributes
     ----------
     loss : float or None
-        The mean of the training's loss; None where the plan does not say how that reads the scores.
+        The training's loss; None where the plan does not say how that reads the scores.
     correct : int or None
-        How often the highest score was the label's; None where the labels are no classes of the scores.
+        How often the highest score was the label's, or that of the highest share; None where targets are no classes of
+        the scores.
     labels : int
-        How many labels there are: one a sample, or one for each place of a sequence.
+        How many labels there are: one a sample, or one for each place of a sequence, without those left out.
     count : int
         Samples.
     time_s : float
@@ -68,7 +70,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float | None:
-        return None if self.correct is None else self.correct / self.labels
+        return self.correct / self.labels if self.correct is not None and self.labels else None
 
 
 def evaluate(
@@ -105,11 +107,11 @@ def evaluate(
     """
     inference = ready_inference(device, plan)
     tensors, _ = batch_tensors(plan)
-    label, target = _label(tensors, inference), _read_by_loss(tensors, inference)
+    label, targets = _label(tensors, inference), [tensor for tensor in tensors if tensor.kind == "target"]
     scores = np.empty((samples.count, *inference.output.shape[1:]), np.float32)
     wanted: list[Array] = []
     found: list[Array] = []
-    losses: list[float] = []
+    given: list[list[Array]] = []
     reports: list[InferenceReport] = []
     energies_j: list[float | None] = []
     for number in range(samples.count):
@@ -131,10 +133,13 @@ def evaluate(
             why = "are those the weights?" if not count else f"the weights have {count} values that are no numbers"
             raise UserError(f"{device.link.name}: a score of sample {number} is no number: {why}")
         if label is not None:
-            wanted.append(rows[label.index].reshape(-1))
-            found.append(scores[number : number + 1].argmax(inference.class_axis).reshape(-1))
-        if target is not None and inference.loss is not None:
-            losses.append(inference.loss.mean(scores[number : number + 1], rows[target.index]))
+            own = rows[label.index]
+            own = (own if label.choices else own.argmax(inference.class_axis)).reshape(-1)
+            counted = own != label.ignored
+            wanted.append(own[counted])
+            found.append(scores[number : number + 1].argmax(inference.class_axis).reshape(-1)[counted])
+        if inference.loss is not None:
+            given.append([rows[target.index] for target in targets])
         done(number + 1)
     known_j = [energy_j for energy_j in energies_j if energy_j is not None]
     answers = (np.concatenate(wanted), np.concatenate(found)) if wanted else None
@@ -146,7 +151,7 @@ def evaluate(
         energy_j=math.fsum(known_j) / len(known_j) if known_j else None,
         scores=scores,
         unmetered=tuple(metering.unmetered),
-        loss=math.fsum(losses) / len(losses) if losses else None,
+        loss=inference.loss.mean(scores, *map(np.concatenate, zip(*given, strict=True))) if inference.loss else None,
         answers=answers,
     )
 
@@ -178,17 +183,16 @@ def weights_not_finite(device: Device, plan: Plan) -> int:
 
 
 def _label(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
-    """The target that names one of the scores' places for each of their rows."""
+    """The target that names one of the scores' places for each of their rows, or has a share for each place."""
+    if isinstance(inference.loss, TracedLoss) and inference.loss.soft:
+        row = inference.output.shape[1:]
+        shares = [tensor for tensor in tensors if tensor.kind == "target" and tensor.shape == row]
+        return shares[0] if len(shares) == 1 else None
     targets = [tensor for tensor in tensors if tensor.kind == "target" and tensor.choices]
     axis, shape = inference.class_axis, inference.output.shape
     found = targets[0] if len(targets) == 1 else None
     fits = found is not None and found.choices == shape[axis] and found.shape == (*shape[1:axis], *shape[axis + 1 :])
     return found if fits else None
-
-
-def _read_by_loss(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
-    """The target that the loss reads beside the scores: the plan knows losses of one target alone."""
-    return next((tensor for tensor in tensors if tensor.kind == "target" and inference.loss), None)
 
 
 def _unmetered(infer: Callable[[], InferenceReport]) -> tuple[InferenceReport, float | None]:

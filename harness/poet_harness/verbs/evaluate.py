@@ -259,7 +259,7 @@ def _table(plan: plans.Plan, found: Evaluation, source: str) -> Table:
     assert plan.inference is not None
     predicted = plan.inference.schedule
     table = Table("", "predicted", "observed", title=f"Inference, one sample of {found.count} ({source})")
-    right = "no classes" if found.correct is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
+    right = "no classes" if found.accuracy is None else f"{found.correct} of {found.labels}, {found.accuracy:.1%}"
     if found.loss is not None:
         table.add_row("loss", "", loss_text(found.loss))
     table.add_row("right", "", right)

@@ -214,7 +214,6 @@ def _refuse_without_validation(options: EpochOptions) -> None:
 
 def _validation(options: EpochOptions, plan: Plan, samples: Samples | None) -> Samples:
     from poet_profiles.errors import UserError
-    from poet_profiles.losses import OF_CLASSES, OF_NUMBERS
 
     from ..training.evaluation import counts_right_answers
 
@@ -223,8 +222,8 @@ def _validation(options: EpochOptions, plan: Plan, samples: Samples | None) -> S
     counts, loss = counts_right_answers(plan), plan.inference.loss
     if not counts and loss is None:
         raise UserError(
-            "--validate: the targets are no classes, and the plan does not say what its loss is (one of "
-            f"{', '.join((*OF_CLASSES, *OF_NUMBERS))}; the mean); leave it out, or plan again with such a loss"
+            "--validate: the targets are no classes, and the plan does not say what its loss is (it draws random "
+            "numbers, or is written for one size of a batch); leave it out, or plan again with another"
         )
     if (options.best == "right" and not counts) or (options.best == "loss" and loss is None):
         missing = "no answer is right or wrong" if options.best == "right" else "the plan does not say what its loss is"

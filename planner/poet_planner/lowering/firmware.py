@@ -35,9 +35,9 @@ from poet_planner.lowering.draft import (
 )
 from poet_planner.lowering.frozen_int8 import folded, with_int8
 from poet_planner.lowering.fusion import with_joined_groups
-from poet_planner.lowering.ignored_labels import with_every_row
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
+from poet_planner.lowering.losses import with_plain_losses
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
 from poet_planner.lowering.padding_row import with_padding_apart
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
@@ -60,7 +60,7 @@ ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     *ON_INT8,
     with_plain_attention,
-    with_every_row,
+    with_plain_losses,
     with_padding_apart,
     with_plain_convolutions,
     with_padded_joins,

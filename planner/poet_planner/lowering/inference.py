@@ -13,6 +13,7 @@ from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.losses import Loss
+from poet_profiles.traced_loss import TracedLoss
 from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
@@ -40,13 +41,13 @@ Data = Mapping[str, NDArray[Any]]
 class LoweredInference:
     """A graph of costs zero, and the data of those of its constants that the training step lacks, by id.
 
-    ``loss`` is how the training's loss reads the output, None if there is no name for it; ``classes`` are the names of
-    what the output has scores for.
+    ``loss`` is how the training's loss reads the output, None if it has no name and is no data; ``classes`` are the
+    names of what the output has scores for.
     """
 
     graph: Graph
     data: Data
-    loss: Loss | None = None
+    loss: Loss | TracedLoss | None = None
     classes: tuple[str, ...] = ()
 
 

@@ -11,16 +11,17 @@ from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Refusal
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
 
-from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name
+from poet_planner.lowering.rules import RULES, Lowered, aten_name
 from poet_planner.tracing.schema import bound_arguments
 
 LINUX = "train it on a Linux board"
-LOSSES = "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights"
-WITH_WEIGHTS = ("nll_loss", "nll_loss2d", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+LOSSES = "write the loss out, of sums, products and functions of elements"
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
 WHOLE_OPERANDS = {
     "nll_loss": 1,
     "nll_loss_backward": 1,
+    "gather": 1,
+    "gather_backward": 1,
     "embedding": 1,
     "embedding_backward": 1,
     "max_pool2d_backward": 1,
@@ -68,8 +69,6 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
         return _convolution(given)
     if "pool" in kind:
         return _pooling(kind, given)
-    if kind in WITH_WEIGHTS:
-        return _loss(given), LOSSES
     if "quantize" in kind:
         cure = "choose a quantizer with int8 and one scale a tensor of activations"
         return _quantising(str(operator.target), given), cure
@@ -125,11 +124,3 @@ def _quantising(target: str, given: Mapping[str, object]) -> str:
 def _is_dilated(given: Mapping[str, object]) -> bool:
     dilation = given.get("dilation")
     return isinstance(dilation, list | tuple) and any(step != 1 for step in dilation)
-
-
-def _loss(given: Mapping[str, object]) -> str:
-    if given.get("weight") is not None or given.get("pos_weight") is not None:
-        return "class weights"
-    if given.get("reduction", MEAN) != MEAN:
-        return "loss that is no mean"
-    return "loss that leaves rows out (ignore_index), or of operands that differ in shape"

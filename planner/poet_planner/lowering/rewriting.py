@@ -17,13 +17,17 @@ CLONE = torch.ops.aten.clone.default
 
 
 class Rewriting:
-    """Operators and values so far; ``views`` are how values of another shape are read."""
+    """Operators and values so far.
+
+    ``views`` are how values of another shape are read, ``aliases`` what is read in the place of a value.
+    """
 
     def __init__(self, traced: TracedGraph) -> None:
         self._traced = traced
         self.values = dict(traced.values)
         self.operators: list[TracedOperator] = []
         self.views: dict[str, View] = {}
+        self.aliases: dict[str, Ref] = {}
 
     def emit(self, operator: TracedOperator, name: str, shape: Sequence[int], target: Any, *args: Any) -> Ref:
         """A part of an operator, and its row-major result in f32."""
@@ -52,5 +56,7 @@ class Rewriting:
         )
 
     def _seen(self, ref: Ref) -> Ref:
+        if alias := self.aliases.get(ref.source):
+            ref = replace(ref, source=alias.source, views=(*alias.views, *ref.views), dtype=alias.dtype)
         view = self.views.get(ref.source)
         return ref if view is None else replace(ref, views=(view, *ref.views))

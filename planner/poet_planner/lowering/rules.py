@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite, prod
+from math import copysign, isfinite, prod
 from typing import Any
 
 import torch
@@ -339,7 +339,7 @@ def _divide(operator: TracedOperator) -> Lowered | None:
     mean = _mean_backward(operator, x, divisor)
     if mean or divisor != int(divisor):
         return mean or _scaled(operator, x, 1 / divisor, 1)
-    return _scaled(operator, x, 1, int(divisor))
+    return _scaled(operator, x, copysign(1, divisor), abs(int(divisor)))
 
 
 def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
@@ -599,23 +599,37 @@ def _rows_backward_rule(op: str) -> Rule:
 
 
 def _nll_loss(operator: TracedOperator) -> Lowered | None:
-    logp, target, weight, reduction, ignored = operator.args
-    if weight is not None or reduction != MEAN or _is_label(ignored, logp):
+    """The plain mean: `losses` has rewritten the others."""
+    logp, target, weight, reduction, _ = operator.args
+    if weight is not None or reduction != MEAN:
         return None
     return _lowered("nll_loss", {"m": prod(target.shape), "n": logp.shape[-1]}, (logp, target), operator.outputs[0])
 
 
 def _nll_loss_backward(operator: TracedOperator) -> Lowered | None:
-    gloss, logp, target, weight, reduction, ignored, _ = operator.args
-    if weight is not None or reduction != MEAN or _is_label(ignored, logp):
+    gloss, logp, target, weight, reduction, *_ = operator.args
+    if weight is not None or reduction != MEAN:
         return None
     params = {"m": prod(target.shape), "n": logp.shape[-1]}
     return _lowered("nll_loss_backward", params, (gloss, target), operator.outputs[0])
 
 
-def _is_label(ignored: int, logp: Ref) -> bool:
-    """Whether rows with this label may occur, which the mean leaves out: usually it is none, and ends in an error."""
-    return 0 <= ignored < logp.shape[-1]
+def _gathered(operator: TracedOperator) -> Lowered | None:
+    x, index, axis, ignored = operator.args
+    if len(x.shape) == 1:
+        return _lowered("gather", _labels((prod(index.shape),), 0, x.shape[0], ignored), (x, index), *_first(operator))
+    return _lowered("gather", _labels(index.shape, axis, x.shape[axis], ignored), (x, index), *_first(operator))
+
+
+def _gathered_backward(operator: TracedOperator) -> Lowered | None:
+    gy, index, axis, extent, ignored = operator.args
+    params = _labels(index.shape, axis, extent, ignored)
+    return _lowered("gather_backward", params, (gy, index), *_first(operator))
+
+
+def _labels(shape: Sequence[int], axis: int, extent: int, ignored: int | None) -> dict[str, int]:
+    sizes = {"m": prod(shape[:axis]), "v": extent, "d": shape[axis], "size": prod(shape[axis + 1 :])}
+    return {**sizes, "ignores": int(ignored is not None), "ignored": ignored or 0}
 
 
 def _range_s8(zero: str, ends: Sequence[int]) -> dict[str, int]:
@@ -754,6 +768,8 @@ RULES: dict[str, Rule] = {
     "binary_cross_entropy_with_logits.default": _mean_loss("binary_cross_entropy_with_logits"),
     "nll_loss_forward.default": _nll_loss,
     "nll_loss_backward.default": _nll_loss_backward,
+    "poet.gather.default": _gathered,
+    "poet.gather_backward.default": _gathered_backward,
     "ones_like.default": _ones,
     **dict.fromkeys((f"poet.{name}.default" for name in RECURRENT), _recurrent),
     "poet.quantize_s8.default": _quantize_s8,

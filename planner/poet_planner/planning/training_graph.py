@@ -249,6 +249,7 @@ class TrainingStep:
         """
         from poet_planner.lowering import lower_inference
         from poet_planner.tracing.known_loss import known_loss
+        from poet_planner.tracing.traced_loss import traced_loss
 
         lowered = lower_inference(self.forward, graph, self.constants(graph), streaming)
         try:
@@ -257,7 +258,8 @@ class TrainingStep:
             words = f"poet made a wrong graph of its inference ({fault}); report this as a bug"
             raise UserError(f"{self.name}: {words}") from None
         model = self.whole._load()
-        loss = known_loss(model, lowered.graph.residents[-1].shape[1:])
+        sample = lowered.graph.residents[-1].shape[1:]
+        loss = known_loss(model, sample) or traced_loss(model, sample)
         return replace(lowered, loss=loss, classes=tuple(model.classes))
 
     def program(self, graph: Graph) -> Program:

@@ -15,8 +15,9 @@ from poet_planner.schedule.c_headers import families, table_bytes, why_no_header
 from poet_planner.schedule.store_all import store_all_schedule
 
 _ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
-# Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784; groups 12,300, 10,300.
-FAMILY_BYTES = {"S8": 7 * 1024, "GROUPS": 13 * 1024}
+# Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784;
+# blocks 13,200, 11,200; recurrent 5,280, 6,120.
+FAMILY_BYTES = {"S8": 7 * 1024, "BLOCKS": 14 * 1024, "RECURRENT": 7 * 1024}
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
 

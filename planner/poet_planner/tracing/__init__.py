@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import torch
 from poet_profiles.errors import UserError
 from poet_profiles.program.users_code import users_code
 from poet_runtime.nested import apart, fixed_in, tensors_in, with_tensors
-from poet_runtime.traced_graph import TracedGraph
+from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from poet_planner.tracing.capture import Way, capture, capture_forward
 from poet_planner.tracing.evaluating import evaluating
@@ -85,6 +87,7 @@ def trace(
     graph = named(prune(split(with_last_states(folded))))
     fixed = fixed_in((inputs, targets))
     frozen = _frozen(graph, module)
+    labels = zip((one.id for one in graph.residents if one.kind is Kind.TARGET), wanted, strict=True)
     trained = {id for id, parameter in module.named_parameters() if parameter.requires_grad}
     return replace(
         graph,
@@ -92,6 +95,7 @@ def trace(
         layers=layers,
         frozen=frozen,
         without_gradient=frozenset(trained & frozen.keys()),
+        ranges={id: (int(one.min()), int(one.max())) for id, one in labels if _are_labels(one)},
         device=device,
         shown_by_fakes=captured.shown_by_fakes,
     )
@@ -127,6 +131,11 @@ def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: I
         captured = capture_forward(module, given, run)
         graph = named(prune(fold(captured, name)), others)
     return replace(graph, frozen=_frozen(graph, module))
+
+
+def _are_labels(tensor: Tensor) -> bool:
+    """Whether they are whole numbers that are there to be looked at."""
+    return tensor.dtype in (torch.int64, torch.int32) and tensor.numel() > 0 and not isinstance(tensor, FakeTensor)
 
 
 def _frozen(graph: TracedGraph, module: nn.Module) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ def _known(model: Model, shape: tuple[int, ...], target: Tensor) -> Loss | None:
         return model.loss(scores, *with_tensors(model.targets, [wanted]))
 
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    name = _name(make_fx(loss)(scores, target).graph)
+    name = _name(make_fx(loss)(scores, target).graph, float(target.min()))
     if name is None:
         return None
     for known, wanted in _candidates(name, scores, target):
@@ -73,7 +73,7 @@ def _known(model: Model, shape: tuple[int, ...], target: Tensor) -> Loss | None:
     return None
 
 
-def _name(graph: torch.fx.Graph) -> str | None:
+def _name(graph: torch.fx.Graph, least_label: float) -> str | None:
     calls = [node for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
     computing = [node for node in calls if getattr(node.target, "overloadpacket", None) not in _MOVING]
     operators = tuple(getattr(node.target, "overloadpacket", None) for node in computing)
@@ -82,7 +82,7 @@ def _name(graph: torch.fx.Graph) -> str | None:
         if tuple(_aten.nll_loss_forward if one is _aten.nll_loss2d_forward else one for one in operators) == wanted:
             args = dict(enumerate(computing[-1].args))
             is_mean = args.get(reduction, _MEAN) == _MEAN and all(args.get(place) is None for place in weights)
-            leaves_none_out = name not in OF_CLASSES or args[_IGNORED_LABEL] < 0
+            leaves_none_out = name not in OF_CLASSES or (args[_IGNORED_LABEL] < 0 and least_label >= 0)
             return name if is_mean and leaves_none_out else None
     return None
 

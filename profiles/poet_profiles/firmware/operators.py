@@ -32,6 +32,7 @@ RECURRENT = {
     **{"lstm": (4, 105), "lstm_backward": (4, 45), "gru": (3, 70), "gru_backward": (3, 25)},
     **{"rnn": (1, 20), "rnn_backward": (1, 5), "recurrent_weights": (1, 0)},
 }
+_BLOCKS = frozenset({POINTWISE, "gather", "gather_backward", "reduce", "scan"})
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
 DESCENT_PARAMS = "momentum_nano decay_f32 clip_f32 nesterov"  # of sgd_general, beside its size
@@ -39,9 +40,9 @@ UPDATE = "_update"  # ends the name of an operator that writes next versions of 
 GENERAL_UPDATE = "_general_update"  # and of one that descends as sgd_general does
 # Operations an element, of operators that are neither products nor poolings.
 _PER_ELEMENT = {
-    0: "embedding strided_copy fetch store commit map_s8",
+    0: "embedding gather strided_copy fetch store commit map_s8",
     1: "sum_rows relu relu_backward add mul sub scale scale_by add_rows nll_loss nll_loss_backward fill advance"
-    " embedding_backward strided_copy_backward batch_norm_eval_backward_input count_steps"
+    " embedding_backward gather_backward strided_copy_backward batch_norm_eval_backward_input count_steps"
     " quantize_s8 dequantize_s8 add_s8",
     2: "sgd mse_loss_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward",
     3: "tanh_backward sigmoid_backward hardsigmoid_backward mse_loss batch_norm_eval embedding_update",
@@ -271,9 +272,9 @@ def plain_update(op: str) -> str:
 
 def family_of(op: str) -> str | None:
     """The family in ``operators.def`` that an image without such operators leaves out."""
-    if op in RECURRENT or op == "recurrent_weights":
+    if op in RECURRENT:
         return "RECURRENT"
-    return "S8" if op.endswith(S8) else "GROUPS" if op == POINTWISE else None
+    return "S8" if op.endswith(S8) else "BLOCKS" if op in _BLOCKS else None
 
 
 def dtype_of(op: str) -> str:

@@ -15,6 +15,7 @@ from poet_profiles.losses import Loss
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import calls_of
 from poet_profiles.schedule.file import schedule_hash
+from poet_profiles.traced_loss import TracedLoss
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,14 +72,14 @@ class Inference(PlanBeside):
     ----------
     constants : mapping of str to array
         The data of those constants that the training lacks, by id.
-    loss : Loss or None
-        How the training's loss reads the output; None if there is no name for it.
+    loss : Loss, TracedLoss or None
+        How the training's loss reads the output, by its name or as data; None if it is neither.
     classes : tuple of str
         Names of what the output has scores for; empty: they have none.
     """
 
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    loss: Loss | None = None
+    loss: Loss | TracedLoss | None = None
     classes: tuple[str, ...] = ()
 
     def own(self, training: Graph) -> tuple[Resident, ...]:

@@ -14,6 +14,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.files.json_file import read_json
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.losses import Loss
+from poet_profiles.traced_loss import TracedLoss
 
 NotNegative = Annotated[float, Field(ge=0)]
 
@@ -139,8 +140,8 @@ class MoreRam:
 class InferenceReport:
     """The inference of one sample beside the training step, without idle power.
 
-    ``ram_bytes`` has the residents in it. ``loss`` is how the training's loss reads its output, None if there is no
-    name for it; ``classes`` are names.
+    ``ram_bytes`` has the residents in it. ``loss`` is how the training's loss reads its output, None if it has no
+    name and is no data; ``classes`` are names.
     """
 
     graph_hash: str
@@ -148,7 +149,7 @@ class InferenceReport:
     time_s: float
     ram_bytes: int
     page_ins: int
-    loss: Loss | None = None
+    loss: Loss | TracedLoss | None = None
     classes: tuple[str, ...] = ()
 
 

@@ -86,18 +86,9 @@ def test_layers(layer: nn.Module, missing: str) -> None:
     assert missing in why(network(layer), pictures())
 
 
-@pytest.mark.parametrize(
-    ("loss", "missing"),
-    [
-        (nn.CrossEntropyLoss(weight=torch.ones(CLASSES)), "class weights"),
-        (nn.CrossEntropyLoss(reduction="sum"), "no mean"),
-        (nn.CrossEntropyLoss(ignore_index=0), "ignore_index"),
-    ],
-)
-def test_losses(loss: nn.Module, missing: str) -> None:
-    said = why(nn.Linear(4, CLASSES), rows(), loss)
-    assert missing in said
-    assert "cross entropy, mean squared error and binary cross entropy" in said
+def test_a_loss_without_rules_is_to_be_written_out() -> None:
+    said = why(nn.Linear(4, CLASSES), rows(), nn.MultiMarginLoss())
+    assert "no multi_margin_loss; write the loss out" in said
 
 
 def test_a_loss_of_operators_that_the_firmware_lacks() -> None:

@@ -74,6 +74,7 @@ def test_a_mean_of_all_numbers_has_a_name(
         (nn.CrossEntropyLoss(weight=torch.ones(3)), LABELS, (3,)),
         (nn.CrossEntropyLoss(label_smoothing=0.1), LABELS, (3,)),
         (nn.CrossEntropyLoss(ignore_index=2), LABELS, (3,)),  # which the example happens to lack
+        (nn.CrossEntropyLoss(), torch.tensor([0, -100, 1, 2]), (3,)),
         (nn.CrossEntropyLoss(reduction="sum"), LABELS, (3,)),
         (nn.CrossEntropyLoss(), FLOATS, (3,)),
         (lambda x, y: functional.nll_loss(functional.log_softmax(x, 0), y), LABELS, (3,)),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from poet_planner.lowering import lower_for_firmware
@@ -20,10 +22,17 @@ TOLERANCE = 5e-6
 ROUNDING = 0.05  # gradients below it are differences of larger numbers
 
 
-def equals_autograd(module: nn.Module, x: Tensor, operators: Operators, tolerance: float = TOLERANCE) -> Graph:
-    """The graph of a step on the mean squared distance from drawn numbers."""
-    target = torch.randn(module(x).shape)
-    traced = trace(module, (x,), (target,), mse_loss, "drawn", whole_layers=True)
+def equals_autograd(
+    module: nn.Module,
+    x: Tensor,
+    operators: Operators,
+    target: Tensor | None = None,
+    criterion: Callable[[Tensor, Tensor], Tensor] = mse_loss,
+    tolerance: float = TOLERANCE,
+) -> Graph:
+    """The graph of a step; without a target, on the distance from drawn numbers."""
+    target = torch.randn(module(x).shape) if target is None else target
+    traced = trace(module, (x,), (target,), criterion, "drawn", whole_layers=True)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
     tensors = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
@@ -31,8 +40,10 @@ def equals_autograd(module: nn.Module, x: Tensor, operators: Operators, toleranc
     found = run_step(graph, tensors, operators)
     double = module.double()
     double.zero_grad()
-    loss = mse_loss(double(x.double() if x.is_floating_point() else x), target.double())
+    wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in (x, target)]
+    loss = criterion(double(wide[0]), wide[1])
     loss.backward()  # type: ignore[no-untyped-call]
+    assert abs(float(found["loss"]) - loss.item()) <= TOLERANCE * max(1, abs(loss.item()))
     for name, parameter in double.named_parameters():
         assert parameter.grad is not None
         exact = parameter.grad.numpy()

@@ -328,6 +328,26 @@ def pointwise(p: Params, draw: Draw) -> Golden:
     return _golden(inputs, tuple(computed(p, inputs)))
 
 
+def _gathered(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    x = draw.normal(p["m"], p["v"], p["size"]).requires_grad_()
+    index = draw.labels(p["m"] * p["d"] * p["size"], p["v"]).reshape(p["m"], p["d"], p["size"])
+    if p["ignores"]:
+        index[:, ::2] = p["ignored"]
+    left_out = (index == p["ignored"]) & bool(p["ignores"])
+    return x, index, x.gather(1, index.masked_fill(left_out, 0)).masked_fill(left_out, 0.0)
+
+
+def gather(p: Params, draw: Draw) -> Golden:
+    x, index, y = _gathered(p, draw)
+    return _golden((x, index), (y,))
+
+
+def gather_backward(p: Params, draw: Draw) -> Golden:
+    x, index, y = _gathered(p, draw)
+    gy = draw.normal(*y.shape)
+    return _golden((gy, index), torch.autograd.grad(y, (x,), gy))
+
+
 def mul(p: Params, draw: Draw) -> Golden:
     a, b = draw.normal(p["size"]), draw.normal(p["size"])
     return _golden((a, b), (a * b,))

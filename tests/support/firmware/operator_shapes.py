@@ -249,6 +249,10 @@ def _one_zero(params: Params) -> Params:
     return {("zero" if name == "zero_y" else name): value for name, value in params.items()}
 
 
+def _gathers() -> SearchStrategy[Params]:
+    return integers(m=(1, 5), v=(1, 9), d=(1, 5), size=(1, 5), ignores=(0, 1), ignored=(-2, 8))
+
+
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "pointwise": single_steps(),
     **dict.fromkeys(
@@ -288,6 +292,8 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "softmax_backward": integers(m=(1, 9), n=(2, 17)),
     "embedding": integers(m=(1, 9), v=(1, 12), d=(1, 9)),
     "embedding_backward": integers(m=(1, 9), v=(1, 12), d=(1, 9)),
+    "gather": _gathers(),
+    "gather_backward": _gathers(),
     "scale": integers(size=(1, 70), factor_nano=(-(2**31), 2**31 - 1), divisor=(1, 10**5)),
     "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
     "hardtanh": _with_numbers(low_f32=(-10.0, 0.0), high_f32=(0.125, 10.0)),

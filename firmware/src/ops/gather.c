@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y[m,d,i] = x[m, index[m,d,i], i]; with `ignores`, 0 where the index is `ignored`. */
+#include "../kernels/shape.h"
+
+int poet_gather_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    const poet_gather_params *p = (const poet_gather_params *)params;
+    const uint32_t x = poet_count(p->m, p->v, p->size, 1);
+    const uint32_t y = poet_count(p->m, p->d, p->size, 1);
+    if (x == 0 || y == 0 || p->ignores < 0 || p->ignores > 1) {
+        return POET_E_ARGUMENT;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 2,
+        .outputs = 1,
+        .input_bytes = {4 * x, 4 * y},
+        .output_bytes = {4 * y},
+        .index_input = 1,
+        .index_bytes = 4,
+        .index_bound = (uint32_t)p->v,
+    };
+    return POET_OK;
+}
+
+int poet_gather_run(const poet_op_args *args)
+{
+    const poet_gather_params *p = (const poet_gather_params *)args->params;
+    const float *x = args->inputs[0];
+    const int32_t *index = args->inputs[1];
+    float *y = args->outputs[0];
+    for (int32_t m = 0; m < p->m; m++, x += p->v * p->size) {
+        for (int32_t d = 0; d < p->d; d++) {
+            for (int32_t i = 0; i < p->size; i++, index++) {
+                if (p->ignores && *index == p->ignored) {
+                    *y++ = 0.0f;
+                } else if (*index < 0 || *index >= p->v) {
+                    return POET_E_ARGUMENT;
+                } else {
+                    *y++ = x[*index * p->size + i];
+                }
+            }
+        }
+    }
+    return POET_OK;
+}
