@@ -46,8 +46,7 @@ def masked(scores: Tensor, labels: Tensor) -> Tensor:
     return (cross_entropy(scores, labels, reduction="none") * counts).sum() / counts.sum()
 
 
-# What needs no operators element by element beside those of every firmware.
-PLAIN: dict[str, tuple[Loss, Tensor]] = {
+CASES: dict[str, tuple[Loss, Tensor]] = {
     "sum": (partial(cross_entropy, reduction="sum"), LABELS),
     "sum of some": (partial(cross_entropy, reduction="sum"), SOME),
     "none": (lambda y, t: (cross_entropy(y, t, reduction="none") ** 2).mean(), LABELS),
@@ -59,8 +58,6 @@ PLAIN: dict[str, tuple[Loss, Tensor]] = {
     "index": (lambda y, t: -log_softmax(y, 1)[torch.arange(6), t].mean(), LABELS),
     "focal": (focal, LABELS),
     "divided by less than nothing": (lambda y, t: cross_entropy(y, t) / -3, LABELS),
-}
-REST: dict[str, tuple[Loss, Tensor]] = {
     "weighted": (weighted, LABELS),
     "some": (cross_entropy, SOME),
     "a class left out": (partial(cross_entropy, ignore_index=1), LABELS),
@@ -76,21 +73,24 @@ REST: dict[str, tuple[Loss, Tensor]] = {
 }
 
 
+def network(target: Tensor) -> tuple[nn.Module, Tensor]:
+    return (nn.Linear(4, 3), torch.randn(6, 4)) if len(target) == 6 else (nn.Conv2d(2, 3, 1), torch.randn(2, 2, 4, 3))
+
+
 @needs.gcc
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", CASES)
 def test_the_kernels_compute_the_gradients(name: str, operators: Operators) -> None:
     torch.manual_seed(0)
-    loss, target = PLAIN[name]
-    equals_autograd(nn.Linear(4, 3), torch.randn(6, 4), operators, target, loss)
+    loss, target = CASES[name]
+    module, x = network(target)
+    equals_autograd(module, x, operators, target, loss)
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *REST])
+@pytest.mark.parametrize("name", CASES)
 def test_a_rewritten_step_is_pytorchs(name: str) -> None:
     torch.manual_seed(0)
-    loss, target = (PLAIN | REST)[name]
-    module, x = (
-        (nn.Linear(4, 3), torch.randn(6, 4)) if len(target) == 6 else (nn.Conv2d(2, 3, 1), torch.randn(2, 2, 4, 3))
-    )
+    loss, target = CASES[name]
+    module, x = network(target)
     traced = trace(module, (x,), (target,), loss, "own")
     rewritten = with_plain_losses(traced)
     targets = [str(operator.target) for operator in rewritten.operators]

@@ -61,7 +61,7 @@ def test_gradients_are_pytorchs(
 ) -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 5, 6) if options.get("batch_first") else torch.randn(5, 4, 6)
-    graph = equals_autograd(Encoder(kind(6, 8, **options), states, last), x, operators, 1e-6)
+    graph = equals_autograd(Encoder(kind(6, 8, **options), states, last), x, operators, tolerance=1e-6)
     own = [node for node in graph.nodes if node.operation and node.operation.op == kind.__name__.lower()]
     assert len(own) == options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
 
