@@ -36,7 +36,7 @@ _PER_ELEMENT = {
     0: "embedding strided_copy fetch store commit map_s8",
     1: "sum_rows relu relu_backward add mul sub scale scale_by add_rows nll_loss nll_loss_backward fill advance"
     " embedding_backward strided_copy_backward batch_norm_eval_backward_input count_steps"
-    " quantize_s8 dequantize_s8 add_s8",
+    " quantize_s8 dequantize_s8 add_s8 reduce",
     2: "sgd mse_loss_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward",
     3: "tanh_backward sigmoid_backward hardsigmoid_backward mse_loss batch_norm_eval embedding_update",
     4: "softmax_backward sgd_momentum hardsigmoid batch_norm_eval_backward_weight",
@@ -147,6 +147,8 @@ def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
 def _flops(op: str, p: Params, outputs: tuple[int, ...]) -> int:
     """Of products, with what is done to their results: an update takes two an element, or six in its general form."""
     base = op.removeprefix(STREAMED)
+    if base == "scan":
+        return (40 if p["kind"] == 1 else 1) * _elements(base, p)
     if base in _FLOPS_PER_ELEMENT:
         return _FLOPS_PER_ELEMENT[base] * _elements(base, p)
     if base == "sgd_general":
@@ -172,7 +174,7 @@ def _elements(op: str, p: Params) -> int:
     """Of a tensor without a matrix's or a kernel's extent; of a loss by classes, its rows."""
     if op == "nll_loss":
         return p["m"]
-    extents = ("d0", "d1", "d2", "d3") if "d0" in p else ("n", "c", "m", "d", "size")
+    extents = ("d0", "d1", "d2", "d3") if "d0" in p else ("n", "c", "m", "d", "size", "outer", "length", "inner")
     return math.prod(p[name] for name in extents if name in p)
 
 
