@@ -6,12 +6,12 @@ A minus sign is the factor -1, and a number a constant to add.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, View
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View
 
 from poet_planner.lowering.rewriting import CLONE, Rewriting
 from poet_planner.tracing.schema import bound_arguments
@@ -24,15 +24,19 @@ def with_plain_arithmetic(traced: TracedGraph) -> TracedGraph:
     """The same graph; what is said here, and computed in f32, by sums and products."""
     rewriting = Rewriting(traced)
     for operator in traced.operators:
-        rule = _RULES.get(operator.target)
-        in_f32 = rule and all(traced.values[id].dtype == torch.float32 for id in operator.values)
         last = None
-        if rule and in_f32:
-            last = rule(rewriting, operator, bound_arguments(operator.target, operator.args, operator.kwargs))
+        if is_said_otherwise(operator, traced.values):
+            given = bound_arguments(operator.target, operator.args, operator.kwargs)
+            last = _RULES[operator.target](rewriting, operator, given)
         rewriting.operators.append(
             operator if last is None else replace(operator, target=last[0], args=last[1:], kwargs={})
         )
     return rewriting.graph()
+
+
+def is_said_otherwise(operator: TracedOperator, values: Mapping[str, TracedValue]) -> bool:
+    """Whether there is a rule for it here."""
+    return operator.target in _RULES and all(values[id].dtype == torch.float32 for id in operator.values)
 
 
 def _negative(_: Rewriting, __: TracedOperator, given: _Given) -> tuple[Any, ...] | None:
