@@ -22,7 +22,7 @@ from tests.support.levels import examples
 UNSUPPORTED = -8
 MAY_BE_ZERO = ("ph", "pw", "bias", "ta", "tb", "s0", "s1", "s2", "s3", "offset", "stream", "nesterov")
 MAY_BE_ZERO += ("ignores", "ignored", "zero", "zero_x", "zero_y", "zero_a", "zero_b", "low", "high")
-MAY_BE_ZERO += ("reverse", "relu", "gy", "gh", "gc", "apart")
+MAY_BE_ZERO += ("kind", "reverse", "relu", "gy", "gh", "gc", "apart")
 
 
 def smallest(name: str) -> dict[str, int]:

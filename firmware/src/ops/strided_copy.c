@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers a view into a tensor of its own: a permutation, slice, selection or expansion, by its strides. */
+/* Gathers a view into a tensor of its own: a permutation, slice, selection, expansion or flip, by its strides. */
 #include "../kernels/shape.h"
 
 /* Elements of the view, or 0 if the parameters make no sense or the view leaves the tensor. */
@@ -12,14 +12,12 @@ static uint32_t count_of(const int32_t *params)
     if (count == 0 || poet_count(p->size, 1, 1, 1) == 0 || p->offset < 0) {
         return 0;
     }
+    int64_t first = p->offset;
     int64_t last = p->offset;
     for (size_t axis = 0; axis < 4; axis++) {
-        if (strides[axis] < 0) {
-            return 0;
-        }
-        last += (int64_t)strides[axis] * (extents[axis] - 1);
+        *(strides[axis] < 0 ? &first : &last) += (int64_t)strides[axis] * (extents[axis] - 1);
     }
-    return last < p->size ? count : 0;
+    return first >= 0 && last < p->size ? count : 0;
 }
 
 int poet_strided_copy_sizes(const int32_t *params, poet_sizes *sizes)

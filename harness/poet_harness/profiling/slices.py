@@ -117,7 +117,7 @@ def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
         return _GROUPED_CONVOLUTION if params["g"] > 1 else _PLAIN_CONVOLUTION
     if op.startswith("strided_copy"):
         # Along the longest stride first: that shortens the source as well.
-        outermost_first = sorted(range(4), key=lambda index: -params[f"s{index}"])
+        outermost_first = sorted(range(4), key=lambda index: -abs(params[f"s{index}"]))
         return tuple((f"d{index}",) for index in outermost_first)
     if op.startswith("streamed_conv2d") and params["g"] > 1:
         return _GROUPED_CONVOLUTION[1:]
@@ -130,7 +130,7 @@ def _cut(op: str, params: Mapping[str, int], axis: Axis, extent: int) -> dict[st
     if op in TILED:
         cut["tile"] = _tile(op, cut, params["tile"])
     if op.startswith("strided_copy"):
-        cut["size"] = cut["offset"] + 1 + sum((cut[f"d{index}"] - 1) * cut[f"s{index}"] for index in range(4))
+        cut["size"] = cut["offset"] + 1 + sum((cut[f"d{index}"] - 1) * max(0, cut[f"s{index}"]) for index in range(4))
     return cut
 
 

@@ -23,7 +23,7 @@ def with_padded_joins(traced: TracedGraph) -> TracedGraph:
     operators: list[TracedOperator] = []
     for operator in traced.operators:
         tensors, axis = _joined(operator)
-        if not tensors or any(tensor.dtype != torch.float32 for tensor in tensors):
+        if not is_join(operator):
             operators.append(operator)
             continue
         for part in _padded_and_added(operator, tensors, axis):
@@ -32,6 +32,12 @@ def with_padded_joins(traced: TracedGraph) -> TracedGraph:
                 shape = traced.values[operator.values[0]].shape
                 values[part.id] = TracedValue(part.id, 4 * prod(shape), shape, torch.float32, row_major(shape))
     return replace(traced, operators=tuple(operators), values=values)
+
+
+def is_join(operator: TracedOperator) -> bool:
+    """Whether it joins tensors, all float32."""
+    tensors, _ = _joined(operator)
+    return bool(tensors) and all(tensor.dtype == torch.float32 for tensor in tensors)
 
 
 def _joined(operator: TracedOperator) -> tuple[Sequence[Ref], int]:

@@ -3,18 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs
+from poet_runtime.traced_graph import (
+    Blank,
+    Kind,
+    Ref,
+    TracedGraph,
+    TracedOperator,
+    TracedResident,
+    TracedValue,
+    map_refs,
+)
 
 from poet_planner.lowering.rules import aten_name
 
 _FROM_NUMBERS = (
     "arange.default",
     "arange.start",
+    "arange.start_step",
+    "eye.default",
+    "eye.m",
+    "linspace.default",
+    "tril_indices.default",
+    "triu_indices.default",
     "scalar_tensor.default",
     "full.default",
     "full_like.default",
@@ -36,20 +51,26 @@ def computed_constants(traced: TracedGraph) -> tuple[TracedResident, ...]:
 def constant_data(traced: TracedGraph) -> dict[str, torch.Tensor]:
     """Data of all constants, those that the graph comes with and those that it computes."""
     data = dict(traced.constants)
-
-    def seen(ref: Ref) -> torch.Tensor:
-        tensor = data[ref.source]
-        for view in ref.views:
-            tensor = view.target(tensor, *view.args, **view.kwargs)
-            if view.index is not None:
-                tensor = tensor[view.index]
-        return tensor
-
     for operator in _operators(traced):
-        args = [_blank(argument) for argument in map_refs(operator.args, seen)]
-        kwargs = map_refs(operator.kwargs, seen)
-        data[operator.values[0]] = operator.target(*args, **kwargs).contiguous()
+        data[operator.values[0]] = computed(operator, data)
     return data
+
+
+def computed(operator: TracedOperator, data: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """What an operator makes of constants alone."""
+    args, kwargs = map_refs((operator.args, operator.kwargs), lambda ref: viewed(ref, data))
+    result: torch.Tensor = operator.target(*map(_blank, args), **kwargs)
+    return result.contiguous()
+
+
+def viewed(ref: Ref, data: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """An operand that is a constant."""
+    tensor = data[ref.source]
+    for view in ref.views:
+        tensor = view.target(tensor, *view.args, **view.kwargs)
+        if view.index is not None:
+            tensor = tensor[view.index]
+    return tensor
 
 
 def stored(tensor: torch.Tensor) -> NDArray[Any]:
@@ -70,15 +91,16 @@ def _blank(argument: Any) -> Any:
 def _operators(traced: TracedGraph) -> Iterator[TracedOperator]:
     known = {resident.id for resident in traced.residents if resident.kind is Kind.CONSTANT}
     for operator in traced.operators:
-        if _is_constant(operator, known, traced):
+        if is_constant(operator, known, traced.values):
             known.add(operator.values[0])
             yield operator
 
 
-def _is_constant(operator: TracedOperator, known: set[str], traced: TracedGraph) -> bool:
+def is_constant(operator: TracedOperator, known: set[str], values: Mapping[str, TracedValue]) -> bool:
+    """Whether an operator makes one value, of nothing but numbers and of constants that are known."""
     if len(operator.outputs) != 1 or operator.writes or operator.updates or operator.random:
         return False
-    if any(traced.values[id].resident for id in operator.values):
+    if any(values[id].resident for id in operator.values):
         return False
     if not operator.refs:
         return aten_name(operator) in _FROM_NUMBERS

@@ -22,6 +22,7 @@ from poet_planner.lowering.attention import weights_of_attention, with_plain_att
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.convolutions import with_plain_convolutions
+from poet_planner.lowering.decompositions import with_decompositions
 from poet_planner.lowering.draft import (
     Draft,
     added,
@@ -63,9 +64,10 @@ PASSES = (
     with_plain_losses,
     with_padding_apart,
     with_plain_convolutions,
+    with_weights,
+    with_decompositions,
     with_padded_joins,
     with_copies_in_two,
-    with_weights,
 )
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 
@@ -180,8 +182,11 @@ class Lowering:
         """The nodes that stand for one traced operator: copies of views, and itself."""
         if operator.values and operator.values[0] in self._constant_ids:
             return []
+        if (change := self._change(operator)) is not None:
+            self.statistics[operator.id] = change
+            return []
         lowered = self._operator(operator)
-        odd = odd_type(operator, lowered, self._traced) if lowered else None
+        odd = odd_type(operator, lowered, self._traced.values) if lowered else None
         if lowered is None or odd is not None:
             return [self._refused(operator, odd)]
         copies = self._copies(operator, lowered)
@@ -193,6 +198,15 @@ class Lowering:
         if lowered.update is not None:
             self.statistics[added(operator.id, "update")] = lowered.update
         return [*made.values(), main]
+
+    def _change(self, operator: TracedOperator) -> Lowered | None:
+        """The copy of a new value to a buffer, when the step is over."""
+        if operator.target is not torch.ops.aten.copy_.default or not operator.updates:
+            return None
+        contents: Ref = operator.args[1]
+        if contents.source not in self._traced.values or contents.dtype != torch.float32:
+            return None
+        return copied(contents, self._shapes[contents.source], operator.updates[0])
 
     def _refused(self, operator: TracedOperator, odd: torch.dtype | None) -> Draft:
         draft = torch_draft(operator, self._traced, *aten_operation(operator, self._traced))
@@ -207,8 +221,8 @@ class Lowering:
             or drawn(operator, self._traced)
             or weights_of_attention(operator, self._traced)
         )
-        if lowered is None or odd_type(operator, lowered, self._traced):
-            lowered = elementwise(operator, self._traced) or lowered
+        if lowered is None or odd_type(operator, lowered, self._traced.values):
+            lowered = elementwise(operator, self._traced.values) or lowered
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):

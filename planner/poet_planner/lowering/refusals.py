@@ -9,7 +9,7 @@ import torch
 from poet_profiles.firmware.operators import S8
 from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Refusal
-from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue
 
 from poet_planner.lowering.rules import RULES, Lowered, aten_name
 from poet_planner.tracing.schema import bound_arguments
@@ -31,12 +31,12 @@ WORDS = (torch.float32, torch.int64, torch.int32, torch.bool)
 MOVING = ("strided_copy", "strided_copy_backward")
 
 
-def odd_type(operator: TracedOperator, lowered: Lowered, traced: TracedGraph) -> torch.dtype | None:
+def odd_type(operator: TracedOperator, lowered: Lowered, values: Mapping[str, TracedValue]) -> torch.dtype | None:
     """A type that PyTorch computes with here and the firmware does not; None where all is single precision."""
     if lowered.op.endswith(S8) or lowered.op == POINTWISE:
         return None
     operands = [ref.dtype for place, ref in enumerate(lowered.operands) if WHOLE_OPERANDS.get(lowered.op) != place]
-    results = [traced.values[id].dtype for id in lowered.results if id in traced.values]
+    results = [values[id].dtype for id in lowered.results if id in values]
     known = WORDS if lowered.op in MOVING else (torch.float32,)
     odd = [dtype for dtype in operands if dtype not in known]
     odd += [dtype for dtype in results if dtype.is_floating_point and dtype != torch.float32]
@@ -67,8 +67,6 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
         return "recurrent layer as here (proj_size)", f"{LINUX}, or let a Linear project what the layer yields"
     if kind == "convolution":
         return _convolution(given)
-    if "pool" in kind:
-        return _pooling(kind, given)
     if "quantize" in kind:
         cure = "choose a quantizer with int8 and one scale a tensor of activations"
         return _quantising(str(operator.target), given), cure
@@ -76,9 +74,6 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
         return f"random numbers as {kind} draws them", f"{LINUX}, or use Dropout"
     if kind == "to_copy":
         return "conversion between types of numbers", "convert the data beforehand"
-    if "norm" in kind:
-        reasons = "a batch norm used twice, no weight and bias, eps or momentum that billionths do not hold"
-        return f"{kind} as here ({reasons})", LINUX
     known = any(kind == rule.partition(".")[0].strip("_") for rule in RULES)
     cure = f"{LINUX}, or use what docs/planning.md lists" if operator.module else LOSSES
     return f"{kind} as here" if known else kind, cure
@@ -101,16 +96,6 @@ def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
         return "convolution of volumes", f"{LINUX}, or use Conv2d"
     return "convolution as here", LINUX
-
-
-def _pooling(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
-    if given.get("ceil_mode"):
-        return "pooling with ceil_mode", "use ceil_mode=False"
-    if _is_dilated(given):
-        return "dilated pooling", "use dilation=1"
-    if given.get("divisor_override") is not None or given.get("count_include_pad") is False:
-        return "average that leaves the padding out", "use count_include_pad=True and no divisor_override"
-    return f"{kind} as here", f"{LINUX}, or pool planes, in windows of at most 256 places that lie side by side"
 
 
 def _quantising(target: str, given: Mapping[str, object]) -> str:

@@ -31,13 +31,17 @@ def _stored(id: str) -> str:
 def with_rows_in_order(traced: TracedGraph) -> TracedGraph:
     """The same graph with every tensor row-major: residents, and values that have no gaps."""
     shapes = _become_row_major(traced)
+    in_order = {id for id, value in traced.values.items() if is_row_major(value.shape, value.stride)}
     refs = [ref for operator in traced.operators for ref in operator.refs]
-    stored = {ref.source for ref in refs if ref.source in shapes and not _sees(ref, shapes[ref.source])}
+    stored = {ref.source for ref in refs if ref.source in shapes and not _sees(ref, shapes[ref.source])} - in_order
 
     def seen(ref: Ref) -> Ref:
         if ref.source not in shapes:
             return ref
-        if _sees(ref, shapes[ref.source]):
+        sees = _sees(ref, shapes[ref.source])
+        if ref.source in in_order and not sees:
+            return ref
+        if sees:
             return replace(ref, stride=viewed(ref, shapes[ref.source]).stride())
         if ref.source not in traced.values:
             # A resident as PyTorch stores it: no operator reads it so, and none can copy it.

@@ -194,6 +194,34 @@ def _sum(operator: TracedOperator) -> Lowered | None:
     return _lowered("sum_rows", {"m": m, "n": prod(x.shape) // m}, (permuted(x, order),), operator.outputs[0])
 
 
+def _reduced(kind: int) -> Rule:
+    """Along any axes, with those brought side by side."""
+
+    def rule(operator: TracedOperator) -> Lowered | None:
+        x, axes, *_ = _defaults(operator.args, (None, []))
+        axes = [axes] if isinstance(axes, int) else axes
+        summed = sorted(axis % len(x.shape) for axis in axes) if axes else list(range(len(x.shape)))
+        kept = [axis for axis in range(len(x.shape)) if axis not in summed]
+        before = [axis for axis in kept if summed and axis < summed[0]]
+        order = [*before, *summed, *(axis for axis in kept if axis not in before)]
+        shape = permuted(x, order).shape
+        outer, length = prod(shape[: len(before)]), prod(x.shape[axis] for axis in summed)
+        params = {"outer": outer, "length": length, "inner": prod(x.shape) // outer // length, "kind": kind}
+        return _lowered("reduce", params, (permuted(x, order),), operator.outputs[0])
+
+    return rule
+
+
+def _scanned(kind: int) -> Rule:
+    def rule(operator: TracedOperator) -> Lowered | None:
+        x, axis = operator.args[:2]
+        outer, (length, *inner) = prod(x.shape[: axis % len(x.shape)]), x.shape[axis % len(x.shape) :] or (1,)
+        params = {"outer": outer, "length": length, "inner": prod(inner), "kind": kind, "reverse": 0}
+        return _lowered("scan", params, (x,), operator.outputs[0])
+
+    return rule
+
+
 def reshaped(ref: Ref, shape: Sequence[int]) -> Ref:
     """A row-major tensor in another shape."""
     if ref.shape == tuple(shape):
@@ -715,6 +743,12 @@ RULES: dict[str, Rule] = {
     "matmul.default": _matrix_product,
     "sum.default": _sum,
     "sum.dim_IntList": _sum,
+    "amax.default": _reduced(0),
+    "prod.default": _reduced(1),
+    "prod.dim_int": _reduced(1),
+    "cumsum.default": _scanned(0),
+    "logcumsumexp.default": _scanned(1),
+    "cumprod.default": _scanned(2),
     "relu.default": _elementwise("relu"),
     "threshold_backward.default": _relu_backward,
     "gelu.default": _elementwise("gelu"),

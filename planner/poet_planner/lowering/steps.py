@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import e, log, pi, prod, sqrt
 from typing import Any
 
 import torch
 from poet_profiles.firmware.steps import COPY, FLOAT, KINDS, POINTWISE, SPREAD, Step
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, View
+from poet_runtime.traced_graph import Ref, TracedOperator, TracedValue, View
 
 from poet_planner.lowering.groups import Group
 from poet_planner.lowering.rules import Lowered, aten_name
@@ -28,8 +28,8 @@ class Steps:
     and constants hold them as such.
     """
 
-    def __init__(self, shape: Sequence[int], traced: TracedGraph) -> None:
-        self._shape, self._traced = tuple(shape), traced
+    def __init__(self, shape: Sequence[int], values: Mapping[str, TracedValue]) -> None:
+        self._shape, self._values = tuple(shape), values
         self.steps: list[Step] = []
         self.operands: list[Ref] = []
         self._read: list[tuple[Ref, str]] = []
@@ -59,20 +59,20 @@ class Steps:
         self.operands.append(ref if whole or spread else _expanded(ref, self._shape))
         if not whole and spread:
             place = self._step(SPREAD, (place,), spread)
-        as_stored = ref.dtype in _WHOLE or (ref.dtype == torch.bool and ref.source not in self._traced.values)
+        as_stored = ref.dtype in _WHOLE or (ref.dtype == torch.bool and ref.source not in self._values)
         return self._step(FLOAT, (place,)) if as_stored else place
 
 
-def elementwise(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
+def elementwise(operator: TracedOperator, known: Mapping[str, TracedValue]) -> Lowered | None:
     """The firmware's operator for an elementwise one, or None where it has none for these arguments."""
     rule = STEPS.get(aten_name(operator))
     ids = [id for id in operator.outputs if id is not None]
     if rule is None or not ids or any(ref.dtype not in _READ for ref in operator.refs):
         return None
-    values = [traced.values[id] for id in ids]
+    values = [known[id] for id in ids]
     if any(value.dtype not in (torch.float32, torch.bool) or value.shape != values[0].shape for value in values):
         return None
-    steps = Steps(values[0].shape, traced)
+    steps = Steps(values[0].shape, known)
     given = [*bound_arguments(operator.target, operator.args, operator.kwargs).values()]
     made = steps(rule, *given) if isinstance(rule, str) else rule(steps, *given)
     results = (made,) if isinstance(made, str) else made

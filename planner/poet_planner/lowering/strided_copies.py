@@ -13,6 +13,12 @@ from poet_runtime.traced_graph import Ref, TracedOperator, View, row_major
 from poet_planner.lowering.rules import Lowered, aten_name
 
 AXES = 4
+_GRADIENTS_OF = {
+    "select_backward.default": torch.ops.aten.select.int,
+    "slice_backward.default": torch.ops.aten.slice.Tensor,
+    "diagonal_backward.default": torch.ops.aten.diagonal.default,
+    "unfold_backward.default": torch.ops.aten.unfold.default,
+}
 _REPEATING = ("add.Tensor", "sub.Tensor", "mul.Tensor")
 
 
@@ -46,11 +52,11 @@ def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> L
         return _enlarged(operator, result)
     if name == "constant_pad_nd.default":
         return _padded(*operator.args, result=result)
-    if name in ("select_backward.default", "slice_backward.default"):
+    if name == "flip.default":
+        return _flipped(operator.args[0], operator.args[1], result)
+    if name in _GRADIENTS_OF:
         gradient, extents, *where = operator.args
-        whole = _meta(extents)
-        view = whole.select(*where) if name.startswith("select") else torch.ops.aten.slice.Tensor(whole, *where)
-        return _placed_in_zeros(gradient, view, extents, result)
+        return _placed_in_zeros(gradient, _GRADIENTS_OF[name](_meta(extents), *where), extents, result)
     return None
 
 
@@ -89,6 +95,17 @@ def _padded(x: Ref, widths: Sequence[int], value: float = 0.0, *, result: str) -
             view = view.narrow(axis, -start, x.shape[axis] + start + end)
         return _copied_view(x, view, result)
     return None
+
+
+def _flipped(x: Ref, axes: Sequence[int], result: str) -> Lowered | None:
+    """From the last element of each axis to the first; an axis of its own has another sign."""
+    flipped = {axis % len(x.shape) for axis in axes}
+    steps = [-step if axis in flipped else step for axis, step in enumerate(row_major(x.shape))]
+    axes_left = _merged(x.shape, steps)
+    if len(axes_left) > AXES:
+        return None
+    offset = -sum((extent - 1) * step for extent, step in axes_left if step < 0)
+    return Lowered("strided_copy", _parameters(axes_left, offset, prod(x.shape)), (x,), (result,))
 
 
 def _enlarged(operator: TracedOperator, result: str) -> Lowered | None:
@@ -148,7 +165,10 @@ def viewed(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
     RuntimeError
         If a row-major tensor cannot be seen so without being copied.
     """
-    tensor = torch.empty(tuple(source_shape), device="meta")
+    return _seen(view, _meta(source_shape))
+
+
+def _seen(view: Ref, tensor: torch.Tensor) -> torch.Tensor:
     for step in view.views:
         tensor = step.target(tensor, *step.args, **step.kwargs)
         if step.index is not None:
@@ -156,14 +176,21 @@ def viewed(view: Ref, source_shape: Sequence[int]) -> torch.Tensor:
     return tensor
 
 
+def places(view: Ref, source_shape: Sequence[int]) -> set[int]:
+    """The elements of a row-major tensor that a view shows."""
+    return set(_seen(view, torch.arange(prod(source_shape)).view(tuple(source_shape))).flatten().tolist())
+
+
 def _strided(view: torch.Tensor, size: int) -> dict[str, int] | None:
     axes = _merged(view.shape, view.stride())
-    if len(axes) > AXES:
-        return None
-    axes = [(1, 1)] * (AXES - len(axes)) + axes
+    return None if len(axes) > AXES else _parameters(axes, int(view.storage_offset()), size)
+
+
+def _parameters(axes: Sequence[tuple[int, int]], offset: int, size: int) -> dict[str, int]:
+    axes = [(1, 1)] * (AXES - len(axes)) + [*axes]
     extents = {f"d{axis}": extent for axis, (extent, _) in enumerate(axes)}
     strides = {f"s{axis}": stride for axis, (_, stride) in enumerate(axes)}
-    return {**extents, **strides, "offset": int(view.storage_offset()), "size": size}
+    return {**extents, **strides, "offset": offset, "size": size}
 
 
 def _merged(shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:

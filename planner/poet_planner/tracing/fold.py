@@ -9,6 +9,7 @@ storage sees it from then on, as in eager PyTorch.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -42,6 +43,25 @@ def fold(captured: Captured, name: str) -> TracedGraph:
     return _Folder(captured, name).graph()
 
 
+@dataclass(frozen=True)
+class Part:
+    """Operators of a part of a step, under provisional ids, and its results, None where there is no tensor.
+
+    ``constants`` are data that it brings along.
+    """
+
+    operators: tuple[TracedOperator, ...]
+    values: dict[str, TracedValue]
+    constants: dict[str, Tensor]
+    results: tuple[Ref | None, ...]
+
+
+def fold_part(graph: fx.GraphModule, operands: Sequence[str]) -> Part:
+    """A flat graph over operands of these ids, of which it writes none."""
+    placeholders = tuple((id, Kind.PARAMETER) for id in operands)
+    return _Folder(Captured(graph, placeholders, (), (), {}, ("", Kind.OUTPUT), True), "").part()
+
+
 @dataclass
 class _Storage:
     """``layout`` is the whole storage as a tensor; ``version`` is None while nothing has been written."""
@@ -73,19 +93,7 @@ class _Folder:
         self._node: fx.Node
 
     def graph(self) -> TracedGraph:
-        placeholders = iter(self._captured.placeholders)
-        for node in self._captured.graph.graph.nodes:
-            self._node = node
-            if node.op == "placeholder":
-                name, kind = next(placeholders)
-                id = name if kind in (Kind.PARAMETER, Kind.BUFFER) else poets_own(name)
-                self._places[node] = self._resident(id, kind, node.meta["val"])
-            elif node.op == "get_attr":
-                self._places[node] = self._constant(node)
-            elif node.op == "call_function":
-                self._call(node)
-            elif node.op == "output":
-                loss, gradients, rebound = self._results(node)
+        loss, gradients, rebound = self._results(self._walked())
         self._update_residents(rebound)
         self._account_generator()
         return TracedGraph(
@@ -98,6 +106,26 @@ class _Folder:
             constants=self._constants,
             loss_parameters=self._captured.loss_parameters,
         )
+
+    def part(self) -> Part:
+        nodes = cast(list[fx.Node | None], self._walked().args[0])
+        results = tuple(None if node is None else self._ref(self._place(node)) for node in nodes)
+        return Part(tuple(self._operators), self._values, self._constants, results)
+
+    def _walked(self) -> fx.Node:
+        """The node of the results, after all others."""
+        placeholders = iter(self._captured.placeholders)
+        for node in self._captured.graph.graph.nodes:
+            self._node = node
+            if node.op == "placeholder":
+                name, kind = next(placeholders)
+                id = name if kind in (Kind.PARAMETER, Kind.BUFFER) else poets_own(name)
+                self._places[node] = self._resident(id, kind, node.meta["val"])
+            elif node.op == "get_attr":
+                self._places[node] = self._constant(node)
+            elif node.op == "call_function":
+                self._call(node)
+        return self._node
 
     def _resident(self, name: str, kind: Kind, layout: Tensor) -> _Place:
         size = layout.untyped_storage().nbytes()

@@ -43,7 +43,7 @@ _PER_ELEMENT = {
     0: "embedding gather strided_copy fetch store commit map_s8",
     1: "sum_rows relu relu_backward add mul sub scale scale_by add_rows nll_loss nll_loss_backward fill advance"
     " embedding_backward gather_backward strided_copy_backward batch_norm_eval_backward_input count_steps"
-    " quantize_s8 dequantize_s8 add_s8",
+    " quantize_s8 dequantize_s8 add_s8 reduce",
     2: "sgd mse_loss_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward",
     3: "tanh_backward sigmoid_backward hardsigmoid_backward mse_loss batch_norm_eval embedding_update",
     4: "softmax_backward sgd_momentum hardsigmoid batch_norm_eval_backward_weight",
@@ -163,6 +163,8 @@ def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
     if base in RECURRENT:
         gates, beside = RECURRENT[base]
         return p["s"] * p["n"] * p["h"] * (2 * p.get("gates", gates) * p["h"] + beside)
+    if base == "scan":
+        return (40 if p["kind"] == 1 else 1) * _elements(base, p)
     if base in _FLOPS_PER_ELEMENT:
         return _FLOPS_PER_ELEMENT[base] * _elements(base, p)
     if base == "sgd_general":
@@ -188,7 +190,7 @@ def _elements(op: str, p: Params) -> int:
     """Of a tensor without a matrix's or a kernel's extent; of a loss by classes, its rows."""
     if op == "nll_loss":
         return p["m"]
-    extents = ("d0", "d1", "d2", "d3") if "d0" in p else ("n", "c", "m", "d", "size")
+    extents = ("d0", "d1", "d2", "d3") if "d0" in p else ("n", "c", "m", "d", "size", "outer", "length", "inner")
     return math.prod(p[name] for name in extents if name in p)
 
 

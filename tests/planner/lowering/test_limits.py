@@ -18,7 +18,6 @@ from poet_planner.tracing import trace
 from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph, write_graph
-from poet_profiles.graph.sizes import smallest_ram_bytes
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
@@ -91,16 +90,6 @@ def test_an_epsilon_that_billionths_do_not_hold_is_not_the_firmwares(eps: float,
 def test_a_window_with_more_places_than_a_byte_counts_is_not_the_firmwares(kernel: int, means_the_same: bool) -> None:
     module = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(kernel), nn.Flatten(), nn.Linear(1, CLASSES))
     assert runs(lowered(module, torch.randn(2, 1, 20, 20))) == means_the_same
-
-
-def test_a_batch_norm_that_is_used_twice_can_be_planned_but_not_run(tmp_path: Path) -> None:
-    model = zoo.ZOO["shared batch norm"]()
-    graph = lower_for_firmware(trace(model.module, model.inputs, model.targets, model.loss, model.name))
-    assert "native_batch_norm" in (why_no_headers(graph) or "")
-    assert smallest_ram_bytes(graph) > 0
-    assert verify(graph, store_all_schedule(graph)).faults == ()
-    write_graph(graph, tmp_path / "graph.json")
-    assert read_graph(tmp_path / "graph.json") == graph
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)

@@ -78,8 +78,6 @@ def test_projected_states() -> None:
         (nn.ConvTranspose2d(1, 2, 3, dilation=2), "no dilated transposed convolution; use dilation=1 and a larger"),
         (nn.Conv2d(1, 2, 2, stride=2, dilation=2), "no convolution with a stride and a dilation along one axis; use"),
         (nn.Sequential(nn.Conv2d(1, 2, 3), nn.RReLU()), "random numbers as rrelu_with_noise draws them"),
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(3, ceil_mode=True)), "pooling with ceil_mode; use ceil_mode=F"),
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.AvgPool2d(2, padding=1, count_include_pad=False)), "use count_include"),
     ],
 )
 def test_layers(layer: nn.Module, missing: str) -> None:

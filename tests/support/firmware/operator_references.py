@@ -552,7 +552,22 @@ def advance(p: Params, draw: Draw) -> Golden:
 
 
 def _view(p: Params, x: Tensor) -> Tensor:
-    return x.as_strided([p[f"d{axis}"] for axis in range(4)], [p[f"s{axis}"] for axis in range(4)], p["offset"])
+    """PyTorch has no negative strides: where there is one, the view with the opposite stride, flipped."""
+    extents, strides = ([p[f"{name}{axis}"] for axis in range(4)] for name in "ds")
+    flipped = [axis for axis, stride in enumerate(strides) if stride < 0]
+    start = p["offset"] + sum(strides[axis] * (extents[axis] - 1) for axis in flipped)
+    return x.as_strided(extents, [*map(abs, strides)], start).flip(flipped)
+
+
+def reduce(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["outer"], p["length"], p["inner"])
+    return _golden((x,), (x.prod(1) if p["kind"] else x.amax(1),))
+
+
+def scan(p: Params, draw: Draw) -> Golden:
+    x = draw.normal(p["outer"], p["length"], p["inner"])
+    along = (torch.cumsum, torch.logcumsumexp, torch.cumprod)[p["kind"]]
+    return _golden((x,), (along(x.flip(1), 1).flip(1) if p["reverse"] else along(x, 1),))
 
 
 def strided_copy(p: Params, draw: Draw) -> Golden:

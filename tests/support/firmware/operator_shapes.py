@@ -90,7 +90,7 @@ def poolings(draw: DrawFn) -> Params:
 
 @st.composite
 def views(draw: DrawFn) -> Params:
-    """Permutations, slices, selections and expansions of a small tensor."""
+    """Permutations, slices, selections, expansions and flips of a small tensor."""
     base = draw(st.lists(st.integers(1, 5), min_size=4, max_size=4))
     steps = [base[1] * base[2] * base[3], base[2] * base[3], base[3], 1]
     extents, strides, offset = [], [], 0
@@ -99,7 +99,9 @@ def views(draw: DrawFn) -> Params:
         length = draw(st.integers(1, extent - first))
         offset += first * step
         extents.append(length)
-        strides.append(0 if length > 1 and draw(st.integers(0, 4)) == 0 else step)
+        direction = draw(st.sampled_from([0, -1, 1, 1, 1])) if length > 1 else 1
+        offset += step * (length - 1) if direction < 0 else 0
+        strides.append(direction * step)
     names = [f"d{axis}" for axis in range(4)] + [f"s{axis}" for axis in range(4)]
     return {**dict(zip(names, [*extents, *strides], strict=True)), "offset": offset, "size": base[0] * steps[0]}
 
@@ -331,6 +333,8 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
         _joined
     ),
     "count_steps": integers(steps=(1, 2**31 - 1)),
+    "reduce": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 1)),
+    "scan": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 2), reverse=(0, 1)),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
