@@ -39,6 +39,7 @@ from poet_planner.lowering.ignored_labels import with_every_row
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
+from poet_planner.lowering.permuted_gradients import with_gradients_in_order
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
 from poet_planner.lowering.refusals import odd_type, refusal
 from poet_planner.lowering.rules import (
@@ -62,6 +63,7 @@ PASSES = (
     with_plain_arithmetic,
     with_plain_convolutions,
     with_padded_joins,
+    with_gradients_in_order,
     with_copies_in_two,
     with_weights,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty-three small forms of networks that people want on a microcontroller, as they write them."""
+"""Forty-three small forms of networks that people want on a microcontroller."""
 
 from __future__ import annotations
 
@@ -603,7 +603,7 @@ class SubSpectralNorm(nn.Module):
 
 
 class BcBlock(nn.Module):
-    """Broadcasted residual learning: two dimensions, then their mean over frequency, spread again."""
+    """Two dimensions, then their mean over frequency, spread again."""
 
     def __init__(self, channels: int, dilation: int) -> None:
         super().__init__()
@@ -631,7 +631,7 @@ def bc_resnet(batch: int | None = None) -> Model:
 
 def eeg_net(batch: int | None = None) -> Model:
     module = nn.Sequential(
-        *(nn.Conv2d(1, 4, (1, 8), padding="same", bias=False), nn.BatchNorm2d(4)),
+        *(nn.Conv2d(1, 4, (1, 7), padding="same", bias=False), nn.BatchNorm2d(4)),
         *(nn.Conv2d(4, 8, (4, 1), groups=4, bias=False), nn.BatchNorm2d(8), nn.ELU()),
         *(nn.AvgPool2d((1, 4)), nn.Dropout(0.25)),
         *(nn.Conv2d(8, 8, (1, 4), padding=(0, 2), groups=8, bias=False), nn.Conv2d(8, 8, 1, bias=False)),
@@ -843,7 +843,7 @@ def distillation(batch: int | None = None) -> Model:
 
 
 class Siren(nn.Module):
-    """Layers of sines; what it fits are values and a decay that is a parameter, as physics has it."""
+    """Layers of sines, times a decay that is a parameter, as in physics."""
 
     def __init__(self, omega: float = 5.0) -> None:
         super().__init__()
@@ -988,7 +988,7 @@ def detector(batch: int | None = None) -> Model:
 
 
 def forecasting(y: Tensor, target: Tensor) -> Tensor:
-    """Quantiles, a Gaussian, a count, and what outliers leave alone: five losses of one forecast."""
+    """Quantiles, a Gaussian, a count, and Huber's: losses of one forecast."""
     quantiles = torch.tensor([0.1, 0.5, 0.9])
     error = target[:, :1] - y[:, :3]
     pinball = torch.max(quantiles * error, (quantiles - 1) * error).mean()
