@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients whose axes PyTorch leaves in another order than their parameters have, put in order."""
+"""Gradients whose axes PyTorch leaves in another order are put in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PRODUCTS = (aten.mm.default, aten.bmm.default)
 
 
 def with_gradients_in_order(traced: TracedGraph) -> TracedGraph:
-    """The same step; a product's gradient that lies transposed stays, for the product is then taken the other way."""
+    """The same step with copies of such gradients.
+
+    That of a product that lies transposed stays: the product is then taken the other way.
+    """
     makers = {id: operator for operator in traced.operators for id in operator.outputs if id is not None}
     odd = {
         ref.source: ref

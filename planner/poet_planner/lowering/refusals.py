@@ -9,11 +9,12 @@ import torch
 from poet_profiles.firmware.operators import S8
 from poet_profiles.graph import Refusal
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator
+from torch import nn
 
-from poet_planner.lowering.rules import MEAN, RULES, Lowered, aten_name
+from poet_planner.lowering.cures import LINUX, cure
+from poet_planner.lowering.rules import MEAN, MOST_WINDOW_PLACES, RULES, Lowered, aten_name, is_row_major, nano
 from poet_planner.tracing.schema import bound_arguments
 
-LINUX = "train it on a Linux board"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
 LOSSES = "it has cross entropy, mean squared error and binary cross entropy, each as the mean, without weights"
 WITH_WEIGHTS = ("nll_loss", "nll_loss2d", "mse_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -26,6 +27,7 @@ WHOLE_OPERANDS = {
     "max_pool2d_backward": 1,
     "bernoulli": 0,
 }
+NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm")
 WORDS = (torch.float32, torch.int64, torch.int32)
 MOVING = ("strided_copy", "strided_copy_backward")
 
@@ -48,20 +50,39 @@ def refusal(operator: TracedOperator, traced: TracedGraph, odd: torch.dtype | No
     ``odd`` is the type that is in the way, where nothing else is.
     """
     layer = traced.layers.get(operator.module, "")
-    where = f"{operator.module} ({layer})" if operator.module else f"the loss, or {layer}'s own forward"
+    where = _where(operator, layer)
+    kind = _kind(operator)
     if odd is None:
-        return Refusal(where, *_lacking(operator, layer))
+        if operator.updates and kind == "copy":
+            return Refusal(where, "buffer that a step changes so", f"change it outside of the step, or {LINUX}")
+        return Refusal(where, *(cure(kind, layer, operator.written.text) or _lacking(operator, layer, kind)))
     name = str(odd).removeprefix("torch.")
-    if odd.is_floating_point or odd.is_complex:
+    if odd.is_complex:
+        return Refusal(where, f"arithmetic in {name}", "compute real and imaginary parts as two tensors of float32")
+    if odd.is_floating_point:
         return Refusal("the model", f"arithmetic in {name}", "make the model and its batch float32, with .float()")
-    cure = "make its operands .float(); labels and tokens stay whole"
-    return Refusal(where, f"arithmetic on whole numbers ({name})", cure)
+    instead = "make its operands .float(); labels and tokens stay whole"
+    return Refusal(where, f"arithmetic on whole numbers ({name})", instead)
 
 
-def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
+def _where(operator: TracedOperator, layer: str) -> str:
+    """What the user wrote; of a layer of PyTorch's its name, for what is written only calls it."""
+    written, inside = operator.written, f"{operator.module} ({layer}" if operator.module else ""
+    if inside and (hasattr(nn, layer) or layer.startswith("_") or not written.text):
+        return f"{inside}, {written.line})" if written.line else f"{inside})"
+    if written.in_loss and not written.line:
+        return f"the loss ({written.text})"
+    if not written.text:
+        return f"the loss, or {layer}'s own forward"
+    inside = f"{inside}, " if inside else "the loss (" if written.in_loss else f"{layer} ("
+    return f"`{written.text}` in {inside}{written.line})"
+
+
+def _lacking(operator: TracedOperator, layer: str, kind: str) -> tuple[str, str]:
     """What the firmware lacks, and the cure."""
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
-    kind = _kind(operator)
+    if kind == "clone" or any(len(ref.shape) > 4 and not is_row_major(ref.shape, ref.stride) for ref in operator.refs):
+        return "permutation of so many axes", f"permute fewer axes at once, or {LINUX}"
     if layer in RECURRENT or "rnn" in kind:
         return "recurrent operator", f"{LINUX}, or replace it by Conv1d"
     if kind == "convolution":
@@ -71,18 +92,16 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
     if kind in WITH_WEIGHTS:
         return _loss(given), LOSSES
     if "quantize" in kind:
-        cure = "choose a quantizer with int8 and one scale a tensor of activations"
-        return _quantising(str(operator.target), given), cure
+        instead = "choose a quantizer with int8 and one scale a tensor of activations"
+        return _quantising(str(operator.target), given), instead
     if operator.random:
-        return f"random numbers as {kind} draws them", f"{LINUX}, or use Dropout"
+        return f"random numbers as {kind} draws them", "draw them with the batch, as one more input of the model"
     if kind == "to_copy":
-        return "conversion between types of numbers", "convert the data beforehand"
-    if "norm" in kind:
-        reasons = "a batch norm used twice, no weight and bias, eps or momentum that billionths do not hold"
-        return f"{kind} as here ({reasons})", LINUX
+        return _conversion(given)
+    if kind in NORMS:
+        return _norm(kind, given)
     known = any(kind == rule.partition(".")[0].strip("_") for rule in RULES)
-    cure = f"{LINUX}, or use what docs/planning.md lists" if operator.module else LOSSES
-    return f"{kind} as here" if known else kind, cure
+    return f"{kind} as here" if known else kind, f"write it with what docs/planning.md lists, or {LINUX}"
 
 
 def _kind(operator: TracedOperator) -> str:
@@ -100,8 +119,27 @@ def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     if _is_dilated(given):
         return "convolution with a stride and a dilation along one axis", "use stride=1, or dilation=1"
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
-        return "convolution of volumes", f"{LINUX}, or use Conv2d"
+        return "convolution of volumes", "use Conv2d, with depth among the channels"
     return "convolution as here", LINUX
+
+
+def _conversion(given: Mapping[str, object]) -> tuple[str, str]:
+    to, read = given.get("dtype"), given["self"]
+    if to in (torch.float64, torch.float16, torch.bfloat16):
+        return f"conversion to {str(to).removeprefix('torch.')}", "leave it out: all is computed in float32"
+    made = str(read.dtype).removeprefix("torch.") if isinstance(read, Ref | Blank) else "numbers"
+    return f"conversion of {made}", "convert the data beforehand"
+
+
+def _norm(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
+    """A norm's numbers that billionths do not hold, or a second use of its statistics."""
+    for name in ("eps", "momentum"):
+        number = given.get(name)
+        if isinstance(number, float) and nano(number) is None:
+            return f"{name} of {number:g} in a norm", f"use {name}={max(round(number, 9), 1e-9):g}"
+    if kind == "native_batch_norm":
+        return "batch norm used twice in a step, or over statistics of samples", "use one of its own each time"
+    return f"{kind} as here", LINUX
 
 
 def _pooling(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
@@ -111,7 +149,11 @@ def _pooling(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
         return "dilated pooling", "use dilation=1"
     if given.get("divisor_override") is not None or given.get("count_include_pad") is False:
         return "average that leaves the padding out", "use count_include_pad=True and no divisor_override"
-    return f"{kind} as here", f"{LINUX}, or pool planes, in windows of at most 256 places that lie side by side"
+    read = given.get("self", given.get("input"))
+    if kind.startswith("adaptive") and isinstance(read, Ref | Blank):
+        sides = " x ".join(map(str, read.shape[-2:]))
+        return "adaptive pooling by windows that differ", f"choose an output size that divides {sides}"
+    return f"pooling in windows of more than {MOST_WINDOW_PLACES} places", "pool twice, in smaller windows"
 
 
 def _quantising(target: str, given: Mapping[str, object]) -> str:
