@@ -130,6 +130,25 @@ class TracedResident:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What of the user's own code an operator comes from; a gradient's is that of which it is the gradient.
+
+    Attributes
+    ----------
+    text : str
+        The expression, in one line; without a ``line`` the name of a loss that is PyTorch's.
+    line : str
+        As ``nets.py:12``; empty where all of the code is PyTorch's.
+    in_loss : bool
+        Whether it is outside of the model.
+    """
+
+    text: str = ""
+    line: str = ""
+    in_loss: bool = False
+
+
+@dataclass(frozen=True)
 class TracedOperator:
     """One ATen operator.
 
@@ -150,6 +169,8 @@ class TracedOperator:
         Whether it draws from the generator; a recomputation draws the same numbers again.
     workspace_bytes : int
         Most memory that its kernel allocates beside its outputs, measured.
+    written : Written
+        For messages.
     """
 
     id: str
@@ -165,6 +186,7 @@ class TracedOperator:
     random: bool = False
     recomputable: bool = True
     workspace_bytes: int = 0
+    written: Written = field(default=Written(), compare=False)
 
     @property
     def values(self) -> tuple[str, ...]:

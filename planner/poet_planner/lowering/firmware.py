@@ -41,6 +41,7 @@ from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.losses import with_plain_losses
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
 from poet_planner.lowering.padding_row import with_padding_apart
+from poet_planner.lowering.permuted_gradients import with_gradients_in_order
 from poet_planner.lowering.random_numbers import drawn, with_own_generator
 from poet_planner.lowering.refusals import odd_type, refusal
 from poet_planner.lowering.rules import (
@@ -67,6 +68,7 @@ PASSES = (
     with_weights,
     with_decompositions,
     with_padded_joins,
+    with_gradients_in_order,
     with_copies_in_two,
 )
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)

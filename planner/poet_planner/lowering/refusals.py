@@ -10,23 +10,22 @@ from poet_profiles.firmware.operators import S8
 from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Refusal
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue
+from torch import nn
 
-from poet_planner.lowering.rules import RULES, Lowered, aten_name
+from poet_planner.lowering.cures import LINUX, cure
+from poet_planner.lowering.rules import MOST_WINDOW_PLACES, RULES, Lowered, aten_name, is_row_major, nano
 from poet_planner.tracing.schema import bound_arguments
 
-LINUX = "train it on a Linux board"
-LOSSES = "write the loss out, of sums, products and functions of elements"
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
 WHOLE_OPERANDS = {
     "nll_loss": 1,
     "nll_loss_backward": 1,
-    "gather": 1,
-    "gather_backward": 1,
     "embedding": 1,
     "embedding_backward": 1,
     "max_pool2d_backward": 1,
     "bernoulli": 0,
 }
+NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm")
 WORDS = (torch.float32, torch.int64, torch.int32, torch.bool)
 MOVING = ("strided_copy", "strided_copy_backward")
 
@@ -49,34 +48,56 @@ def refusal(operator: TracedOperator, traced: TracedGraph, odd: torch.dtype | No
     ``odd`` is the type that is in the way, where nothing else is.
     """
     layer = traced.layers.get(operator.module, "")
-    where = f"{operator.module} ({layer})" if operator.module else f"the loss, or {layer}'s own forward"
+    where = _where(operator, layer)
+    kind = _kind(operator)
     if odd is None:
-        return Refusal(where, *_lacking(operator, layer))
+        if operator.updates and kind == "copy":
+            return Refusal(where, "buffer that a step changes so", f"change it outside of the step, or {LINUX}")
+        return Refusal(where, *(cure(kind, layer, operator.written.text) or _lacking(operator, layer, kind)))
     name = str(odd).removeprefix("torch.")
-    if odd.is_floating_point or odd.is_complex:
+    if odd.is_complex:
+        return Refusal(where, f"arithmetic in {name}", "compute real and imaginary parts as two tensors of float32")
+    if odd.is_floating_point:
         return Refusal("the model", f"arithmetic in {name}", "make the model and its batch float32, with .float()")
-    cure = "make its operands .float(); labels and tokens stay whole"
-    return Refusal(where, f"arithmetic on whole numbers ({name})", cure)
+    instead = "make its operands .float(); labels and tokens stay whole"
+    return Refusal(where, f"arithmetic on whole numbers ({name})", instead)
 
 
-def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
+def _where(operator: TracedOperator, layer: str) -> str:
+    """What the user wrote; of a layer of PyTorch's its name, for what is written only calls it."""
+    written, inside = operator.written, f"{operator.module} ({layer}" if operator.module else ""
+    if inside and (hasattr(nn, layer) or layer.startswith("_") or not written.text):
+        return f"{inside}, {written.line})" if written.line else f"{inside})"
+    if written.in_loss and not written.line:
+        return f"the loss ({written.text})"
+    if not written.text:
+        return f"the loss, or {layer}'s own forward"
+    inside = f"{inside}, " if inside else "the loss (" if written.in_loss else f"{layer} ("
+    return f"`{written.text}` in {inside}{written.line})"
+
+
+def _lacking(operator: TracedOperator, layer: str, kind: str) -> tuple[str, str]:
     """What the firmware lacks, and the cure."""
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
-    kind = _kind(operator)
+    if kind == "clone" or any(len(ref.shape) > 4 and not is_row_major(ref.shape, ref.stride) for ref in operator.refs):
+        return "permutation of so many axes", f"permute fewer axes at once, or {LINUX}"
     if layer == "LSTM" or "rnn" in kind:
         return "recurrent layer as here (proj_size)", f"{LINUX}, or let a Linear project what the layer yields"
     if kind == "convolution":
         return _convolution(given)
+    if "pool" in kind:
+        return _pooling(given)
     if "quantize" in kind:
-        cure = "choose a quantizer with int8 and one scale a tensor of activations"
-        return _quantising(str(operator.target), given), cure
+        instead = "choose a quantizer with int8 and one scale a tensor of activations"
+        return _quantising(str(operator.target), given), instead
     if operator.random:
-        return f"random numbers as {kind} draws them", f"{LINUX}, or use Dropout"
+        return f"random numbers as {kind} draws them", "draw them with the batch, as one more input of the model"
     if kind == "to_copy":
-        return "conversion between types of numbers", "convert the data beforehand"
+        return _conversion(given)
+    if kind in NORMS:
+        return _norm(kind, given)
     known = any(kind == rule.partition(".")[0].strip("_") for rule in RULES)
-    cure = f"{LINUX}, or use what docs/planning.md lists" if operator.module else LOSSES
-    return f"{kind} as here" if known else kind, cure
+    return f"{kind} as here" if known else kind, f"write it with what docs/planning.md lists, or {LINUX}"
 
 
 def _kind(operator: TracedOperator) -> str:
@@ -94,8 +115,33 @@ def _convolution(given: Mapping[str, object]) -> tuple[str, str]:
     if _is_dilated(given):
         return "convolution with a stride and a dilation along one axis", "use stride=1, or dilation=1"
     if isinstance(weight, Ref | Blank) and len(weight.shape) > 4:
-        return "convolution of volumes", f"{LINUX}, or use Conv2d"
+        return "convolution of volumes", "use Conv2d, with depth among the channels"
     return "convolution as here", LINUX
+
+
+def _conversion(given: Mapping[str, object]) -> tuple[str, str]:
+    to, read = given.get("dtype"), given["self"]
+    if to in (torch.float64, torch.float16, torch.bfloat16):
+        return f"conversion to {str(to).removeprefix('torch.')}", "leave it out: all is computed in float32"
+    made = str(read.dtype).removeprefix("torch.") if isinstance(read, Ref | Blank) else "numbers"
+    return f"conversion of {made}", "convert the data beforehand"
+
+
+def _norm(kind: str, given: Mapping[str, object]) -> tuple[str, str]:
+    """A norm's numbers that billionths do not hold, or a second use of its statistics."""
+    for name in ("eps", "momentum"):
+        number = given.get(name)
+        if isinstance(number, float) and nano(number) is None:
+            return f"{name} of {number:g} in a norm", f"use {name}={max(round(number, 9), 1e-9):g}"
+    if kind == "native_batch_norm":
+        return "batch norm used twice in a step, or over statistics of samples", "use one of its own each time"
+    return f"{kind} as here", LINUX
+
+
+def _pooling(given: Mapping[str, object]) -> tuple[str, str]:
+    if _is_dilated(given):
+        return "dilated pooling", "use dilation=1"
+    return f"pooling in windows of more than {MOST_WINDOW_PLACES} places", "pool twice, in smaller windows"
 
 
 def _quantising(target: str, given: Mapping[str, object]) -> str:

@@ -345,12 +345,17 @@ class TrainingStep:
             return measured(traced, model.module, model.inputs, model.targets)
 
     def _load(self) -> Model:
-        """A named model is made anew: what is kept of it is its graph."""
+        """A named model is made anew: what is kept of it is its graph. Its batch is as `trace` lays it out."""
+        from poet_runtime.nested import apart, tensors_in, with_tensors
+
         from poet_planner import models
 
-        if not isinstance(self._model, str):
-            return self._model
-        return models.load(self._model, self._batch, weights=self._weights)
+        model = self._model
+        if isinstance(model, str):
+            model = models.load(model, self._batch, weights=self._weights)
+        batch = (model.inputs, model.targets)
+        inputs, targets = with_tensors(batch, apart(tensors_in(batch), ()))
+        return replace(model, inputs=inputs, targets=targets)
 
 
 @cache

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from binascii import crc32
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from struct import iter_unpack
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_l
 from poet_profiles.errors import UserError
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.firmware.operators import OPERATORS, family_of
-from poet_profiles.graph import Graph, Refusal, Resident
+from poet_profiles.graph import Graph, Resident
 from poet_profiles.graph.constants import CONSTANTS_FILE
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned, constant_bytes
@@ -91,7 +91,7 @@ def why_no_headers(graph: Graph, constants: Constants | None = None) -> str | No
 
 def operators_lacking(graph: Graph) -> str | None:
     """Which operators of the graph the firmware does not have, where, and what to do; None if it has all."""
-    refusals = _together(node.refused for node in graph.nodes if node.refused)
+    refusals = _together(graph)
     if refusals:
         more = f"; and {len(refusals) - MOST_REFUSALS} more" if len(refusals) > MOST_REFUSALS else ""
         return "; ".join(refusals[:MOST_REFUSALS]) + more
@@ -99,12 +99,15 @@ def operators_lacking(graph: Graph) -> str | None:
     return f"the firmware lacks {', '.join(missing)}" if missing else None
 
 
-def _together(refusals: Iterable[Refusal]) -> list[str]:
-    """One line for each place and cure, with all that is lacking there."""
-    lacking: dict[tuple[str, str], dict[str, None]] = {}
-    for refusal in refusals:
-        lacking.setdefault((refusal.where, refusal.cure), {})[refusal.lacks] = None
-    return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for (where, cure), lacks in lacking.items()]
+def _together(graph: Graph) -> list[str]:
+    """One line for each place, with all that the first cure helps; of gradients only where nothing else is lacking."""
+    found: dict[str, tuple[bool, str, dict[str, None]]] = {}
+    for node in graph.nodes:
+        if node.refused:
+            backward, cure, lacks = found.setdefault(node.refused.where, (node.backward, node.refused.cure, {}))
+            if (node.backward, node.refused.cure) == (backward, cure):
+                lacks[node.refused.lacks] = None
+    return [f"{where}: the firmware has no {', '.join(lacks)}; {cure}" for where, (_, cure, lacks) in found.items()]
 
 
 def words_for_both(graph: Graph, inference: Inference | None, constants: Constants) -> bytes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
-from poet_runtime.traced_graph import Kind
+from poet_runtime.traced_graph import Kind, Written
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch._subclasses.fake_tensor import (
@@ -46,6 +46,7 @@ Step = Callable[..., list[Tensor | None]]
 # A training step has these beside its own batch and loss.
 INFERENCE_INPUT = "inference.input"
 INFERENCE_OUTPUT = "inference.output"
+_NOTHING = Written()
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Captured:
 
     The graph returns the ``result`` (the loss, or the output of a forward pass), then the gradient of each of
     ``trained``, then what the step put in the place of each of the buffers ``rebound``. A node's ``meta["custom"]``
-    holds ``module`` (the path) and ``backward``. ``loss_parameters`` are those of the loss alone, by the names that
-    they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
+    holds ``module`` (the path), ``backward`` and ``written``. ``loss_parameters`` are those of the loss alone, by the
+    names that they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
     """
 
     graph: GraphModule
@@ -173,7 +174,7 @@ def _captured(
             within.enter_context(standing_in(module, loss, state, loss_parameters))
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
-            watch = within.enter_context(refusals.Watch(where, asked, flat, drawn))
+            watch = within.enter_context(refusals.Watch(where, asked, flat, drawn, loss))
             if loss is None:
                 within.enter_context(torch.no_grad())
             if whole_layers:
@@ -187,7 +188,7 @@ def _captured(
                 refuse_unfit_output(value)
             else:
                 refuse_unfit_loss(value)
-                where.watch_backward(value)
+                where.watch_backward(value, watch.written)
                 gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
             rebound.update(refusals.rebound_buffers(module, state, storages))
@@ -450,8 +451,15 @@ class _Where:
         """The path of the module that is running."""
         return self._stack[-1]
 
-    def watch_backward(self, loss: Tensor) -> None:
+    @property
+    def is_outside(self) -> bool:
+        """Whether no module of the model is running."""
+        return len(self._stack) == 1
+
+    def watch_backward(self, loss: Tensor, written: Mapping[int, Written]) -> None:
+        """Let each gradient be its module's; ``written`` is what the user wrote, by the sequence number."""
         seen: set[Any] = set()
+        numbers = [*written]
         pending: list[Any] = [loss.grad_fn]
         while pending:
             node = pending.pop()
@@ -459,8 +467,12 @@ class _Where:
                 continue
             seen.add(node)
             pending += [child for child, _ in node.next_functions]
-            last = bisect_right(self._numbers, node._sequence_nr()) - 1
-            node.register_prehook(_announcing(self._paths[last] if last >= 0 else ""))
+            number = node._sequence_nr()
+            last = bisect_right(self._numbers, number) - 1
+            # A node of a view that is written to is made after its operator.
+            place = bisect_right(numbers, number) - 1
+            what = written[numbers[place]] if place >= 0 else _NOTHING
+            node.register_prehook(_announcing(self._paths[last] if last >= 0 else "", what))
         _announce("", backward=True)
 
     def _entering(self, path: str) -> Callable[..., None]:
@@ -480,9 +492,9 @@ class _Where:
         _announce(self._stack[-1], backward=False)
 
 
-def _announcing(path: str) -> Callable[..., None]:
-    return lambda *_: _announce(path, backward=True)
+def _announcing(path: str, written: Written) -> Callable[..., None]:
+    return lambda *_: _announce(path, backward=True, written=written)
 
 
-def _announce(path: str, backward: bool) -> None:
-    fx_traceback.current_meta["custom"] = {"module": path, "backward": backward}
+def _announce(path: str, backward: bool, written: Written = _NOTHING) -> None:
+    fx_traceback.current_meta["custom"] = {"module": path, "backward": backward, "written": written}

@@ -25,6 +25,7 @@ from poet_runtime.traced_graph import (
     TracedValue,
     View,
     Write,
+    Written,
     poets_own,
 )
 from torch import Tensor, fx
@@ -259,6 +260,7 @@ class _Folder:
                 after=(self._last_random,) if random and self._last_random else (),
                 updates=tuple(args[index].source for index in updated),
                 random=random,
+                written=custom.get("written", Written()),
             )
         )
         if random:
@@ -314,8 +316,17 @@ class _Folder:
         place = self._place(node.args[0])
         if not _same_layout(place.layout, place.storage.layout) or not isinstance(place.layout, FakeTensor):
             return None
-        args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), lambda argument: self._place(argument).layout)
-        with place.layout.fake_mode, torch.no_grad():
+        mode = place.layout.fake_mode
+
+        def layout(argument: fx.Node) -> Tensor:
+            given = self._place(argument).layout
+            if not isinstance(given, FakeTensor) or given.fake_mode is mode:
+                return given
+            # What is made of tensors that nobody registered is of a mode of its own.
+            return torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device)
+
+        with mode, torch.no_grad():
+            args, kwargs = fx.map_arg((node.args, dict(node.kwargs)), layout)
             result = pure(*args, **kwargs)
         return pure if _same_layout(result, place.layout) else None
 
@@ -410,6 +421,7 @@ class _Folder:
                     module=name.rpartition(".")[0].strip("."),
                     updates=(name,),
                     recomputable=False,
+                    written=next((one.written for one in self._operators if contents.source in one.values), Written()),
                 )
             )
 

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
 import torch
 from poet_profiles.errors import UserError
+from poet_runtime.traced_graph import Written
 from torch import Tensor, fx, nn
+from torch._C._autograd import _get_sequence_nr
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
@@ -26,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 from poet_planner.tracing import schema
 from poet_planner.tracing.snapshot import generators
+from poet_planner.tracing.written import written_at
 
 aten = torch.ops.aten
 _GENERATORS = ("PyTorch's random generator", "Python's random generator", "NumPy's random generator")
@@ -43,6 +47,15 @@ class NeedsDataError(Exception):
 
 class DrawsError(Exception):
     """The step draws from a generator that a plan does not draw from; the argument is its name."""
+
+
+class Where(Protocol):
+    """The path of the module that is running, and whether none is."""
+
+    def __call__(self) -> str: ...
+
+    @property
+    def is_outside(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -70,17 +83,22 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Parameters
     ----------
-    path : callable
-        The path of the module that is running.
+    path : Where
     flat : sequence of Tensor
         Parameters, buffers and batch.
     drawn : dict of str to str
         What the step does first after a draw from a generator, or a seed, is put here, by the generator's name.
+    loss : object
+        What is called with the model's results.
     """
 
-    def __init__(self, path: Callable[[], str], asked: Asked, flat: Sequence[Tensor], drawn: dict[str, str]) -> None:
+    def __init__(
+        self, path: Where, asked: Asked, flat: Sequence[Tensor], drawn: dict[str, str], loss: object = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._path = path
+        self._loss = getattr(loss, "__name__", type(loss).__name__)
+        self.written: dict[int, Written] = {}  # by the sequence number of what has a gradient
         self._asked = asked
         # Weak references keep an address from being another storage's later.
         self._references = [_reference(tensor.untyped_storage()) for tensor in flat]
@@ -120,8 +138,15 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_place(self) -> None:
         """Let the operator's node know the user's line; at each new line, see whether a generator has come further."""
-        line = _users_line()
-        fx_traceback.current_meta["custom"] = {**fx_traceback.current_meta.get("custom", {}), "line": line}
+        frame = _users_frame()
+        line = _line(frame)
+        custom = {"written": Written(), **fx_traceback.current_meta.get("custom", {}), "line": line}
+        if frame is not None or not custom.get("backward"):
+            text = self._loss if frame is None and self._path.is_outside else written_at(frame)
+            custom["written"] = Written(text, line, self._path.is_outside)
+            # The node of what has a gradient has been made, just before.
+            self.written.setdefault(_get_sequence_nr() - 1, custom["written"])
+        fx_traceback.current_meta["custom"] = custom
         if line != self._line:
             self._line = line
             states = _generators_states()
@@ -177,20 +202,24 @@ def _generators_states() -> dict[str, bytes]:
 
 def here(path: str) -> str:
     """The module that is running, and the line of the user's own code."""
-    return _at(path, _users_line())
+    return _at(path, _line(_users_frame()))
 
 
 def _at(path: str, line: str) -> str:
     return f"{path or 'the model'} ({line})" if line else path or "the model"
 
 
-def _users_line() -> str:
+def _users_frame() -> FrameType | None:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "taken":
         frame = frame.f_back
         if _is_users_code(frame.f_code.co_filename):
-            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-    return ""
+            return frame
+    return None
+
+
+def _line(frame: FrameType | None) -> str:
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def raised_at(error: BaseException) -> str:

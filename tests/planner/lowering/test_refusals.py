@@ -69,7 +69,10 @@ def network(*layers: nn.Module) -> nn.Module:
 def test_projected_states() -> None:
     said = why(LastState(), torch.randn(2, 3, 4))
     cure = "train it on a Linux board, or let a Linear project what the layer yields"
-    assert said == f"encoder.rnn (LSTM): the firmware has no recurrent layer as here (proj_size); {cure}"
+    assert (
+        said
+        == f"encoder.rnn (LSTM, test_refusals.py:28): the firmware has no recurrent layer as here (proj_size); {cure}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,10 @@ def test_projected_states() -> None:
     [
         (nn.ConvTranspose2d(1, 2, 3, dilation=2), "no dilated transposed convolution; use dilation=1 and a larger"),
         (nn.Conv2d(1, 2, 2, stride=2, dilation=2), "no convolution with a stride and a dilation along one axis; use"),
-        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.RReLU()), "random numbers as rrelu_with_noise draws them"),
+        (
+            nn.Sequential(nn.Conv2d(1, 2, 3), nn.RReLU()),
+            "0.1 (RReLU): the firmware has no random slopes; use LeakyReLU",
+        ),
     ],
 )
 def test_layers(layer: nn.Module, missing: str) -> None:
@@ -108,7 +114,9 @@ def test_other_types_of_numbers(dtype: torch.dtype) -> None:
 def test_whole_numbers_are_labels_and_tokens_alone() -> None:
     assert "whole numbers (int64)" in why(nn.Linear(4, 3), rows(), mse_loss, torch.ones(2, 3, dtype=torch.int64))
     assert "whole numbers (int64)" in why(Pixels(scaled=False), torch.randint(0, 4, (2, 3)))
-    assert "conversion between types" in why(Pixels(scaled=True), torch.randint(0, 255, (2, 4), dtype=torch.uint8))
+    assert "`x.float()` in Pixels (test_refusals.py:42): the firmware has no conversion of uint8" in why(
+        Pixels(scaled=True), torch.randint(0, 255, (2, 4), dtype=torch.uint8)
+    )
 
 
 def test_a_graph_file_says_it_too(tmp_path: Path) -> None:
