@@ -27,61 +27,7 @@ BATCH, STEPS = 3, 2
 TOLERANCE = 4e-6
 NOTHING = 1e-5  # of the network's largest gradient: what is smaller is the rounding of something larger
 # What PyTorch calls the operators for which the firmware has nothing.
-LACKS: dict[str, str] = {
-    "lstm": "mkldnn_rnn_layer mkldnn_rnn_layer_backward",
-    "gru": "add_.Tensor mul_.Tensor sigmoid_",
-    "rnn_backwards": "flip",
-    "bidirectional": "add_.Tensor mul_.Tensor sigmoid_",
-    "gru_cell": "add_.Tensor mul_.Tensor sigmoid_",
-    "min_gru": (
-        "abs cumsum div.Tensor exp flip ge.Scalar gt.Scalar log logcumsumexp lt.Scalar softplus softplus_backward "
-        "where.self"
-    ),
-    "quasi_recurrent": "amax div.Tensor eq.Tensor mul.Tensor sum.dim_IntList",
-    "state_space": "div.Tensor exp",
-    "llama": "rsqrt",
-    "linear_attention": "elu elu_backward reciprocal",
-    "cbam": "max.dim scatter.src",
-    "relative_bias": "index.Tensor index_put",
-    "attention_pooling": "div.Tensor eq.Scalar gather masked_fill.Scalar nll_loss_backward nll_loss_forward",
-    "kan_radial": "exp",
-    "spiking": "_to_copy abs clamp div.Tensor ge.Scalar gt.Scalar le.Scalar logical_and where.self",
-    "tcn": "_weight_norm_interface _weight_norm_interface_backward",
-    "u_net_transposed": (
-        "_log_softmax _log_softmax_backward_data _softmax _softmax_backward_data _to_copy div.Tensor eq.Scalar "
-        "nll_loss2d_backward nll_loss2d_forward"
-    ),
-    "u_net_bilinear": (
-        "_log_softmax _log_softmax_backward_data nll_loss2d_backward nll_loss2d_forward upsample_bilinear2d "
-        "upsample_bilinear2d_backward"
-    ),
-    "wavenet": "abs sgn",
-    "eeg_net": "elu elu_backward",
-    "super_resolution": "div.Tensor pixel_shuffle pixel_unshuffle reflection_pad2d sqrt",
-    "vae": "binary_cross_entropy binary_cross_entropy_backward exp",
-    "contrastive": "clamp_min div.Tensor eq.Scalar eye ge.Scalar linalg_vector_norm masked_fill.Scalar where.self",
-    "metric_learning": (
-        "clamp_min div.Tensor eq.Scalar fill.Scalar ge.Scalar masked_fill.Scalar norm.ScalarOpt_dim sqrt where.self"
-    ),
-    "distillation": "xlogy.Tensor",
-    "siren": "abs cos exp sgn sin",
-    "mixture_of_experts": "div.Tensor var.correction",
-    "deep_sets": "max.dim scatter.src",
-    "graph_convolution": "eye pow.Tensor_Scalar",
-    "gated_units": (
-        "_prelu_kernel _prelu_kernel_backward abs div.Tensor elu elu_backward gelu gelu_backward glu glu_backward "
-        "mish mish_backward sgn softplus softplus_backward"
-    ),
-    "normalised": (
-        "_weight_norm_interface _weight_norm_interface_backward clamp_min div.Tensor eq.Scalar ge.Scalar "
-        "linalg_vector_norm masked_fill.Scalar where.self"
-    ),
-    "detector": "binary_cross_entropy_with_logits exp smooth_l1_loss smooth_l1_loss_backward",
-    "forecaster": (
-        "abs div.Tensor eq.Tensor exp gt.Tensor huber_loss huber_loss_backward log lt.Tensor masked_fill.Scalar "
-        "maximum softplus softplus_backward where.self"
-    ),
-}
+LACKS: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("form", [make.__name__ for make in FORMS])

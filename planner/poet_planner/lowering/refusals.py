@@ -23,6 +23,8 @@ WHOLE_OPERANDS = {
     "embedding": 1,
     "embedding_backward": 1,
     "max_pool2d_backward": 1,
+    "gather": 1,
+    "gather_backward": 1,
     "bernoulli": 0,
 }
 NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm")
