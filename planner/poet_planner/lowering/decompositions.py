@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that the firmware lacks, by what they are made of.
 
-That is said by PyTorch's own decompositions, and by `made_of`. An operator is traced once more, on tensors without data, and what comes out is taken apart likewise, until all of it
-has a way onto the firmware. Where some part has none the operator stays whole, so that the refusal names what the user
-wrote. What of it hangs on constants alone is computed here.
+That is said by PyTorch's own decompositions, and by `made_of`. An operator is traced once more, on tensors without
+data, and what comes out is taken apart likewise, until all of it has a way onto the firmware. Where some part has none
+the operator stays whole, so that the refusal names what the user wrote. What of it hangs on constants alone is computed
+here.
 """
 
 from __future__ import annotations
