@@ -108,6 +108,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         ],
         "conv2d_backward_input_accumulate": _tiles_of_convolutions(),
         "adam_factors": [{}],
+        "reduce": [{"outer": n, "length": 16, "inner": 16, "kind": 0} for n in (1, 8)],
+        "scan": [
+            {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
+        ],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
