@@ -53,6 +53,8 @@ SMALL = {
     "pw": 1,
     "g": 1,
     "ta": 0,
+    "kind": 0,
+    "reverse": 0,
     "tb": 1,
     "size": 16,
 }

@@ -135,6 +135,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         **{op: [*_steps(gates)] for op, (gates, _) in RECURRENT.items()},
         "recurrent_weights": [shape for gates in (1, 4) for shape in _steps(gates)],
         "adam_factors": [{}],
+        "reduce": [{"outer": n, "length": 16, "inner": 16, "kind": 0} for n in (1, 8)],
+        "scan": [
+            {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
+        ],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],

@@ -306,6 +306,17 @@ def _asinh(x: Tensor) -> Tensor:
     return torch.sign(x) * torch.log1p(size + square / (1 + torch.sqrt(square + 1)))
 
 
+def _compared(target: OpOverload) -> Function:
+    """Whole numbers with one that f32 holds: none that it rounds comes to lie on the other side, or there."""
+
+    def made(x: Tensor, number: float) -> Any:
+        if x.is_floating_point() or abs(number) >= 2**24:
+            raise NotImplementedError
+        return target(x.to(torch.float32), number)
+
+    return made
+
+
 def _shrunk_backward(gradient: Tensor, x: Tensor, threshold: float) -> Tensor:
     return torch.where(torch.abs(x) > threshold, gradient, 0.0)
 
@@ -363,10 +374,10 @@ def _all(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Any:
 
 
 def _of_whole_numbers(function: OpOverload) -> Function:
-    """A sum of whole numbers, or of a mask: the sum of floats."""
+    """A sum of a mask: the sum of floats, which other whole numbers may exceed."""
 
     def made(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if x.is_floating_point():
+        if x.dtype != torch.bool:
             raise NotImplementedError
         dtype = kwargs.pop("dtype", None)
         return function(x.to(torch.float32), *args, **kwargs).to(dtype or torch.int64)
@@ -712,6 +723,7 @@ MADE_OF: dict[OpOverload, Function] = {
     **dict.fromkeys((aten.softshrink_backward.default, aten.hardshrink_backward.default), _shrunk_backward),
     aten.acosh.default: lambda x: torch.log1p((x - 1) + torch.sqrt((x - 1) * (x + 1))),
     aten.sgn.default: torch.sign,
+    **{one.Scalar: _compared(one.Scalar) for one in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)},
     aten.sinh.default: _sinh,
     aten.cosh.default: lambda x: (torch.exp(x) + torch.exp(-x)) / 2,
     aten.tan.default: lambda x: torch.sin(x) / torch.cos(x),

@@ -200,13 +200,13 @@ def squares(y: Tensor, target: Tensor) -> Tensor:
     return ((y - target) ** 2).mean()
 
 
-def in_parts_is_the_same(module: nn.Module, x: Tensor) -> None:
-    target = torch.randn(module(x).shape)
-    traced = trace(module, (x,), (target,), squares, "form")
+def in_parts_is_the_same(module: nn.Module, *inputs: Tensor) -> None:
+    target = torch.randn(module(*inputs).shape)
+    traced = trace(module, inputs, (target,), squares, "form")
     parts = in_parts(traced)
     taken = _Taken(parts)
     assert [str(one.target) for one in parts.operators if not taken._has_a_way(one)] == []
-    given, found = (execute(one, residents_of(one, module, (x,), (target,))) for one in (traced, parts))
+    given, found = (execute(one, residents_of(one, module, inputs, (target,))) for one in (traced, parts))
     pairs = [(given.loss, found.loss)]
     pairs += [(given.gradients[name], found.gradients[name]) for name in given.gradients]
     pairs += [(given.buffers[name], found.buffers[name]) for name in given.buffers]
@@ -227,6 +227,19 @@ def test_parts_compute_the_same(form: Form, shapes: st.SearchStrategy[tuple[int,
 
 def test_a_batch_norm_that_is_used_twice_leaves_its_statistics() -> None:
     in_parts_is_the_same(zoo.ZOO["shared batch norm"]().module, zoo.ZOO["shared batch norm"]().inputs[0])
+
+
+def test_labels_are_compared() -> None:
+    class Some(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(3, 2)
+            self.table = nn.Parameter(torch.randn(5, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = super().forward(self.table[x])
+            return rows * (x != -100)[:, None] + rows.cos() * (x >= 2)[:, None]
+
+    in_parts_is_the_same(Some(), torch.tensor([2, 0, 1, 3]))
 
 
 BY_KERNELS = [
