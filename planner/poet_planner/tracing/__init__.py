@@ -40,7 +40,7 @@ def trace(
     device: str = "cpu",
     data: bool = True,
     ways: set[Way] | None = None,
-    whole_layers: bool = False,
+    segments: int = 0,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -54,8 +54,9 @@ def trace(
     data : bool
         Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
         whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
-    whole_layers : bool
-        For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's.
+    segments : int
+        For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
+        so many segments of their steps. 0: they are PyTorch's.
 
     Raises
     ------
@@ -79,10 +80,10 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, whole_layers)
-        folded = fold(captured, name)
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, segments)
+        folded = with_last_states(fold(captured, name)) if segments else fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
-    graph = named(prune(split(with_last_states(folded))))
+    graph = named(prune(split(folded)))
     fixed = fixed_in((inputs, targets))
     frozen = _frozen(graph, module)
     trained = {id for id, parameter in module.named_parameters() if parameter.requires_grad}

@@ -20,10 +20,12 @@ TOLERANCE = 5e-6
 ROUNDING = 0.05  # gradients below it are differences of larger numbers
 
 
-def equals_autograd(module: nn.Module, x: Tensor, operators: Operators, tolerance: float = TOLERANCE) -> Graph:
+def equals_autograd(
+    module: nn.Module, x: Tensor, operators: Operators, tolerance: float = TOLERANCE, segments: int = 1
+) -> Graph:
     """The graph of a step on the mean squared distance from drawn numbers."""
     target = torch.randn(module(x).shape)
-    traced = trace(module, (x,), (target,), mse_loss, "drawn", whole_layers=True)
+    traced = trace(module, (x,), (target,), mse_loss, "drawn", segments=segments)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
     tensors = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
