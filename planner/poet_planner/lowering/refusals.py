@@ -62,7 +62,10 @@ def _lacking(operator: TracedOperator, layer: str) -> tuple[str, str]:
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
     kind = _kind(operator)
     if layer == "LSTM" or "rnn" in kind:
-        return "recurrent layer as here (proj_size)", f"{LINUX}, or let a Linear project what the layer yields"
+        return (
+            "recurrent layer as here (proj_size, autocast)",
+            f"{LINUX}, or let a Linear project what the layer yields",
+        )
     if kind == "convolution":
         return _convolution(given)
     if "pool" in kind:

@@ -338,7 +338,7 @@ class TrainingStep:
 
         model = self._load()
         taken = (resident.id for resident in self.traced.residents)
-        forward = trace_forward(model.module, model.inputs, model.name, taken)
+        forward = trace_forward(model.module, model.inputs, model.name, taken, self._segments)
         if not self.int8_ranges:
             return forward
         frozen = {id: tensor for id, tensor in forward.frozen.items() if id not in self.traced.changed}

@@ -98,11 +98,14 @@ def trace(
     )
 
 
-def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = ()) -> TracedGraph:
+def trace_forward(
+    module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = (), segments: int = 1
+) -> TracedGraph:
     """The forward pass of one sample in evaluation mode as a graph without gradients.
 
     Nothing of it is trained: all parameters and buffers that it reads are its ``frozen``. ``inputs`` are as `trace`
-    takes them; their first axis counts samples. ``others`` are ids that are taken by what lies beside it.
+    takes them; their first axis counts samples. ``others`` are ids that are taken by what lies beside it. ``segments``
+    are as `trace` takes them.
 
     Raises
     ------
@@ -125,8 +128,8 @@ def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: I
     with in_eagers_words(name, run_eagerly), evaluating(module):
         inputs = one_sample(module, inputs, name)
         given = apart(tensors_in(inputs), (*module.parameters(), *module.buffers()))
-        captured = capture_forward(module, given, run)
-        graph = named(prune(fold(captured, name)), others)
+        captured = capture_forward(module, given, run, segments)
+        graph = named(prune(with_last_states(fold(captured, name))), others)
     return replace(graph, frozen=_frozen(graph, module))
 
 

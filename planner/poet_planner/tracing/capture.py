@@ -116,7 +116,9 @@ def capture(
         snapshot.restore()
 
 
-def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor]) -> Captured:
+def capture_forward(
+    module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor], segments: int = 1
+) -> Captured:
     """Trace a forward pass without gradients.
 
     ``module`` is in the mode that is wanted; it may have no parameter at all. Of ``inputs`` only shapes and types
@@ -129,7 +131,9 @@ def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[.
     """
     snapshot = Snapshot(module, inputs, data=False)
     try:
-        return _captured(module, inputs, (), lambda module, given, _: run(module, given), None, snapshot, segments=1)
+        return _captured(
+            module, inputs, (), lambda module, given, _: run(module, given), None, snapshot, segments=segments
+        )
     finally:
         snapshot.restore()
 

@@ -18,6 +18,7 @@ from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, View, ma
 from torch import Tensor
 from torch.nn.functional import dropout, linear
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 aten, poet = torch.ops.aten, torch.ops.poet
 States = tuple[Tensor, ...]
@@ -85,7 +86,7 @@ def _from_last_state(operator: TracedOperator, made: Mapping[str | None, TracedO
 
 
 class WholeLayers(TorchFunctionMode):
-    """Within, recurrent layers and cells stay whole, but for those with projections."""
+    """Within, recurrent layers and cells in f32 stay whole, but for those with projections."""
 
     def __init__(self, segments: int) -> None:
         super().__init__()
@@ -93,8 +94,14 @@ class WholeLayers(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = _CALLS.get(getattr(func, "__name__", "")) if not kwargs else None
-        result = found(self._segments, *args) if found is not None else None
+        result = found(self._segments, *args) if found is not None and _in_f32(args) else None
         return func(*args, **(kwargs or {})) if result is None else result
+
+
+def _in_f32(args: Any) -> bool:
+    """Whether all is computed in single precision, as the firmware does."""
+    tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+    return not torch.is_autocast_enabled("cpu") and all(tensor.dtype is torch.float32 for tensor in tensors)
 
 
 def _stack(layer: Layer, has_cell: bool) -> Callable[..., Any]:

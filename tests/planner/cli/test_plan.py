@@ -193,7 +193,10 @@ def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
         patched.setattr("poet_planner.planning.contest.Contest.choose", chosen)
         assert poet_plan(*ask) == BAD_INPUT
     [line] = capsys.readouterr().err.splitlines()
-    assert "rnn (LSTM): the firmware has no recurrent layer as here (proj_size); train it on a Linux board" in line
+    assert (
+        "rnn (LSTM): the firmware has no recurrent layer as here (proj_size, autocast); train it on a Linux board"
+        in line
+    )
     assert not (tmp_path / "plan").exists()
     assert poet_plan(*ask, "--parameters", "excluded") == 0
 

@@ -69,7 +69,7 @@ def network(*layers: nn.Module) -> nn.Module:
 def test_projected_states() -> None:
     said = why(LastState(), torch.randn(2, 3, 4))
     cure = "train it on a Linux board, or let a Linear project what the layer yields"
-    assert said == f"encoder.rnn (LSTM): the firmware has no recurrent layer as here (proj_size); {cure}"
+    assert said == f"encoder.rnn (LSTM): the firmware has no recurrent layer as here (proj_size, autocast); {cure}"
 
 
 @pytest.mark.parametrize(
