@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import RECURRENT
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
@@ -250,15 +251,15 @@ def _in_parts(bench: Bench) -> Iterator[list[MemoryLayout]]:
 
 
 def _why_no_segments(bench: Bench, usual: Form | None) -> str | None:
-    if (why_not := _why_not_in_ram(bench, usual)) is not None:
+    why_not = _why_not_in_ram(bench, usual)
+    if usual is None or why_not is not None:
         return why_not
     if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
         return "no microcontroller runs it, or a step on features"
     if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
         return f"--gradients {bench.request.gradients}"
-    from poet_planner.tracing.recurrent import recurrent_operators
-
-    return None if recurrent_operators(bench.training_step.traced) else "no recurrent layers"
+    operations = (node.operation for node in usual.graph.nodes if node.operation)
+    return None if any(one.op in RECURRENT for one in operations) else "no recurrent layers"
 
 
 def _in_segments(bench: Bench) -> Iterator[list[MemoryLayout]]:
