@@ -40,7 +40,7 @@ def independent_values(model: Model, traced: TracedGraph) -> frozenset[str]:
     if samples_of(model) == 1:
         model, ranges = _with_two(model), traced.int8_ranges
         traced = replace(
-            trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=True),
+            trace(model.module, model.inputs, model.targets, model.loss, model.name, segments=1),
             int8_ranges=ranges,
         )
     if has_integers(traced):

@@ -45,6 +45,7 @@ class MemoryLayout:
     early_updates: bool = False
     # In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     micro_batches: int = 1
+    segments: int = 1  # of how many recurrent layers' steps are; what each keeps for the way back is a value
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
@@ -62,7 +63,9 @@ class MemoryLayout:
         """Which form of the step it is."""
         if self.card_above_bytes is not None:
             return "--parameters card"
-        return f"{self.micro_batches} micro-batches" if self.micro_batches > 1 else f"--gradients {self.gradients}"
+        told = [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
+        told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
+        return ", ".join(told) or f"--gradients {self.gradients}"
 
     @property
     def details(self) -> str:

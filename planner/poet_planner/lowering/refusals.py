@@ -84,7 +84,10 @@ def _lacking(operator: TracedOperator, layer: str, kind: str) -> tuple[str, str]
     if kind == "clone" or any(len(ref.shape) > 4 and not is_row_major(ref.shape, ref.stride) for ref in operator.refs):
         return "permutation of so many axes", f"permute fewer axes at once, or {LINUX}"
     if layer == "LSTM" or "rnn" in kind:
-        return "recurrent layer as here (proj_size)", f"{LINUX}, or let a Linear project what the layer yields"
+        return (
+            "recurrent layer as here (proj_size, autocast)",
+            f"{LINUX}, or let a Linear project what the layer yields",
+        )
     if kind == "convolution":
         return _convolution(given)
     if "pool" in kind:

@@ -179,7 +179,7 @@ class Bench:
                 f"--micro-batches {count}: a Linux board adds up what you call it for: plan with "
                 f"--batch {step.samples // count}, and call the step {count} times"
             )
-        return step.in_micro_batches(count)
+        return step.in_micro_batches(count).in_segments(layout.segments)
 
     def _rows(self, board: str) -> list[dict[str, Any]]:
         """The board's, of all profiles: of a row that several have the first one's is taken."""

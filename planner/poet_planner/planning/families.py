@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import RECURRENT
 from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
@@ -40,6 +41,7 @@ LARGER_TILES_BYTES = (16384, 32768)  # fewer commands to the card, more RAM
 SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
+SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -248,6 +250,24 @@ def _in_parts(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield [MemoryLayout(micro_batches=count) for count in counts_of_parts(bench)]
 
 
+def _why_no_segments(bench: Bench, usual: Form | None) -> str | None:
+    why_not = _why_not_in_ram(bench, usual)
+    if usual is None or why_not is not None:
+        return why_not
+    if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
+        return "no microcontroller runs it, or a step on features"
+    if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+        return f"--gradients {bench.request.gradients}"
+    operations = (node.operation for node in usual.graph.nodes if node.operation)
+    return None if any(one.op in RECURRENT for one in operations) else "no recurrent layers"
+
+
+def _in_segments(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of the finest parts of a batch: they are cheaper than segments."""
+    parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
+    yield [MemoryLayout(micro_batches=parts, segments=count) for count in SEGMENTS]
+
+
 def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
@@ -345,6 +365,13 @@ FAMILIES = (
         may_fit=_fits_in_parts,
         handicap_j=_fit_error_j,
         note=notes.of_parts,
+    ),
+    Family(
+        "recurrent layers in segments",
+        _in_segments,
+        _why_no_segments,
+        may_fit=_fits_in_parts,
+        note=notes.of_segments,
     ),
     Family(
         "constants on the card",

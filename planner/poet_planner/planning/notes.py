@@ -75,6 +75,11 @@ def of_parts(form: Form, usual: Form | None, before: Form | None, others: Sequen
     )
 
 
+def of_segments(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What is done in segments."""
+    return f"{form.layout.words}: what a segment keeps for the way back is stored or computed again on its own"
+
+
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)

@@ -47,6 +47,8 @@ class TrainingStep:
         The step on the whole batch, where the model has a part of it.
     calibration : Calibration, optional
         Frozen layers are to be on int8, and this has the ranges of their activations.
+    segments : int
+        In how many segments of their steps recurrent layers are computed.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class TrainingStep:
         micro_batches: int = 1,
         whole: TrainingStep | None = None,
         calibration: Calibration | None = None,
+        segments: int = 1,
     ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
@@ -73,6 +76,8 @@ class TrainingStep:
         self._micro_batches = micro_batches
         self._whole = whole
         self._calibration = calibration
+        self._segments = segments
+        self._in_segments: dict[int, TrainingStep] = {}
         self._cut: Cut | None = None
         self._uncut: TrainingStep | None = None  # that of the whole step, of which this is the head's
         self._parts: dict[int, TrainingStep] = {}
@@ -127,6 +132,21 @@ class TrainingStep:
             part = micro_batch(self._load(), self.traced, count)
             self._parts[count] = TrainingStep(part, micro_batches=count, whole=self)
         return self._parts[count]
+
+    def in_segments(self, count: int) -> TrainingStep:
+        """The step with recurrent layers in so many segments of their steps."""
+        if count == 1:
+            return self
+        if count not in self._in_segments:
+            self._in_segments[count] = TrainingStep(
+                self._model,
+                self._batch,
+                self._weights,
+                self._micro_batches,
+                whole=self.whole,
+                segments=count,
+            )
+        return self._in_segments[count]
 
     def on_features(self, cut: Cut) -> TrainingStep:
         """The head's step, on what a cut keeps of each sample."""
@@ -297,9 +317,9 @@ class TrainingStep:
 
     @cached_property
     def _traced_and_named(self) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
-        return self._uncut._traced_and_named if self._uncut is not None else self._trace(whole_layers=True)
+        return self._uncut._traced_and_named if self._uncut is not None else self._trace(self._segments)
 
-    def _trace(self, whole_layers: bool) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
+    def _trace(self, segments: int) -> tuple[TracedGraph, dict[str, NDArray[Any]]]:
         from poet_planner.tracing import in_eagers_words, trace
         from poet_planner.tracing.same_as_eager import refuse_other_step
         from poet_planner.tracing.state_table import unheld_state
@@ -308,7 +328,7 @@ class TrainingStep:
         # A part takes the way of the whole step, which was traced over its data.
         data = self._whole is None or not self._whole.traced.shown_by_fakes
         given = model.module, model.inputs, model.targets, model.loss, model.name
-        traced = trace(*given, data=data, ways=self.whole._ways, whole_layers=whole_layers)
+        traced = trace(*given, data=data, ways=self.whole._ways, segments=segments)
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
             refuse_other_step(model, traced)
         return traced, unheld_state(traced, model.module)
@@ -320,7 +340,7 @@ class TrainingStep:
 
         model = self._load()
         taken = (resident.id for resident in self.traced.residents)
-        forward = trace_forward(model.module, model.inputs, model.name, taken)
+        forward = trace_forward(model.module, model.inputs, model.name, taken, self._segments)
         if not self.int8_ranges:
             return forward
         frozen = {id: tensor for id, tensor in forward.frozen.items() if id not in self.traced.changed}
@@ -336,11 +356,11 @@ class TrainingStep:
         from poet_runtime.measured_sizes import measured
 
         from poet_planner.tracing import in_eagers_words
-        from poet_planner.tracing.recurrent import has_whole_layers
+        from poet_planner.tracing.recurrent import recurrent_operators
 
         model, traced = self._load(), self.traced
-        if has_whole_layers(traced):
-            traced, _ = self._trace(whole_layers=False)
+        if recurrent_operators(traced):
+            traced, _ = self._trace(segments=0)
         with in_eagers_words(model.name, lambda: model.loss(model.module(*model.inputs), *model.targets)):
             return measured(traced, model.module, model.inputs, model.targets)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.operators import RECURRENT
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.plan_folder.beside import Extraction
@@ -30,7 +31,7 @@ from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.drawn_batches import Batch
 from poet_planner.tracing.micro_batches import micro_batch, parts_of
-from poet_planner.tracing.recurrent import has_whole_layers
+from poet_planner.tracing.recurrent import recurrent_operators
 from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0
@@ -102,7 +103,7 @@ def check_plan(
     if len(parts) > 1:
         model = replace(micro_batch(model, graph, len(parts)), inputs=parts[0][0], targets=parts[0][1])
         graph = _traced(model, planned)
-    own_bits = has_whole_layers(graph) or bool(int8_ranges)
+    own_bits = recurrent_operators(graph) > 0 or bool(int8_ranges)
     if int8_ranges:
         graph = quantised(replace(graph, int8_ranges=dict(int8_ranges)))
     if actions[Action.PAGE_OUT]:
@@ -148,8 +149,12 @@ def check_plan(
 
 
 def _traced(model: Model, planned: Graph) -> TracedGraph:
-    """As it was traced for a Linux board, where PyTorch allocates, or for a microcontroller."""
-    return trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=not planned.allocates)
+    """As it was traced for a Linux board, where PyTorch allocates, or for a microcontroller, in as many segments."""
+    given = model.module, model.inputs, model.targets, model.loss, model.name
+    graph = trace(*given, segments=int(not planned.allocates))
+    operations = (node.operation.op for node in planned.nodes if node.operation)
+    segments = sum(op in RECURRENT for op in operations) // max(1, recurrent_operators(graph))
+    return trace(*given, segments=segments) if segments > 1 else graph
 
 
 def _with_features(head: Graph, schedule: Schedule, extraction: Extraction) -> tuple[Graph, Schedule]:

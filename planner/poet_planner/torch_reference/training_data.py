@@ -206,7 +206,7 @@ def _with_gradients(model: Model, traced: TracedGraph) -> Tensor:
         loss = model.loss(model.module(*model.inputs), *model.targets)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
-    part = trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=True)
+    part = trace(model.module, model.inputs, model.targets, model.loss, model.name, segments=1)
     part = in_integers(replace(part, int8_ranges=traced.int8_ranges))
     return train_step(part, model.module, model.inputs, model.targets)
 

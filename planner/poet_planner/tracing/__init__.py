@@ -42,7 +42,7 @@ def trace(
     device: str = "cpu",
     data: bool = True,
     ways: set[Way] | None = None,
-    whole_layers: bool = False,
+    segments: int = 0,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -56,8 +56,9 @@ def trace(
     data : bool
         Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
         whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
-    whole_layers : bool
-        For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's.
+    segments : int
+        For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
+        so many segments of their steps. 0: they are PyTorch's.
 
     Raises
     ------
@@ -81,10 +82,10 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, whole_layers)
-        folded = fold(captured, name)
+        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, segments)
+        folded = with_last_states(fold(captured, name)) if segments else fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
-    graph = named(prune(split(with_last_states(folded))))
+    graph = named(prune(split(folded)))
     fixed = fixed_in((inputs, targets))
     frozen = _frozen(graph, module)
     labels = zip((one.id for one in graph.residents if one.kind is Kind.TARGET), wanted, strict=True)
@@ -101,11 +102,14 @@ def trace(
     )
 
 
-def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = ()) -> TracedGraph:
+def trace_forward(
+    module: nn.Module, inputs: Sequence[Any], name: str, others: Iterable[str] = (), segments: int = 1
+) -> TracedGraph:
     """The forward pass of one sample in evaluation mode as a graph without gradients.
 
     Nothing of it is trained: all parameters and buffers that it reads are its ``frozen``. ``inputs`` are as `trace`
-    takes them; their first axis counts samples. ``others`` are ids that are taken by what lies beside it.
+    takes them; their first axis counts samples. ``others`` are ids that are taken by what lies beside it. ``segments``
+    are as `trace` takes them.
 
     Raises
     ------
@@ -128,8 +132,8 @@ def trace_forward(module: nn.Module, inputs: Sequence[Any], name: str, others: I
     with in_eagers_words(name, run_eagerly), evaluating(module):
         inputs = one_sample(module, inputs, name)
         given = apart(tensors_in(inputs), (*module.parameters(), *module.buffers()))
-        captured = capture_forward(module, given, run)
-        graph = named(prune(fold(captured, name)), others)
+        captured = capture_forward(module, given, run, segments)
+        graph = named(prune(with_last_states(fold(captured, name))), others)
     return replace(graph, frozen=_frozen(graph, module))
 
 

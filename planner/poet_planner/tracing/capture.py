@@ -76,7 +76,7 @@ def capture(
     loss: Loss,
     data: bool = True,
     ways: set[Way] | None = None,
-    whole_layers: bool = False,
+    segments: int = 0,
 ) -> Captured:
     """Trace one training step.
 
@@ -95,8 +95,9 @@ def capture(
     ways : set of Way, optional
         Of steps of the model that are the same each time, to which this one's is added. A step without ``data`` that
         goes one of them is not traced a second time.
-    whole_layers : bool
-        Whether recurrent layers are operators of poet's own, as the firmware has them.
+    segments : int
+        Above 0 recurrent layers are operators of poet's own, as the firmware has them, each over so many segments of
+        its steps.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -111,12 +112,14 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, whole_layers)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments)
     finally:
         snapshot.restore()
 
 
-def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor]) -> Captured:
+def capture_forward(
+    module: nn.Module, inputs: Sequence[Tensor], run: Callable[..., Tensor], segments: int = 1
+) -> Captured:
     """Trace a forward pass without gradients.
 
     ``module`` is in the mode that is wanted; it may have no parameter at all. Of ``inputs`` only shapes and types
@@ -130,7 +133,7 @@ def capture_forward(module: nn.Module, inputs: Sequence[Tensor], run: Callable[.
     snapshot = Snapshot(module, inputs, data=False)
     try:
         return _captured(
-            module, inputs, (), lambda module, given, _: run(module, given), None, snapshot, whole_layers=True
+            module, inputs, (), lambda module, given, _: run(module, given), None, snapshot, segments=segments
         )
     finally:
         snapshot.restore()
@@ -145,7 +148,7 @@ def _captured(
     snapshot: Snapshot,
     data: bool = True,
     ways: set[Way] | None = None,
-    whole_layers: bool = False,
+    segments: int = 0,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = own_parameters(loss, module)
@@ -177,8 +180,8 @@ def _captured(
             watch = within.enter_context(refusals.Watch(where, asked, flat, drawn, loss))
             if loss is None:
                 within.enter_context(torch.no_grad())
-            if whole_layers:
-                within.enter_context(WholeLayers())
+            if segments:
+                within.enter_context(WholeLayers(segments))
             try:
                 value = run(module, given, wanted)
             except GuardOnDataDependentSymNode:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from poet_profiles.firmware.operators import RECURRENT
 from poet_runtime import recurrent  # noqa: F401  (registers torch.ops.poet.lstm and the others)
-from poet_runtime.traced_graph import TracedGraph, TracedOperator
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, View, map_refs, row_major
 from torch import Tensor
 from torch.nn.functional import dropout, linear
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 aten, poet = torch.ops.aten, torch.ops.poet
 States = tuple[Tensor, ...]
@@ -25,60 +26,111 @@ States = tuple[Tensor, ...]
 Layer = Callable[[Tensor, States, Tensor, Tensor, Tensor | None, Tensor | None, bool], States]
 
 
-def has_whole_layers(traced: TracedGraph) -> bool:
-    """Whether operators of a step are those that take a layer's place here."""
-    return any(
-        str(operator.target).removeprefix("poet.").partition(".")[0] in RECURRENT for operator in traced.operators
-    )
+def recurrent_operators(traced: TracedGraph) -> int:
+    """How many operators of a step are those that take a layer's place here."""
+    names = (operator.target._schema.name for operator in traced.operators)
+    return sum(name.removeprefix("poet::") in RECURRENT for name in names)
 
 
 def with_last_states(traced: TracedGraph) -> TracedGraph:
     """A gradient of the last result alone becomes that of the state, without zeros for others.
 
-    What has made the zeros is still there, perhaps unread.
+    And who reads that result alone reads it where it was made, and not among those of all segments. What has made the
+    zeros, or brought the segments together, is still there, perhaps unread.
     """
-    made = {
-        operator.outputs[0]: operator
-        for operator in traced.operators
-        if operator.target is aten.select_backward.default
-    }
-    return replace(traced, operators=tuple(_from_last_state(operator, made) for operator in traced.operators))
+    made = {operator.outputs[0]: operator for operator in traced.operators if operator.target in _AROUND_LAST}
+
+    def where_made(ref: Ref) -> Ref:
+        cat, (time, views) = made.get(ref.source), _time_axis(ref)
+        if cat is None or cat.target is not aten.cat.default or len(cat.args) > 1:
+            return ref
+        last = cat.args[0][-1]
+        alone = [(view.target, view.args) for view in views] == [(aten.select.int, (time, -1))]
+        alike = not last.views and last.dtype == ref.dtype and last.shape[0] and last.stride == row_major(last.shape)
+        return replace(ref, source=last.source) if alone and alike else ref
+
+    def taken(operator: TracedOperator) -> TracedOperator:
+        return _from_last_state(replace(operator, args=map_refs(operator.args, where_made)), made)
+
+    return replace(traced, operators=tuple(map(taken, traced.operators)))
+
+
+_AROUND_LAST = (aten.select_backward.default, aten.cat.default)
+
+
+def _time_axis(ref: Ref) -> tuple[int, tuple[View, ...]]:
+    """Of what is seen, the axis that is the steps' behind a transposition; the views but for that."""
+    first = ref.views[0] if ref.views else None
+    if first is not None and (first.target, first.args) == (aten.transpose.int, (0, 1)):
+        return 1, ref.views[1:]
+    return 0, ref.views
 
 
 def _from_last_state(operator: TracedOperator, made: Mapping[str | None, TracedOperator]) -> TracedOperator:
     names = [argument.name for argument in operator.target._schema.arguments]
     given = dict(zip(names, operator.args, strict=False))
-    if given.get("gy") is None or given["gh"] is not None or given["gy"].source not in made:
+    gy = given.get("gy")
+    if gy is None or gy.source not in made or made[gy.source].target is not aten.select_backward.default:
         return operator
-    gradient, sizes, axis, index = made[given["gy"].source].args
-    views = [(view.target, view.args) for view in given["gy"].views]
-    times = next((time for time, seen in enumerate(([], [(aten.transpose.int, (0, 1))])) if views == seen), None)
-    last = 0 if given["reverse"] else sizes[axis] - 1
-    if axis % len(sizes) != times or index % sizes[axis] != last:
+    gradient, sizes, axis, index = made[gy.source].args
+    time, views = _time_axis(gy)
+    begin, end = 0, sizes[axis]
+    if views and views[0].target is aten.slice.Tensor and views[0].args[0] == 0 and len(views[0].args) == 3:
+        (_, begin, end), views = views[0].args, views[1:]
+    place, last = index % sizes[axis], begin if given["reverse"] else end - 1
+    if axis % len(sizes) != time or views or (begin <= place < end and (place != last or given["gh"] is not None)):
         return operator
+    if not begin <= place < end:
+        return operator if given["gh"] is None else replace(operator, args=tuple({**given, "gy": None}.values()))
     return replace(operator, args=tuple({**given, "gy": None, "gh": gradient}.values()))
 
 
 class WholeLayers(TorchFunctionMode):
-    """Within, recurrent layers and cells stay whole, but for those with projections."""
+    """Within, recurrent layers and cells in f32 stay whole, but for those with projections."""
+
+    def __init__(self, segments: int) -> None:
+        super().__init__()
+        self._segments = segments
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = _CALLS.get(getattr(func, "__name__", "")) if not kwargs else None
-        result = found(*args) if found is not None else None
+        result = found(self._segments, *args) if found is not None and _in_f32(args) else None
         return func(*args, **(kwargs or {})) if result is None else result
 
 
+def _in_f32(args: Any) -> bool:
+    """Whether all is computed in single precision, as the firmware does."""
+    tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+    return not torch.is_autocast_enabled("cpu") and all(tensor.dtype is torch.float32 for tensor in tensors)
+
+
 def _stack(layer: Layer, has_cell: bool) -> Callable[..., Any]:
-    def call(x: Any, states: Any, weights: Any, biased: Any, *how: Any) -> Any:
+    def call(segments: int, x: Any, states: Any, weights: Any, biased: Any, *how: Any) -> Any:
         if not isinstance(biased, bool):
             return None  # packed: lengths come second
         states = tuple(states) if has_cell else (states,)
         if len({state.shape[2] for state in states}) > 1:
             return None  # projected
-        y, last = _layers(layer, x, states, weights, biased, *how)
+        y, last = _layers(_in_segments(layer, segments), x, states, weights, biased, *how)
         return (y, *last)
 
     return call
+
+
+def _in_segments(layer: Layer, count: int) -> Layer:
+    """The same, segment after segment of its steps: what each keeps for the way back are tensors of its own."""
+
+    def by_segments(x: Tensor, states: States, *rest: Any) -> States:
+        reverse = rest[-1]
+        parts = [*x.chunk(count)]
+        results = []
+        for part in reversed(parts) if reverse else parts:
+            y, *after = layer(part, states, *rest)
+            states = tuple(after)
+            results.append(y)
+        return torch.cat(results[::-1] if reverse else results), *states
+
+    return by_segments if count > 1 else layer
 
 
 def _layers(
@@ -114,9 +166,15 @@ def _layers(
 
 def _cell(layer: Layer, has_cell: bool) -> Callable[..., Any]:
     def call(
-        x: Tensor, states: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+        _: int,
+        x: Tensor,
+        states: Any,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
     ) -> Any:
-        _, *last = layer(x[None], tuple(states) if has_cell else (states,), w_ih, w_hh, b_ih, b_hh, False)
+        _y, *last = layer(x[None], tuple(states) if has_cell else (states,), w_ih, w_hh, b_ih, b_hh, False)
         return tuple(last) if has_cell else last[0]
 
     return call

@@ -35,7 +35,7 @@ def test_three_steps_equal_autograd(make: Callable[[int | None], Model], operato
     torch.manual_seed(0)
     model = make(None)
     before = {id: tensor.detach().clone().numpy() for id, tensor in model.module.state_dict().items()}
-    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=True)
+    traced = trace(model.module, model.inputs, model.targets, model.loss, model.name, segments=1)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
     assert verify(graph, store_all_schedule(graph)).sound

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from poet_planner.models import load
+from poet_planner.models import Model, load
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.contest import Contest
+from poet_planner.planning.request import Request
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.check import check_plan
@@ -15,7 +18,7 @@ from poet_planner.tracing import trace
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
+from torch.nn.functional import cross_entropy, mse_loss
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from tests.support import needs
@@ -64,6 +67,43 @@ def test_gradients_are_pytorchs(
     graph = equals_autograd(Encoder(kind(6, 8, **options), states, last), x, operators, tolerance=1e-6)
     own = [node for node in graph.nodes if node.operation and node.operation.op == kind.__name__.lower()]
     assert len(own) == options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+
+
+class Last(nn.Module):
+    def forward(self, given: tuple[Tensor, Any]) -> Tensor:
+        return given[0][:, -1]
+
+
+@pytest.mark.parametrize(("segments", "last"), [(2, False), (3, True), (9, True)])
+@pytest.mark.parametrize(("kind", "options"), [LAYERS[1], LAYERS[4], LAYERS[5]])
+def test_segments_of_steps(
+    kind: type[nn.RNNBase], options: dict[str, Any], last: bool, segments: int, operators: Operators
+) -> None:
+    """Also such as do not divide the steps, and more than there are."""
+    torch.manual_seed(0)
+    layer = kind(6, 8, **{**options, "batch_first": True})
+    module = nn.Sequential(layer, Last(), nn.Linear(16, 3)) if last else Encoder(layer, True, False)
+    graph = equals_autograd(module, torch.randn(4, 5, 6), operators, tolerance=1e-6, segments=segments)
+    own = [node for node in graph.nodes if node.operation and node.operation.op == kind.__name__.lower()]
+    assert len(own) == {2: 2, 3: 3, 9: 5}[segments] * 2 * options.get("num_layers", 1)
+
+
+def test_a_last_result_needs_no_zeros_for_others(operators: Operators) -> None:
+    module = nn.Sequential(nn.LSTM(6, 8, batch_first=True), Last(), nn.Linear(8, 3))
+    graph = equals_autograd(module, torch.randn(4, 12, 6), operators, tolerance=1e-6, segments=3)
+    ops = [node.operation.op for node in graph.nodes if node.operation]
+    assert ops.count("lstm_backward") == 3
+    assert "strided_copy_backward" not in ops
+    assert max(value.bytes for node in graph.nodes for value in node.values) == 4 * 4 * 4 * 32
+
+
+def test_long_sequences_are_planned_in_segments() -> None:
+    module = nn.Sequential(nn.LSTM(6, 8, batch_first=True), Last(), nn.Linear(8, 3))
+    model = Model("long", module, (torch.randn(1, 48, 6),), (torch.tensor([1]),), cross_entropy)
+    form = Contest(Bench(Request(model, "nrf52840", ram=9_000, gradients="resident", paging=False))).choose()
+    assert form.layout.segments > 1
+    assert form.needs_bytes <= 9_000
+    assert not check_plan(model, form.graph, form.store_all).different
 
 
 @pytest.mark.parametrize("board", ["nrf52840", "rpi4b"])

@@ -45,7 +45,7 @@ class Pixels(nn.Module):
 
 def why(module: nn.Module, x: Tensor, loss: Any = cross_entropy, target: Tensor | None = None) -> str:
     labels = torch.arange(len(x)) % CLASSES if target is None else target
-    words = why_no_headers(lower_for_firmware(trace(module, (x,), (labels,), loss, "own", whole_layers=True)))
+    words = why_no_headers(lower_for_firmware(trace(module, (x,), (labels,), loss, "own", segments=1)))
     assert words is not None
     assert "\n" not in words
     assert "aten" not in words

@@ -29,10 +29,11 @@ def equals_autograd(
     target: Tensor | None = None,
     criterion: Callable[[Tensor, Tensor], Tensor] = mse_loss,
     tolerance: float = TOLERANCE,
+    segments: int = 1,
 ) -> Graph:
     """The graph of a step; without a target, on the distance from drawn numbers."""
     target = torch.randn(module(x).shape) if target is None else target
-    traced = trace(module, (x,), (target,), criterion, "drawn", whole_layers=True)
+    traced = trace(module, (x,), (target,), criterion, "drawn", segments=segments)
     graph = lower_for_firmware(traced)
     assert why_no_headers(graph) is None
     tensors = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
