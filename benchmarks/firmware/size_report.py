@@ -31,6 +31,7 @@ from poet_harness.target.connect import connect
 from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
 from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
+from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params
 from rich.console import Console
 from rich.table import Table
 
@@ -135,6 +136,9 @@ def train(device: Device, graph: dict[str, Any]) -> None:
 
 def configurations(name: str, params: tuple[str, ...]) -> Iterator[list[int]]:
     """Parameters for a run or two."""
+    if name == POINTWISE:
+        yield [*OPERATORS[name].values(pointwise_params(4, [Step("relu", "y0", ("x0",))]))]
+        return
     is_convolution = "r" in params
     for changed in ({}, BY_WINOGRAD) if is_convolution else ({},):
         sizes = {**SMALL, **changed}

@@ -53,6 +53,9 @@ def apart(tensors: Iterable[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
     taken = {tensor.untyped_storage()._cdata for tensor in others}
     separate = []
     for tensor in tensors:
+        if tensor.layout is not torch.strided:  # refused later, by name
+            separate.append(tensor)
+            continue
         storage = tensor.untyped_storage()
         alone = storage._cdata not in taken and storage.nbytes() == tensor.nbytes
         taken.add(storage._cdata)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.compiled_operators import sizes
 from poet_profiles.firmware.operators import OPERATORS, way_of
 
 pytest.importorskip("unicorn", reason="the emulator is not installed")
@@ -63,8 +64,8 @@ def test_parts_are_what_the_image_holds(tmp_path: Path) -> None:
 def test_every_operator_is_run_in_a_shape_that_it_takes() -> None:
     for name, operator in OPERATORS.items():
         for values in () if name in TRANSFERS else configurations(name, operator.params):
-            sizes = operator.sizes(dict(zip(operator.params, values, strict=True)))
-            assert all(size > 0 for size in (*sizes.inputs, *sizes.outputs)), name
+            found = sizes(operator.code, values)
+            assert all(found.input_bytes[: found.inputs]) and all(found.output_bytes[: found.outputs]), name
     shapes = [
         dict(zip(OPERATORS["conv2d"].params, v, strict=True))
         for v in configurations("conv2d", OPERATORS["conv2d"].params)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of steps by blocks against step after step over whole tensors, bit for bit; and words that make no sense."""
+"""Groups of steps by blocks, against step after step over whole tensors.
+
+They are equal bit for bit. Words that make no sense are refused.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _groups() -> Iterator[tuple[int, str]]:
             1024,
             "copy(r0,x0);select(r0,x1,x2);copy(y0,r0)" if kind.reads_y else f"{kind.name}(y0,{sources}{numbers})",
         )
-    for size in (64, 512, 4096):
+    for size in (64, 512, 1536):
         yield size, "add(y0,x0,x1)"
         yield size, "add(r0,x0,x1);relu(y0,r0)"
         yield size, "sub(r0,x0,x1);mul(r0,r0,r0);mul(r1,x0,x1);mulc(r1,r1,0.5);add(y0,r0,r1)"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd, lcm
 
 from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, RECURRENT, is_winograd, plain_update, rows_together
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, steps_in
 from poet_profiles.graph.sizes import aligned
 
 from .configurations import PAGE_GRANULE
@@ -115,6 +116,8 @@ def _axes(op: str, params: Mapping[str, int]) -> tuple[Axis, ...]:
     op = op.removesuffix(ACCUMULATE)
     if op.startswith("conv2d"):
         return _GROUPED_CONVOLUTION if params["g"] > 1 else _PLAIN_CONVOLUTION
+    if op == POINTWISE and any(step.name == SPREAD for step in steps_in(params)):
+        return ()  # what is spread has a length of its own
     if op.startswith("strided_copy"):
         # Along the longest stride first: that shortens the source as well.
         outermost_first = sorted(range(4), key=lambda index: -abs(params[f"s{index}"]))

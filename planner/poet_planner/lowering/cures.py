@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to write instead of what the firmware lacks; `tests/planner/lowering/test_cures.py` plans each of these."""
+"""What to write instead of what the firmware lacks.
+
+`tests/planner/lowering/test_cures.py` plans each of these.
+"""
 
 from __future__ import annotations
 

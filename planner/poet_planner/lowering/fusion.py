@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbouring elementwise operators become one node, so that what they hand over is never in RAM.
+"""Neighbouring elementwise operators become one node.
 
-A group takes in the one that makes an operand of it, where nothing else needs that operand in between. Two that the
+What they hand over is never in RAM. A group takes in the one that makes an operand of it, where nothing else needs that operand in between. Two that the
 firmware has operators for stay apart. No join may raise the most memory that storing everything takes, nor the largest
 that one node takes.
 """
@@ -28,7 +28,10 @@ _WITH_NUMBERS = {"hardtanh": "clampc", "hardtanh_backward": "", "leaky_relu": ""
 
 
 def with_joined_groups(drafts: list[Draft], lasting: Collection[str]) -> list[Draft]:
-    """The same nodes, in which groups have taken in what they can; ``lasting`` values stay to the end."""
+    """The same nodes, in which groups have taken in what they can.
+
+    ``lasting`` values stay to the end.
+    """
     if all(draft.op != POINTWISE for draft in drafts):
         return drafts
     joining = _Joining(drafts, lasting)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group of elementwise operators: steps in which each name is given once, and the firmware's places for them."""
+"""Groups of elementwise operators, as steps in which each name is given once.
+
+The firmware's places for the names are found when a group is written down.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An embedding's gradient in which the row of the padding is zeros: the rows before it, and those after it."""
+"""An embedding's gradient in which the row of the padding is zeros.
+
+It is a sum of the rows before it, and those after it.
+"""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ GELU_ROOT, GELU_CUBE = sqrt(2 / pi), 0.044715
 
 
 class Steps:
-    """Steps in the making; called with a step's name, what it reads and its numbers, it gives its result's name.
+    """Steps in the making.
 
-    What is smaller than the result is spread. Whole numbers become f32, and so do flags that are no values: residents
+    Called with a step's name, what it reads and its numbers, it gives its result's name. What is smaller than the result is spread. Whole numbers become f32, and so do flags that are no values: residents
     and constants hold them as such.
     """
 
@@ -64,7 +64,10 @@ class Steps:
 
 
 def elementwise(operator: TracedOperator, known: Mapping[str, TracedValue]) -> Lowered | None:
-    """The firmware's operator for an elementwise one, or None where it has none for these arguments."""
+    """The firmware's operator for an elementwise one.
+
+    None where it has none for these arguments.
+    """
     rule = STEPS.get(aten_name(operator))
     ids = [id for id in operator.outputs if id is not None]
     if rule is None or not ids or any(ref.dtype not in _READ for ref in operator.refs):

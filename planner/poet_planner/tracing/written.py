@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written where a frame is: the very expression, by the positions that Python keeps of it."""
+"""The expression that is written where a frame is.
+
+Python keeps its positions.
+"""
 
 from __future__ import annotations
 

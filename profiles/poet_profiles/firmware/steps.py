@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of ``pointwise``: as words of the firmware, and as text (docs/SPEC.md, section 1).
+"""The steps of ``pointwise``, as words of the firmware and as text.
 
-``add(r0,x0,x1);mulc(y0,r0,0.5)`` adds two inputs in a register, and makes half of that the output. Names, codes and
+See docs/SPEC.md, section 1: ``add(r0,x0,x1);mulc(y0,r0,0.5)`` adds two inputs in a register, and makes half of that the output. Names, codes and
 kinds stand in the firmware's ``steps.def``.
 """
 
@@ -25,7 +25,10 @@ _TEXT = re.compile(r"(\w+)\(([^()]*)\)")
 
 
 class Kind(NamedTuple):
-    """A step's name and code, how many places it reads beside its result, and how many numbers it has."""
+    """What a step reads.
+
+    ``operands`` are places beside its result, unless it ``reads_y``, too.
+    """
 
     name: str
     code: int

@@ -38,24 +38,25 @@ from tests.support.programs import Said, poet_plan
 PAGE = PageCost(2.0, 2.0, 2.0, 2.0)
 
 
-RECURRENT = """
+VOLUMES = """
 import torch
 from poet_planner import Model
 from torch import nn
 
 
-class Words(nn.Module):
+class Volumes(nn.Module):
     def __init__(self):
         super().__init__()
-        self.rnn = nn.LSTM(4, 5, batch_first=True, proj_size=2)
+        self.filters = nn.Conv3d(1, 2, 2)
         self.head = nn.Linear(2, 3)
 
     def forward(self, x):
-        return self.head(self.rnn(x)[0][:, -1])
+        return self.head(self.filters(x).flatten(1))
 
 
 def make(batch):
-    return Model("words", Words(), (torch.randn(2, 3, 4),), (torch.tensor([0, 1]),), nn.functional.cross_entropy)
+    x = torch.randn(2, 1, 2, 2, 2)
+    return Model("volumes", Volumes(), (x,), (torch.tensor([0, 1]),), nn.functional.cross_entropy)
 """
 
 
@@ -182,9 +183,9 @@ def test_a_step_without_offsets_is_not_called_impossible(tmp_path: Path, capsys:
 def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    (tmp_path / "words.py").write_text(RECURRENT)
+    (tmp_path / "volumes.py").write_text(VOLUMES)
     monkeypatch.syspath_prepend(tmp_path)
-    ask = ("--model", "words:make", "--profile", "nrf52840", "--time-limit", 1, "--out", tmp_path / "plan")
+    ask = ("--model", "volumes:make", "--profile", "nrf52840", "--time-limit", 1, "--out", tmp_path / "plan")
 
     def chosen(*_: object) -> None:
         raise AssertionError("a layout was looked for")
@@ -193,10 +194,7 @@ def test_operators_that_a_microcontroller_lacks_are_named_before_any_plan(
         patched.setattr("poet_planner.planning.contest.Contest.choose", chosen)
         assert poet_plan(*ask) == BAD_INPUT
     [line] = capsys.readouterr().err.splitlines()
-    assert (
-        "rnn (LSTM, words.py:14): the firmware has no recurrent layer as here (proj_size); train it on a Linux board"
-        in line
-    )
+    assert "filters (Conv3d, volumes.py:14): the firmware has no convolution of volumes; use Conv2d" in line
     assert not (tmp_path / "plan").exists()
     assert poet_plan(*ask, "--parameters", "excluded") == 0
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the firmware lacks is named as it is written, and what the refusal tells people to write instead is planned."""
+"""What the firmware lacks is named as it is written.
+
+What the refusal tells people to write instead is planned.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise operators as steps, by the firmware on this computer, against autograd in double precision."""
+"""Elementwise operators as steps, against autograd in double precision."""
 
 from __future__ import annotations
 

@@ -33,15 +33,10 @@ def tiny() -> Model:
     return Model("tiny", module, (torch.randn(2, 6),), (labels,), torch.nn.functional.cross_entropy)
 
 
-class First(torch.nn.Module):
-    def forward(self, pair: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        return pair[0][:, -1]
-
-
-def recurrent() -> Model:
-    lstm = torch.nn.LSTM(4, 5, batch_first=True, proj_size=2)
-    module = torch.nn.Sequential(lstm, First(), torch.nn.Linear(2, 3))
-    return Model("recurrent", module, (torch.randn(2, 3, 4),), tiny().targets, torch.nn.functional.cross_entropy)
+def volumes() -> Model:
+    module = torch.nn.Sequential(torch.nn.Conv3d(1, 2, 2), torch.nn.Flatten(), torch.nn.Linear(2, 3))
+    x = torch.randn(2, 1, 2, 2, 2)
+    return Model("volumes", module, (x,), tiny().targets, torch.nn.functional.cross_entropy)
 
 
 def files_in(folder: Path) -> list[str]:
@@ -152,7 +147,7 @@ def test_what_does_not_fit_says_what_would() -> None:
         ({"network": tiny(), "profile": "m4", "batch": 3}, "tiny comes with its own batch"),
         ({"network": tiny(), "profile": "no.csv"}, "no profile no.csv"),
         ({"network": tiny(), "profile": "m4", "board": "rpi4b"}, "no row of board rpi4b"),
-        ({"network": recurrent(), "profile": "m4"}, "0 (LSTM): the firmware has no recurrent layer as here"),
+        ({"network": volumes(), "profile": "m4"}, "0 (Conv3d): the firmware has no convolution of volumes"),
         (
             {"network": tiny(), "profile": "m4", "parameters": "excluded", "library": "net"},
             "--library net: tiny, param",

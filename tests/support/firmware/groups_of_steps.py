@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of elementwise steps drawn at random, and what PyTorch makes of them in double precision."""
+"""Groups of elementwise steps drawn at random.
+
+PyTorch says in double precision what they make.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,10 @@ EXACT: dict[str, Callable[..., Tensor]] = {
 
 @st.composite
 def single_steps(draw: DrawFn) -> dict[str, int]:
-    """One step, of numbers that it is defined for; at times with a spread input before it, and a sum after it."""
+    """One step, of numbers that it is defined for.
+
+    At times a spread input comes before it, and a sum after it.
+    """
     kind = KINDS[draw(st.sampled_from(list(EXACT)))]
     inner, count = draw(st.integers(2, 9)), draw(st.integers(2, 9))
     size, y = inner * count * draw(st.integers(1, 2)), "r0" if kind.reads_y else "y0"
@@ -107,7 +113,10 @@ def single_steps(draw: DrawFn) -> dict[str, int]:
 
 @st.composite
 def groups_of_steps(draw: DrawFn) -> dict[str, int]:
-    """Up to ten steps on up to six registers, a spread input at times, and up to three outputs, one a sum."""
+    """Up to ten steps on up to six registers.
+
+    At times an input is spread, and one of up to three outputs is a sum.
+    """
     inner, count = draw(st.integers(2, 30)), draw(st.integers(2, 9))
     size, whole = inner * count * draw(st.integers(1, 2)), draw(st.integers(1, 3))
     have = [f"x{place}" for place in range(whole)]
