@@ -60,7 +60,7 @@ SMALL = {
     "size": 16,
 }
 SMALL |= {"value_nano": 1, "m": 3, "bias": 1, "nesterov": 1}
-SMALL |= dict.fromkeys(("reverse", "relu", "gy", "gh", "gc", "apart"), 1)
+SMALL |= dict.fromkeys(("reverse", "relu", "gy", "gh", "gc", "apart", "ignores"), 1)
 # A convolution is summed in another way from 8 channels and filters on.
 BY_WINOGRAD = {"h": 8, "w": 8, "c": 8, "k": 8}
 

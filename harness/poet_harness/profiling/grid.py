@@ -87,9 +87,10 @@ def _groups() -> Iterator[tuple[int, str]]:
         yield size, "add(y0,x0,x1)"
         yield size, "add(r0,x0,x1);relu(y0,r0)"
         yield size, "sub(r0,x0,x1);mul(r0,r0,r0);mul(r1,x0,x1);mulc(r1,r1,0.5);add(y0,r0,r1)"
+        yield size, f"sub(r0,x0,x1);abs(r0,r0);sum(y0,r0,{size})"
+    for size in (64, 192):
         for inner, count in ((1, 16), (16, size // 16)):
             yield size, f"spread(r0,x1,{inner},{count});mul(y0,x0,r0)"
-        yield size, f"sub(r0,x0,x1);abs(r0,r0);sum(y0,r0,{size})"
 
 
 def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Neighbouring elementwise operators become one node.
 
-What they hand over is never in RAM. A group takes in the one that makes an operand of it, where nothing else needs that operand in between. Two that the
-firmware has operators for stay apart. No join may raise the most memory that storing everything takes, nor the largest
-that one node takes.
+What they hand over is never in RAM. A group takes in the one that makes an operand of it, where nothing else needs
+that operand in between. Two that the firmware has operators for stay apart. No join may raise the most memory that
+storing everything takes, nor the largest that one node takes.
 """
 
 from __future__ import annotations

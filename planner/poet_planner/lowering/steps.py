@@ -24,8 +24,9 @@ GELU_ROOT, GELU_CUBE = sqrt(2 / pi), 0.044715
 class Steps:
     """Steps in the making.
 
-    Called with a step's name, what it reads and its numbers, it gives its result's name. What is smaller than the result is spread. Whole numbers become f32, and so do flags that are no values: residents
-    and constants hold them as such.
+    Called with a step's name, what it reads and its numbers, it gives its result's name. What is smaller than the
+    result is spread. Whole numbers become f32, and so do flags that are no values: residents and constants hold them
+    as such.
     """
 
     def __init__(self, shape: Sequence[int], values: Mapping[str, TracedValue]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of ``pointwise``, as words of the firmware and as text.
 
-See docs/SPEC.md, section 1: ``add(r0,x0,x1);mulc(y0,r0,0.5)`` adds two inputs in a register, and makes half of that the output. Names, codes and
-kinds stand in the firmware's ``steps.def``.
+See docs/SPEC.md, section 1: ``add(r0,x0,x1);mulc(y0,r0,0.5)`` adds two inputs in a register, and makes half of that
+the output. Names, codes and kinds stand in the firmware's ``steps.def``.
 """
 
 from __future__ import annotations
