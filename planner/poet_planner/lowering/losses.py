@@ -85,6 +85,10 @@ class _Losses(Rewriting):
         low, high = self._traced.ranges.get(self.made_of.get(labels.source, labels.source), (0, -1))
         return 0 <= ignored < shape[_axis(shape)] or low <= ignored <= high
 
+    def holds(self, index: Ref) -> bool:
+        """Whether the firmware has whole numbers: those that are computed it has as floats, if at all."""
+        return index.source in self.filled or self.made_of.get(index.source, index.source) not in self._traced.values
+
     def readers(self, id: str) -> list[TracedOperator]:
         return [one for one in self._traced.operators if any(ref.source == id for ref in one.refs)]
 
@@ -194,7 +198,7 @@ def _loss_backward(rewriting: _Losses, operator: TracedOperator, given: _Given) 
 
 def _gather(rewriting: _Losses, operator: TracedOperator, given: _Given) -> bool:
     x, axis, index = given["self"], given["dim"], given["index"]
-    if x.dtype != torch.float32 or not x.shape:
+    if x.dtype != torch.float32 or not x.shape or not rewriting.holds(index):
         return False
     axis %= len(x.shape)
     for other, (extent, wanted) in enumerate(zip(x.shape, index.shape, strict=True)):
@@ -225,6 +229,8 @@ def _scattered(rewriting: _Losses, operator: TracedOperator, given: _Given) -> b
     axis %= max(1, len(x.shape))
     fits = x.shape[:axis] + x.shape[axis + 1 :] == index.shape[:axis] + index.shape[axis + 1 :]
     if x.source not in rewriting.zeros or x.dtype != torch.float32 or given["src"].shape != index.shape or not fits:
+        return False
+    if not rewriting.holds(index):
         return False
     return rewriting.put_as(operator, x.shape, GATHER_BACKWARD, given["src"], index, axis, x.shape[axis], None)
 

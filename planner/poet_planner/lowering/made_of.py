@@ -270,9 +270,9 @@ def _scattered(x: Tensor, axis: int, index: Tensor, source: Tensor, accumulate: 
         return x + torch.where(hits, source.unsqueeze(axis), 0.0).sum(axis + 1)
     if index.shape[axis] == 1:
         return torch.where(hits.squeeze(axis + 1), source, x)
-    # PyTorch does not say which of two that go to one place stays there.
-    placed = torch.where(hits, source.unsqueeze(axis), 0.0).sum(axis + 1)
-    return torch.where(aten.amax(hits.to(torch.float32), [axis + 1]) != 0, placed, x)
+    # PyTorch does not say which of two that go to one place stays there: here it is the greatest.
+    placed = aten.amax(torch.where(hits, source.unsqueeze(axis), float("-inf")), [axis + 1])
+    return torch.where(torch.eq(placed, float("-inf")), x, placed)
 
 
 def _scatter(x: Tensor, axis: int, index: Tensor, source: Tensor | float) -> Any:
@@ -285,6 +285,12 @@ def _scatter(x: Tensor, axis: int, index: Tensor, source: Tensor | float) -> Any
 
 def _scatter_add(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Any:
     return _scattered(x, axis, index, source, True)
+
+
+def _unpooled(x: Tensor, places: Tensor, shape: Sequence[int], *args: Any) -> Any:
+    flat = x.reshape(-1, prod(x.shape[-len(shape) :]))
+    rows = x.new_zeros(flat.shape[0], prod(shape))
+    return _scatter(rows, 1, places.reshape(flat.shape), flat).view(*x.shape[: -len(shape)], *shape)
 
 
 def _index_add(x: Tensor, axis: int, index: Tensor, source: Tensor, alpha: float = 1) -> Any:
@@ -665,6 +671,8 @@ MADE_OF: dict[OpOverload, Function] = {
     aten.scatter.value: _scatter,
     aten.scatter_add.default: _scatter_add,
     aten.index_add.default: _index_add,
+    aten.max_unpool2d.default: _unpooled,
+    aten.max_unpool3d.default: _unpooled,
     aten.max.default: _greatest,
     aten.min.default: _least,
     aten.amin.default: _least,
