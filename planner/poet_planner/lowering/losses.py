@@ -86,7 +86,7 @@ class _Losses(Rewriting):
         return 0 <= ignored < shape[_axis(shape)] or low <= ignored <= high
 
     def holds(self, index: Ref) -> bool:
-        """Whether the firmware has whole numbers: those that are computed it has as floats, if at all."""
+        """Whether the firmware has whole numbers: of computed ones it has floats, if any."""
         return index.source in self.filled or self.made_of.get(index.source, index.source) not in self._traced.values
 
     def readers(self, id: str) -> list[TracedOperator]:
@@ -119,8 +119,9 @@ class _Losses(Rewriting):
             if not dropped or not read.isdisjoint(operator.values):
                 kept.append(operator)
                 read.update(ref.source for ref in operator.refs)
-        made = {id for operator in kept for id in operator.values}
-        values = {id: value for id, value in traced.values.items() if id in made}
+        gone = {id for operator in traced.operators for id in operator.values}
+        gone -= {id for operator in kept for id in operator.values}
+        values = {id: value for id, value in traced.values.items() if id not in gone}
         return replace(traced, operators=tuple(reversed(kept)), values=values)
 
 
