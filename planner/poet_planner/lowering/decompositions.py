@@ -136,9 +136,9 @@ class _Taken:
         self.values[id] = TracedValue(id, view.dtype.itemsize * prod(view.shape), view.shape, view.dtype, stride)
         part = Ref(id, (), view.shape, stride, view.dtype)
         pure = _out_of_place(operator.target) or operator.target
-        first = self.operators(replace(operator, id=id, target=pure, outputs=(id,), writes=()), level + 1)
-        self._written_parts[operator.writes[0].value] = (view, part)
         try:
+            first = self.operators(replace(operator, id=id, target=pure, outputs=(id,), writes=()), level + 1)
+            self._written_parts[operator.writes[0].value] = (view, part)
             whole = self._piece(replace(operator, target=_COPY, args=(view, part), kwargs={}), level)
         except _NoWayError:
             if level:
@@ -261,6 +261,7 @@ class _Taken:
                 kwargs=_on_any_device(map_refs(one.kwargs, seen)),
                 backward=operator.backward,
                 module=operator.module,
+                written=operator.written,
                 recomputable=operator.recomputable,
             )
             if constants.is_constant(plain, self._known, self.values):
