@@ -67,7 +67,7 @@ def quantised(x: Tensor) -> Tensor:
 
 def unpooled(x: Tensor) -> Tensor:
     """With windows that share their maxima, and of signals and volumes."""
-    y = F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), [3], [2], [1], x.shape[2:])
+    y = F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), (3, 3), (2, 2), (1, 1), x.shape[2:])
     rows = F.max_unpool1d(*F.max_pool1d(x[0], 2, return_indices=True), [2], output_size=x.shape[3:])
     volume = F.max_unpool3d(*F.max_pool3d(x[1:], (1, 1, 2), return_indices=True), (1, 1, 2), output_size=x.shape[1:])
     return y.sum() + rows * volume
