@@ -43,7 +43,7 @@ from poet_planner.lowering.made_of import MADE_OF, WITH_WRITES, written_through
 from poet_planner.lowering.refusals import odd_type
 from poet_planner.lowering.rewriting import CLONE
 from poet_planner.lowering.row_major import with_rows_in_order
-from poet_planner.lowering.rules import firmware_operator
+from poet_planner.lowering.rules import firmware_operator, places_read
 from poet_planner.lowering.steps import elementwise
 from poet_planner.lowering.strided_copies import layout_of, places, spread, strided_operator
 from poet_planner.tracing import schema
@@ -96,6 +96,7 @@ class _Taken:
         self._shapes = {one.id: one.shape for one in traced.residents}
         self._known = {one.id for one in traced.residents if one.kind is Kind.CONSTANT}
         self._known |= {one.id for one in constants.computed_constants(traced)}
+        self._places_read = places_read(traced)
         self._parts: dict[str, Part | None] = {}
         self._written_parts: dict[str, tuple[Ref, Ref]] = {}
 
@@ -135,9 +136,9 @@ class _Taken:
         self.values[id] = TracedValue(id, view.dtype.itemsize * prod(view.shape), view.shape, view.dtype, stride)
         part = Ref(id, (), view.shape, stride, view.dtype)
         pure = _out_of_place(operator.target) or operator.target
-        first = self.operators(replace(operator, id=id, target=pure, outputs=(id,), writes=()), level + 1)
-        self._written_parts[operator.writes[0].value] = (view, part)
         try:
+            first = self.operators(replace(operator, id=id, target=pure, outputs=(id,), writes=()), level + 1)
+            self._written_parts[operator.writes[0].value] = (view, part)
             whole = self._piece(replace(operator, target=_COPY, args=(view, part), kwargs={}), level)
         except _NoWayError:
             if level:
@@ -213,6 +214,8 @@ class _Taken:
     def _has_a_way(self, operator: TracedOperator) -> bool:
         if any(ref.source in self.floats for ref in operator.refs):
             return False  # it reads whole numbers that the firmware has not
+        if not self._places_read.isdisjoint(operator.values):
+            return False
         source = operator.refs[0].source if operator.refs else ""
         shape = self.values[source].shape if source in self.values else self._shapes.get(source, ())
         return bool(
@@ -258,6 +261,7 @@ class _Taken:
                 kwargs=_on_any_device(map_refs(one.kwargs, seen)),
                 backward=operator.backward,
                 module=operator.module,
+                written=operator.written,
                 recomputable=operator.recomputable,
             )
             if constants.is_constant(plain, self._known, self.values):

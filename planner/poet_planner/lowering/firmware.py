@@ -49,6 +49,7 @@ from poet_planner.lowering.rules import (
     firmware_operator,
     is_row_major,
     is_transposed,
+    places_read,
     swapped,
     with_transposed_result,
 )
@@ -179,6 +180,7 @@ class Lowering:
         self._shapes |= {resident.id: resident.shape for resident in traced.residents}
         self.constants = constants.computed_constants(traced)
         self._constant_ids = {constant.id for constant in self.constants}
+        self._places_read = places_read(traced)
 
     def drafts(self, operator: TracedOperator) -> list[Draft]:
         """The nodes that stand for one traced operator: copies of views, and itself."""
@@ -231,6 +233,8 @@ class Lowering:
             return None
         if not all(prod(ref.shape) for ref in lowered.operands):
             return None  # what has no elements lies nowhere
+        if not self._places_read.isdisjoint(lowered.results):
+            return None
         # Running statistics are values, and not updated in place, after the first of two uses of a module.
         if lowered.update and any(id in self._traced.values for id in lowered.update.results):
             return None

@@ -85,9 +85,9 @@ class _Losses(Rewriting):
         low, high = self._traced.ranges.get(self.made_of.get(labels.source, labels.source), (0, -1))
         return 0 <= ignored < shape[_axis(shape)] or low <= ignored <= high
 
-    def is_computed(self, labels: Ref) -> bool:
-        """Whether they are no labels but places, which the firmware computes as floats."""
-        return self.made_of.get(labels.source, labels.source) in self.values
+    def holds(self, index: Ref) -> bool:
+        """Whether the firmware has whole numbers: of computed ones it has floats, if any."""
+        return index.source in self.filled or self.made_of.get(index.source, index.source) not in self._traced.values
 
     def readers(self, id: str) -> list[TracedOperator]:
         return [one for one in self._traced.operators if any(ref.source == id for ref in one.refs)]
@@ -119,8 +119,8 @@ class _Losses(Rewriting):
             if not dropped or not read.isdisjoint(operator.values):
                 kept.append(operator)
                 read.update(ref.source for ref in operator.refs)
-        made = {id for operator in kept for id in operator.values}
-        gone = {id for operator in traced.operators for id in operator.values} - made
+        gone = {id for operator in traced.operators for id in operator.values}
+        gone -= {id for operator in kept for id in operator.values}
         values = {id: value for id, value in traced.values.items() if id not in gone}
         return replace(traced, operators=tuple(reversed(kept)), values=values)
 
@@ -199,15 +199,13 @@ def _loss_backward(rewriting: _Losses, operator: TracedOperator, given: _Given) 
 
 def _gather(rewriting: _Losses, operator: TracedOperator, given: _Given) -> bool:
     x, axis, index = given["self"], given["dim"], given["index"]
-    if x.dtype != torch.float32 or not x.shape:
+    if x.dtype != torch.float32 or not x.shape or not rewriting.holds(index):
         return False
     axis %= len(x.shape)
     for other, (extent, wanted) in enumerate(zip(x.shape, index.shape, strict=True)):
         if other != axis and extent != wanted:
             x = _as_seen(x, aten.slice.Tensor, other, 0, wanted)
     labels, ignored = _unfilled(rewriting, operator, index)
-    if rewriting.is_computed(labels):
-        return False
     return rewriting.put_as(operator, index.shape, GATHER, x, labels, axis, ignored)
 
 
@@ -233,7 +231,7 @@ def _scattered(rewriting: _Losses, operator: TracedOperator, given: _Given) -> b
     fits = x.shape[:axis] + x.shape[axis + 1 :] == index.shape[:axis] + index.shape[axis + 1 :]
     if x.source not in rewriting.zeros or x.dtype != torch.float32 or given["src"].shape != index.shape or not fits:
         return False
-    if rewriting.is_computed(index):
+    if not rewriting.holds(index):
         return False
     return rewriting.put_as(operator, x.shape, GATHER_BACKWARD, given["src"], index, axis, x.shape[axis], None)
 

@@ -180,7 +180,7 @@ def _picked(x: Tensor, places: Tensor) -> Any:
     return aten.embedding(x.reshape(-1, 1), places).view(places.shape)
 
 
-def _put(x: Tensor, places: Tensor, source: Tensor, accumulate: bool) -> Any:
+def _put(x: Tensor, places: Tensor, source: Tensor, accumulate: bool = False) -> Any:
     """Elements at places in a tensor, added to what is there or instead of it."""
     flat = _constant(places.flatten)
     rows = source.expand(places.shape).reshape(-1, 1)
@@ -270,9 +270,9 @@ def _scattered(x: Tensor, axis: int, index: Tensor, source: Tensor, accumulate: 
         return x + torch.where(hits, source.unsqueeze(axis), 0.0).sum(axis + 1)
     if index.shape[axis] == 1:
         return torch.where(hits.squeeze(axis + 1), source, x)
-    # PyTorch does not say which of two that go to one place stays there.
-    placed = torch.where(hits, source.unsqueeze(axis), 0.0).sum(axis + 1)
-    return torch.where(aten.amax(hits.to(torch.float32), [axis + 1]) != 0, placed, x)
+    # PyTorch does not say which of two that go to one place stays there: here it is the greatest.
+    placed = aten.amax(torch.where(hits, source.unsqueeze(axis), float("-inf")), [axis + 1])
+    return torch.where(torch.eq(placed, float("-inf")), x, placed)
 
 
 def _scatter(x: Tensor, axis: int, index: Tensor, source: Tensor | float) -> Any:
@@ -285,6 +285,12 @@ def _scatter(x: Tensor, axis: int, index: Tensor, source: Tensor | float) -> Any
 
 def _scatter_add(x: Tensor, axis: int, index: Tensor, source: Tensor) -> Any:
     return _scattered(x, axis, index, source, True)
+
+
+def _unpooled(x: Tensor, places: Tensor, shape: Sequence[int], *args: Any) -> Any:
+    flat = x.reshape(-1, prod(x.shape[-len(shape) :]))
+    rows = x.new_zeros(flat.shape[0], prod(shape))
+    return _scatter(rows, 1, places.reshape(flat.shape), flat).view(*x.shape[: -len(shape)], *shape)
 
 
 def _index_add(x: Tensor, axis: int, index: Tensor, source: Tensor, alpha: float = 1) -> Any:
@@ -462,7 +468,11 @@ def _sorted_stably(
 
 
 def _median(x: Tensor, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    values, places = _sorted_out(x, (x.shape[axis] + 1) // 2, axis, False)
+    return _nth(x, (x.shape[axis] + 1) // 2, axis, keepdim)
+
+
+def _nth(x: Tensor, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    values, places = _sorted_out(x, k, axis, False)
     last = values.shape[axis] - 1
     if keepdim:
         return values.narrow(axis, last, 1), places.narrow(axis, last, 1)
@@ -555,6 +565,83 @@ def _adaptive_max_pool_backward(axes: int) -> Function:
         return _most_of_backward(gradient, x, windows, indices)
 
     return made
+
+
+# Losses by margins, and bags of rows.
+
+
+def _gradient(function: Function) -> Function:
+    """Of the first operand, behind the result's gradient."""
+
+    def made(gradient: Tensor, x: Tensor, *args: Any) -> Any:
+        with torch.enable_grad():
+            whole = x.detach().requires_grad_()
+            result = function(whole, *args)
+            return torch.autograd.grad(result[0] if isinstance(result, tuple) else result, whole, gradient)[0]
+
+    return made
+
+
+def _reduced(each: Tensor, reduction: int) -> Tensor:
+    return each.mean() if reduction == 1 else each.sum() if reduction else each
+
+
+def _multi_margin(
+    x: Tensor, labels: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = 1
+) -> Tensor:
+    if x.dim() != 2:
+        raise NotImplementedError
+    own = _hits(labels, 1, x.shape[1])
+    lack = torch.clamp_min(x - torch.where(own, x, 0.0).sum(1, True) + margin, 0)
+    lack = torch.where(own, 0.0, lack if p == 1 else lack * lack)
+    if weight is not None:
+        lack = lack * torch.where(own, weight, 0.0).sum(1, True)
+    return _reduced(lack.sum(1) / x.shape[1], reduction)
+
+
+def _multilabel_margin(x: Tensor, labels: Tensor, reduction: int = 1, *args: Any) -> tuple[Tensor, Tensor]:
+    """Labels end at the first that is less than nothing."""
+    if x.dim() != 2:
+        raise NotImplementedError
+    counts = (labels.to(torch.float32) < 0).to(torch.float32).cumsum(1) == 0
+    own = _hits(labels, 2, x.shape[1]) & counts.unsqueeze(2)
+    one = aten.amax(own.to(torch.float32), [1])
+    own_scores = torch.where(own, x.unsqueeze(1), 0.0).sum(2, True)
+    lack = torch.clamp_min(1 - own_scores + x.unsqueeze(1), 0) * counts.unsqueeze(2) * (1 - one).unsqueeze(1)
+    return _reduced(lack.sum([1, 2]) / x.shape[1], reduction), one
+
+
+def _bags(index: Tensor, offsets: Tensor, mode: int, ends: bool, plain: bool) -> Tensor:
+    """What each bag takes of each row: all of it, or a share."""
+    if not _is_known(offsets) or mode > 1 or not plain:
+        raise NotImplementedError
+
+    def made() -> Tensor:
+        starts = offsets[:-1] if ends else offsets
+        bags = torch.searchsorted(starts, torch.arange(index.numel()), right=True) - 1
+        shares = (torch.arange(len(starts))[:, None] == bags).float()
+        return shares / shares.sum(1, True).clamp(min=1) if mode else shares
+
+    return _constant(made)
+
+
+def _bag(
+    rows: Tensor, index: Tensor, offsets: Tensor, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+    weights: Tensor | None = None, ends: bool = False, padding: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    shares = _bags(index, offsets, mode, ends, weights is None and padding < 0 and not by_frequency)
+    bags = _constant(lambda: shares.argmax(0))
+    sizes = _constant(lambda: (shares > 0).sum(1))
+    return torch.mm(shares, aten.embedding(rows, index)), bags, sizes, sizes
+
+
+def _bag_backward(
+    gradient: Tensor, index: Tensor, offsets: Tensor, bags: Tensor, sizes: Tensor, most: Tensor, count: int,
+    by_frequency: bool, mode: int, sparse: bool, weights: Tensor | None, padding: int = -1,
+) -> Any:  # fmt: skip
+    plain = weights is None and padding < 0 and not by_frequency
+    shares = _bags(index, offsets, mode, offsets.numel() > gradient.shape[0], plain)
+    return _rows_back(torch.mm(_constant(lambda: shares.t().contiguous()), gradient), 0, index, count)
 
 
 # Others.
@@ -672,10 +759,19 @@ MADE_OF: dict[OpOverload, Function] = {
     aten.embedding.default: _embedded,
     aten.embedding_dense_backward.default: _embedded_backward,
     aten.gather.default: _gather,
+    aten.put.default: _put,
     aten.scatter.src: _scatter,
     aten.scatter.value: _scatter,
     aten.scatter_add.default: _scatter_add,
     aten.index_add.default: _index_add,
+    aten.multi_margin_loss.default: _multi_margin,
+    aten.multi_margin_loss_backward.default: _gradient(_multi_margin),
+    aten.multilabel_margin_loss_forward.default: _multilabel_margin,
+    aten.multilabel_margin_loss_backward.default: _gradient(_multilabel_margin),
+    aten._embedding_bag.default: _bag,
+    aten._embedding_bag_backward.default: _bag_backward,
+    aten.max_unpool2d.default: _unpooled,
+    aten.max_unpool3d.default: _unpooled,
     aten.max.default: _greatest,
     aten.min.default: _least,
     aten.amin.default: _least,
@@ -700,6 +796,8 @@ MADE_OF: dict[OpOverload, Function] = {
     aten.sort.default: _sorted,
     aten.sort.stable: _sorted_stably,
     aten.median.dim: _median,
+    aten.median.default: lambda x: _median(x.reshape(-1), 0)[0],
+    aten.kthvalue.default: _nth,
     aten.index_fill.int_Scalar: _index_fill,
     aten.index_fill.int_Tensor: _index_fill,
     aten.copy.default: _copied,
@@ -728,6 +826,8 @@ MADE_OF: dict[OpOverload, Function] = {
     aten.cosh.default: lambda x: (torch.exp(x) + torch.exp(-x)) / 2,
     aten.tan.default: lambda x: torch.sin(x) / torch.cos(x),
     aten.asinh.default: _asinh,
+    aten.atanh.default: lambda x: (torch.log1p(x) - torch.log1p(-x)) / 2,
+    aten.fmod.Scalar: lambda x, z: x - torch.trunc(x / z) * z,
     aten.log2.default: lambda x: torch.log(x) * (1 / log(2)),
     aten.log10.default: lambda x: torch.log(x) * (1 / log(10)),
     aten.exp2.default: lambda x: torch.exp(x * log(2)),

@@ -13,9 +13,10 @@ from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, T
 from torch import nn
 
 from poet_planner.lowering.cures import LINUX, cure
-from poet_planner.lowering.rules import MOST_WINDOW_PLACES, RULES, Lowered, aten_name, is_row_major, nano
+from poet_planner.lowering.rules import MOST_WINDOW_PLACES, Lowered, aten_name, is_row_major, nano
 from poet_planner.tracing.schema import bound_arguments
 
+aten = torch.ops.aten
 # Operands that are whole numbers, by the operator that reads them: labels, tokens, places in a window, a seed.
 WHOLE_OPERANDS = {
     "nll_loss": 1,
@@ -52,6 +53,8 @@ def refusal(operator: TracedOperator, traced: TracedGraph, odd: torch.dtype | No
     layer = traced.layers.get(operator.module, "")
     where = _where(operator, layer)
     kind = _kind(operator)
+    if odd is None and _is_complex(operator) and "fft" not in kind:
+        odd = torch.complex64
     if odd is None:
         if operator.updates and kind == "copy":
             return Refusal(where, "buffer that a step changes so", f"change it outside of the step, or {LINUX}")
@@ -63,6 +66,12 @@ def refusal(operator: TracedOperator, traced: TracedGraph, odd: torch.dtype | No
         return Refusal("the model", f"arithmetic in {name}", "make the model and its batch float32, with .float()")
     instead = "make its operands .float(); labels and tokens stay whole"
     return Refusal(where, f"arithmetic on whole numbers ({name})", instead)
+
+
+def _is_complex(operator: TracedOperator) -> bool:
+    views = (view.target for ref in operator.refs for view in ref.views)
+    complex_numbers = any(ref.dtype.is_complex for ref in operator.refs) or operator.target is aten.complex.default
+    return complex_numbers or aten.view_as_real.default in views
 
 
 def _where(operator: TracedOperator, layer: str) -> str:
@@ -81,13 +90,10 @@ def _where(operator: TracedOperator, layer: str) -> str:
 def _lacking(operator: TracedOperator, layer: str, kind: str) -> tuple[str, str]:
     """What the firmware lacks, and the cure."""
     given = bound_arguments(operator.target, operator.args, operator.kwargs)
+    if any(0 in ref.shape for ref in operator.refs):
+        return "tensor without elements", "leave it out"
     if kind == "clone" or any(len(ref.shape) > 4 and not is_row_major(ref.shape, ref.stride) for ref in operator.refs):
         return "permutation of so many axes", f"permute fewer axes at once, or {LINUX}"
-    if layer == "LSTM" or "rnn" in kind:
-        return (
-            "recurrent layer as here (proj_size, autocast)",
-            f"{LINUX}, or let a Linear project what the layer yields",
-        )
     if kind == "convolution":
         return _convolution(given)
     if "pool" in kind:
@@ -101,8 +107,7 @@ def _lacking(operator: TracedOperator, layer: str, kind: str) -> tuple[str, str]
         return _conversion(given)
     if kind in NORMS:
         return _norm(kind, given)
-    known = any(kind == rule.partition(".")[0].strip("_") for rule in RULES)
-    return f"{kind} as here" if known else kind, f"write it with what docs/planning.md lists, or {LINUX}"
+    return f"operator for this ({kind})", f"write it with what docs/layers.md lists, or {LINUX}"
 
 
 def _kind(operator: TracedOperator) -> str:
@@ -128,6 +133,8 @@ def _conversion(given: Mapping[str, object]) -> tuple[str, str]:
     to, read = given.get("dtype"), given["self"]
     if to in (torch.float64, torch.float16, torch.bfloat16):
         return f"conversion to {str(to).removeprefix('torch.')}", "leave it out: all is computed in float32"
+    if to in (torch.int64, torch.int32) and isinstance(read, Ref | Blank) and read.dtype == torch.float32:
+        return "whole numbers that are computed", "leave them float32: torch.trunc(x), F.one_hot(i, n).float()"
     made = str(read.dtype).removeprefix("torch.") if isinstance(read, Ref | Blank) else "numbers"
     return f"conversion of {made}", "convert the data beforehand"
 

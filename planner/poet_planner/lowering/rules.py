@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from poet_profiles.firmware.operators import OPERATORS, RECURRENT
-from poet_runtime.traced_graph import Blank, Ref, TracedOperator, View, row_major
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added
 from poet_planner.tracing.schema import bound_arguments
@@ -304,6 +304,20 @@ def _adaptive_avg_pool(operator: TracedOperator) -> Lowered | None:
 def _adaptive_avg_pool_backward(operator: TracedOperator) -> Lowered | None:
     gy, x = operator.args
     return _lowered("avg_pool2d_backward", _even_windows(x, gy.shape[-2:]), (gy,), operator.outputs[0])
+
+
+def places_read(traced: TracedGraph) -> set[str]:
+    """Places of maxima that more than a pooling's gradient reads: the firmware counts them within their window."""
+    places = {one.outputs[1] for one in traced.operators if one.target in _MAX_POOLS}
+    readers = (one for one in traced.operators if one.target not in _MAX_POOLS_BACKWARD)
+    return {ref.source for one in readers for ref in one.refs if ref.source in places}
+
+
+_MAX_POOLS = torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.adaptive_max_pool2d.default
+_MAX_POOLS_BACKWARD = (
+    torch.ops.aten.max_pool2d_with_indices_backward.default,
+    torch.ops.aten.adaptive_max_pool2d_backward.default,
+)
 
 
 def _adaptive_max_pool(operator: TracedOperator) -> Lowered | None:

@@ -115,9 +115,15 @@ Made = str | tuple[str, ...] | None
 Rule = str | Callable[..., Made]
 
 
-def _with_number(step: str, of_number: str) -> Rule:
-    """By whether the second operand is a number."""
-    return lambda s, x, z, *_: s(step, x, z) if isinstance(z, Ref) else s(of_number, x, z)
+def _with_number(step: str, of_number: str, of_first: str) -> Rule:
+    """By whether one operand is a number."""
+
+    def rule(s: Steps, x: Any, z: Any, *_: Any) -> str:
+        if not isinstance(x, Ref):
+            return s(of_first, z, x)
+        return s(step, x, z) if isinstance(z, Ref) else s(of_number, x, z)
+
+    return rule
 
 
 def _compared(step: str, turned: bool = False, negated: bool = False) -> Rule:
@@ -142,6 +148,8 @@ def _add(s: Steps, x: Any, z: Any, alpha: float) -> Made:
 
 
 def _sub(s: Steps, x: Any, z: Any, alpha: float) -> Made:
+    if not isinstance(x, Ref):
+        return _rsub(s, z, x, alpha)
     if not isinstance(z, Ref):
         return s("addc", x, -z * alpha)
     return s("sub", x, z if alpha == 1 else s("mulc", z, alpha))
@@ -320,8 +328,8 @@ _BOTH: dict[str, Rule] = {
     "add": _add,
     "sub": _sub,
     "rsub": _rsub,
-    "mul": _with_number("mul", "mulc"),
-    "div": _with_number("div", "divc"),
+    "mul": _with_number("mul", "mulc", "mulc"),
+    "div": _with_number("div", "divc", "rdivc"),
     "eq": _compared("eq"),
     "ne": _compared("eq", negated=True),
     "gt": _compared("gt"),

@@ -10,6 +10,13 @@ from poet_profiles.errors import UserError
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+# Layers that ask for their data, or compute outside of PyTorch's operators; what to write instead.
+_INSTEAD: dict[type[nn.Module], str] = {
+    nn.CrossMapLRN2d: "use LocalResponseNorm",
+    nn.AdaptiveLogSoftmaxWithLoss: "use Linear and CrossEntropyLoss",
+    nn.CTCLoss: "train with CrossEntropyLoss, a label for each step in time",
+}
+
 
 def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor], device: str = "cpu") -> None:
     """Raise a UserError that says what to do, unless everything is a dense tensor on the device and plain PyTorch."""
@@ -23,6 +30,9 @@ def refuse_unfit(name: str, module: nn.Module, batch: Iterable[Tensor], device: 
             )
         if isinstance(child, nn.DataParallel | nn.parallel.DistributedDataParallel):
             raise UserError(f"{where} is spread over devices ({type(child).__name__}); give its .module")
+        for kind, cure in _INSTEAD.items():
+            if isinstance(child, kind):
+                raise UserError(f"{where} is of a kind that cannot be traced ({kind.__name__}); {cure}")
     named = [*module.named_parameters(), *module.named_buffers()]
     for path, tensor in named:
         if is_lazy(tensor):

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the firmware lacks is named as it is written.
-
-What the refusal tells people to write instead is planned.
-"""
+"""What the firmware lacks is named as it is written, and what to write instead is planned."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import parametrizations, parametrize
 
 Way = Callable[[Any, Tensor], Tensor]
-INDEX = torch.tensor([3, 1, 0])
-REVERSED = torch.eye(8).flip(1)
 ANGLES = torch.outer(torch.arange(8.0), torch.arange(5.0)) * (2 * torch.pi / 8)
 
 
@@ -45,49 +40,48 @@ def why(way: Way, layer: Callable[[], nn.Module] | None = None, planes: bool = F
     return why_no_headers(lower_for_firmware(trace(net, (x,), (target,), F.mse_loss, "own")))
 
 
-def put(x: Tensor) -> Tensor:
-    y = torch.zeros(4, 10)
-    y[:, 1:9] = x
-    return y
-
-
 # What is written, of vectors; words of the refusal; what it says to write.
 OF_VECTORS: dict[str, tuple[Way, str, Way]] = {
-    "x.topk(3)": (lambda m, x: x.topk(3).values, "a mean or a softmax", lambda m, x: x * x.softmax(1)),
-    "x.cumsum(1)": (lambda m, x: x.cumsum(1), "torch.ones(n, n).triu()", lambda m, x: x @ torch.ones(8, 8).triu()),
-    "x.prod(1)": (lambda m, x: x.prod(1), "x[:, 0] * x[:, 1]", lambda m, x: x[:, 0] * x[:, 1]),
-    "x.flip(1)": (lambda m, x: x.flip(1), "a matrix of zeros and ones", lambda m, x: x @ REVERSED),
-    "x.roll(2, 1)": (lambda m, x: x.roll(2, 1), "torch.cat", lambda m, x: torch.cat([x[:, -2:], x[:, :-2]], 1)),
-    "x[:, INDEX]": (lambda m, x: x[:, INDEX], "its .T", lambda m, x: x @ F.one_hot(INDEX, 8).float().T),
-    "x[INDEX]": (lambda m, x: x[INDEX], "F.one_hot(index, n)", lambda m, x: F.one_hot(INDEX, 4).float() @ x),
-    "x[:, :3].new_zeros(4, 8).index_add(1, INDEX, x[:, :3])": (
-        lambda m, x: x[:, :3].new_zeros(4, 8).index_add(1, INDEX, x[:, :3]),
-        "F.one_hot(index, n)",
-        lambda m, x: x[:, :3] @ F.one_hot(INDEX, 8).float(),
+    "x.repeat(1, 3).sort(1)": (
+        lambda m, x: x.repeat(1, 3).sort(1).values,
+        "order of more than 16 elements; use the greatest, a mean or a softmax",
+        lambda m, x: x.amax(1) + x.mean(1) + (x * x.softmax(1)).sum(1),
+    ),
+    "x.mode(1)": (lambda m, x: x.mode(1).values, "use the median", lambda m, x: x.median(1).values),
+    "x.cummax(1)": (
+        lambda m, x: x.cummax(1).values,
+        "use torch.stack([x[:, : k + 1].amax(1) for k in range(n)], 1)",
+        lambda m, x: torch.stack([x[:, : k + 1].amax(1) for k in range(8)], 1),
+    ),
+    "x.cumprod(1)": (lambda m, x: x.cumprod(1), "x[:, 0] * x[:, 1]", lambda m, x: x[:, 0] * x[:, 1]),
+    "x[x[:, :4].argmax(1), x.argmax(1)]": (
+        lambda m, x: x[x[:, :4].argmax(1), x.argmax(1)],
+        "F.one_hot(index, n).float()",
+        lambda m, x: (x * F.one_hot(x.argmax(1), 8).float()).sum(1),
+    ),
+    "x.new_zeros(8, 8).index_copy(0, x.argmax(1), x)": (
+        lambda m, x: x.new_zeros(8, 8).index_copy(0, x.argmax(1), x),
+        "F.one_hot(index, n).float(), or its .T",
+        lambda m, x: F.one_hot(x.argmax(1), 8).float().T @ x,
     ),
     "torch.fft.rfft(x)": (
         lambda m, x: torch.view_as_real(torch.fft.rfft(x)),
         "cosines and sines",
         lambda m, x: torch.stack([x @ ANGLES.cos(), -x @ ANGLES.sin()], -1),
     ),
-    "torch.tril(x)": (lambda m, x: torch.tril(x), "a mask", lambda m, x: x * torch.ones(4, 8).tril()),
-    "torch.diag(x[:, :4])": (
-        lambda m, x: torch.diag(x[:, :4]),
-        "an identity",
-        lambda m, x: (x[:, :4] * REVERSED[:4, 4:].flip(1)).sum(1),
+    "torch.cdist(x, x[:2], 1)": (
+        lambda m, x: torch.cdist(x, x[:2], 1),
+        "(a[:, None] - b).abs().sum(-1)",
+        lambda m, x: (x[:, None] - x[:2]).abs().sum(-1),
     ),
-    "x.unfold(1, 4, 2)": (
-        lambda m, x: x.unfold(1, 4, 2),
-        "torch.stack of slices",
-        lambda m, x: torch.stack([x[:, 0:4], x[:, 2:6], x[:, 4:8]], 1),
-    ),
-    "y[:, 1:9] = x": (lambda m, x: put(x), "F.pad", lambda m, x: F.pad(x, (1, 1))),
-    "torch.cdist(x, x[:2])": (
-        lambda m, x: torch.cdist(x, x[:2]),
-        "((a[:, None] - b) ** 2).sum(-1)",
-        lambda m, x: ((x[:, None] - x[:2]) ** 2).sum(-1),
-    ),
+    "x.abs() ** x": (lambda m, x: x.abs() ** x, "(x.log() * y).exp()", lambda m, x: (x.abs().log() * x).exp()),
     "x.double()": (lambda m, x: x.double().float(), "leave it out", lambda m, x: x),
+    "x.long()": (lambda m, x: x * x.long(), "leave them float32: torch.trunc(x)", lambda m, x: x * torch.trunc(x)),
+    "torch.complex(x, x)": (
+        lambda m, x: torch.view_as_real(torch.complex(x, x)),
+        "real and imaginary parts as two tensors",
+        lambda m, x: torch.stack([x, x], -1),
+    ),
     "F.rrelu(x, training=True)": (
         lambda m, x: F.rrelu(x, training=True),
         "use LeakyReLU",
@@ -95,57 +89,31 @@ OF_VECTORS: dict[str, tuple[Way, str, Way]] = {
     ),
 }
 OF_PLANES: dict[str, tuple[Way, str, Way]] = {
-    "F.max_pool2d(x, 4, ceil_mode=True)": (
-        lambda m, x: F.max_pool2d(x, 4, ceil_mode=True),
-        "ceil_mode=False",
-        lambda m, x: F.max_pool2d(x, 4),
-    ),
-    "F.adaptive_avg_pool2d(x, 4)": (
-        lambda m, x: F.adaptive_avg_pool2d(x, 4),
-        "divides 6 x 6",
-        lambda m, x: F.adaptive_avg_pool2d(x, 3),
-    ),
-    "F.max_pool2d(F.pad(x, (6, 6, 6, 6)), 18)": (
-        lambda m, x: F.max_pool2d(F.pad(x, (6, 6, 6, 6)), 18),
-        "pool twice",
-        lambda m, x: F.max_pool2d(F.max_pool2d(F.pad(x, (6, 6, 6, 6)), 9), 2),
-    ),
     "F.fractional_max_pool2d(x, 2, output_size=3)": (
         lambda m, x: F.fractional_max_pool2d(x, 2, output_size=3),
         "use MaxPool2d",
         lambda m, x: F.max_pool2d(x, 2),
     ),
-    "F.max_pool3d(x, 2)": (lambda m, x: F.max_pool3d(x, 2), "pool planes", lambda m, x: F.max_pool2d(x, 2)),
-    'F.interpolate(x, size=9, mode="bicubic")': (
+    'F.interpolate(x, size=9, mode="bicubic", antialias=True)': (
+        lambda m, x: F.interpolate(x, size=9, mode="bicubic", antialias=True),
+        "antialias=False",
         lambda m, x: F.interpolate(x, size=9, mode="bicubic"),
-        "mode='nearest'",
-        lambda m, x: F.interpolate(x, scale_factor=2, mode="nearest"),
     ),
-    'F.pad(x, (1, 1, 1, 1), mode="reflect")': (
-        lambda m, x: F.pad(x, (1, 1, 1, 1), mode="reflect"),
-        "pad with zeros",
-        lambda m, x: torch.cat([x[..., 1:2], x, x[..., -2:-1]], -1),
+    "F.affine_grid(x[:, 0, :2, :3], [2, 4, 6, 6])": (
+        lambda m, x: F.affine_grid(x[:, 0, :2, :3], [2, 4, 6, 6]),
+        "begin with torch.zeros",
+        lambda m, x: torch.zeros(2, 4, 6, 6) + x,
     ),
-    "F.pad(x, (1, 1, 1, 1), value=0.5)": (
-        lambda m, x: F.pad(x, (1, 1, 1, 1), value=0.5),
-        "F.pad(x - number, …) + number",
-        lambda m, x: F.pad(x - 0.5, (1, 1, 1, 1)) + 0.5,
+}
+# What nothing else helps with, and its words.
+ONLY_LINUX: dict[str, tuple[Way, bool, str]] = {
+    "torch.linalg.inv(x[:4, :4])": (lambda m, x: torch.linalg.inv(x[:4, :4]), False, "linear algebra (inv)"),
+    "F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1))": (
+        lambda m, x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1)),
+        True,
+        "sampling at places that are computed",
     ),
-    "F.pixel_shuffle(x, 2)": (
-        lambda m, x: F.pixel_shuffle(x, 2),
-        ".reshape(…).permute(…).reshape(…)",
-        lambda m, x: x.reshape(2, 1, 2, 2, 6, 6).permute(0, 1, 4, 2, 5, 3).reshape(2, 1, 12, 12),
-    ),
-    "F.unfold(x, 3)": (
-        lambda m, x: F.unfold(x, 3),
-        "F.conv2d with an identity",
-        lambda m, x: F.conv2d(x, torch.ones(36).diag().view(36, 4, 3, 3)).flatten(2),
-    ),
-    "F.local_response_norm(x, 2)": (
-        lambda m, x: F.local_response_norm(x, 2),
-        "use GroupNorm",
-        lambda m, x: F.group_norm(x, 2),
-    ),
+    "torch.lgamma(x)": (lambda m, x: torch.lgamma(x), False, "operator for this (lgamma)"),
 }
 # Of layers: their words, and what to put in their place.
 LAYERS: dict[str, tuple[Callable[[], nn.Module], bool, Callable[[], nn.Module]]] = {
@@ -156,8 +124,6 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], bool, Callable[[], nn.Module]]]
         False,
         lambda: parametrize.remove_parametrizations(parametrizations.spectral_norm(nn.Linear(8, 8)), "weight"),
     ),
-    "use nn.Linear on": (lambda: Pairs(nn.Bilinear(8, 8, 3)), False, lambda: Products(nn.Linear(64, 3))),
-    "use one of its own each time": (lambda: Twice(nn.BatchNorm1d(8)), False, lambda: nn.BatchNorm1d(8)),
     "use dilation=1 and a larger kernel": (
         lambda: nn.ConvTranspose2d(4, 2, 3, dilation=2),
         True,
@@ -166,36 +132,26 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], bool, Callable[[], nn.Module]]]
 }
 
 
-class Pairs(nn.Module):
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x, x + 1)
-
-
-class Products(Pairs):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner((x[:, :, None] * (x + 1)[:, None]).flatten(1))
-
-
-class Twice(Pairs):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(self.inner(x))
-
-
 @pytest.mark.parametrize(("written", "planes"), [*((w, False) for w in OF_VECTORS), *((w, True) for w in OF_PLANES)])
 def test_what_is_written(written: str, planes: bool) -> None:
     way, words, cure = (OF_PLANES if planes else OF_VECTORS)[written]
     said = why(way, planes=planes)
     assert said is not None
-    assert re.match(rf"`{re.escape(written)}` in \w+ \(test_cures.py:\d+\): the firmware has no ", said) or (
-        said.startswith(f"`{written[:50]}") and "test_cures.py" in said
-    )
+    written = re.escape(f"`{written}` in Net (test_cures.py:" if len(written) <= 60 else f"`{written[:59]}…` in Net (")
+    assert re.search(written + r"\S+: the firmware has no ", said), said
     assert words in said
     assert "Linux" not in said
     assert why(cure, planes=planes) is None
+
+
+@pytest.mark.parametrize("written", ONLY_LINUX)
+def test_only_a_linux_board_helps(written: str) -> None:
+    way, planes, words = ONLY_LINUX[written]
+    said = why(way, planes=planes)
+    assert said is not None
+    assert f"`{written}` in Net" in said
+    assert f"no {words}; " in said
+    assert said.endswith("train it on a Linux board")
 
 
 @pytest.mark.parametrize("words", LAYERS)

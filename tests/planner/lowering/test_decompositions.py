@@ -65,6 +65,14 @@ def quantised(x: Tensor) -> Tensor:
     return F.embedding(torch.cdist(x, table).argmin(1), table) + x
 
 
+def unpooled(x: Tensor) -> Tensor:
+    """With windows that share their maxima, and of signals and volumes."""
+    y = F.max_unpool2d(*F.max_pool2d(x, 3, 2, 1, return_indices=True), (3, 3), (2, 2), (1, 1), x.shape[2:])
+    rows = F.max_unpool1d(*F.max_pool1d(x[0], 2, return_indices=True), [2], output_size=x.shape[3:])
+    volume = F.max_unpool3d(*F.max_pool3d(x[1:], (1, 1, 2), return_indices=True), (1, 1, 2), output_size=x.shape[1:])
+    return y.sum() + rows * volume
+
+
 def norm_without_running(x: Tensor) -> Tensor:
     return F.batch_norm(x, None, None, training=True, eps=1e-11)
 
@@ -163,6 +171,8 @@ OF_FOUR: dict[str, Form] = {
     "sums of windows": lambda x: F.avg_pool2d(x, 3, 2, divisor_override=4),
     "maxima of the last windows": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
     "dilated maxima": lambda x: F.max_pool2d(x, 2, 1, dilation=2),
+    "places of maxima": lambda x: F.max_pool2d(x, 2) * F.max_pool2d(x, 2, return_indices=True)[1],
+    "unpooled": unpooled,
     "windows as columns": lambda x: F.fold(F.unfold(x, 2, padding=1) * 2, x.shape[-2:], 2, padding=1),
     "pixels shuffled": lambda x: F.pixel_shuffle(torch.cat([x] * 4, 1), 2),
     "volumes": lambda x: F.avg_pool3d(x, 2) + F.max_pool3d(x, 2),
@@ -248,6 +258,7 @@ BY_KERNELS = [
     *("uneven means", "means of the last windows", "rows by number", "rows by list", "gathered", "unfold"),
     *("added by number", "scattered and added", "mean of axes apart", "bilinear", "bicubic", "replicated"),
     *("means without padding", "sums of windows", "windows as columns", "pixels shuffled"),
+    *("gathered by place", "places of maxima", "unpooled"),
 ]
 
 

@@ -81,7 +81,8 @@ def test_a_factor_that_billionths_do_not_hold_is_given_by_its_bits(factor: float
 
 @pytest.mark.parametrize(("eps", "means_the_same"), [(1e-5, True), (1e-3, True), (1e-9, True), (1e-12, False)])
 def test_an_epsilon_that_billionths_do_not_hold_is_not_the_firmwares(eps: float, means_the_same: bool) -> None:
-    assert runs(lowered(Apply(nn.LayerNorm(CLASSES, eps=eps)), rows())) == means_the_same
+    ops = {node.operation.op for node in lowered(Apply(nn.LayerNorm(CLASSES, eps=eps)), rows()).nodes if node.operation}
+    assert ("layer_norm" in ops) == means_the_same
     pictures = nn.Sequential(nn.Conv2d(2, CLASSES, 3), nn.BatchNorm2d(CLASSES, eps=eps), nn.Flatten(), nn.Linear(48, 3))
     assert runs(lowered(pictures, torch.randn(2, 2, 6, 6))) == means_the_same
 
@@ -89,7 +90,8 @@ def test_an_epsilon_that_billionths_do_not_hold_is_not_the_firmwares(eps: float,
 @pytest.mark.parametrize(("kernel", "means_the_same"), [(16, True), (17, False)])
 def test_a_window_with_more_places_than_a_byte_counts_is_not_the_firmwares(kernel: int, means_the_same: bool) -> None:
     module = nn.Sequential(nn.Conv2d(1, 1, 1), nn.MaxPool2d(kernel), nn.Flatten(), nn.Linear(1, CLASSES))
-    assert runs(lowered(module, torch.randn(2, 1, 20, 20))) == means_the_same
+    ops = {node.operation.op for node in lowered(module, torch.randn(2, 1, 20, 20)).nodes if node.operation}
+    assert ("max_pool2d" in ops) == means_the_same
 
 
 @pytest.mark.parametrize("name", zoo.ZOO)

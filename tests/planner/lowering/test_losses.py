@@ -46,6 +46,10 @@ def masked(scores: Tensor, labels: Tensor) -> Tensor:
     return (cross_entropy(scores, labels, reduction="none") * counts).sum() / counts.sum()
 
 
+def of_mask(scores: Tensor, labels: Tensor) -> Tensor:
+    return cross_entropy(scores, labels, label_smoothing=0.1) + (labels == IGNORED).to(scores).mean() * scores.sum()
+
+
 CASES: dict[str, tuple[Loss, Tensor]] = {
     "sum": (partial(cross_entropy, reduction="sum"), LABELS),
     "sum of some": (partial(cross_entropy, reduction="sum"), SOME),
@@ -66,6 +70,8 @@ CASES: dict[str, tuple[Loss, Tensor]] = {
     "weighted, smooth, some": (partial(weighted, smoothing=0.2), SOME),
     "smooth, some": (partial(cross_entropy, label_smoothing=0.1), SOME),
     "masked": (masked, SOME),
+    "a mask read elsewhere, of some": (of_mask, SOME),
+    "a mask read elsewhere": (of_mask, LABELS),
     "planes": (cross_entropy, PLACES),
     "planes, summed": (partial(cross_entropy, reduction="sum", ignore_index=2), PLACES),
     "planes, weighted, smooth, some": (partial(weighted, smoothing=0.2), SOME_PLACES),

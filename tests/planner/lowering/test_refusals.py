@@ -18,17 +18,6 @@ from torch.nn.functional import cross_entropy, mse_loss
 CLASSES = 3
 
 
-class LastState(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder = nn.ModuleDict({"rnn": nn.LSTM(4, 5, batch_first=True, proj_size=2)})
-        self.head = nn.Linear(2, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(self.encoder["rnn"](x)[0][:, -1])
-        return out
-
-
 class Pixels(nn.Module):
     """Whole numbers for an input, and a forward that does arithmetic on them."""
 
@@ -66,15 +55,6 @@ def network(*layers: nn.Module) -> nn.Module:
     return module
 
 
-def test_projected_states() -> None:
-    said = why(LastState(), torch.randn(2, 3, 4))
-    cure = "train it on a Linux board, or let a Linear project what the layer yields"
-    assert (
-        said
-        == f"encoder.rnn (LSTM, test_refusals.py:28): the firmware has no recurrent layer as here (proj_size); {cure}"
-    )
-
-
 @pytest.mark.parametrize(
     ("layer", "missing"),
     [
@@ -90,16 +70,11 @@ def test_layers(layer: nn.Module, missing: str) -> None:
     assert missing in why(network(layer), pictures())
 
 
-def test_a_loss_without_rules_is_to_be_written_out() -> None:
-    said = why(nn.Linear(4, CLASSES), rows(), nn.MultiMarginLoss())
-    assert "no multi_margin_loss; write the loss out" in said
-
-
 def test_a_loss_of_operators_that_the_firmware_lacks() -> None:
     def of_distances(scores: Tensor, target: Tensor) -> Tensor:
-        return torch.cdist(scores, target).mean()
+        return torch.cdist(scores, target, 1).mean()
 
-    assert "no cdist" in why(nn.Linear(4, 3), rows(), of_distances, torch.randn(2, 3))
+    assert "in the loss (test_refusals.py:" in why(nn.Linear(4, 3), rows(), of_distances, torch.randn(2, 3))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
@@ -114,7 +89,7 @@ def test_other_types_of_numbers(dtype: torch.dtype) -> None:
 def test_whole_numbers_are_labels_and_tokens_alone() -> None:
     assert "whole numbers (int64)" in why(nn.Linear(4, 3), rows(), mse_loss, torch.ones(2, 3, dtype=torch.int64))
     assert "whole numbers (int64)" in why(Pixels(scaled=False), torch.randint(0, 4, (2, 3)))
-    assert "`x.float()` in Pixels (test_refusals.py:42): the firmware has no conversion of uint8" in why(
+    assert "`x.float()` in Pixels (test_refusals.py:31): the firmware has no conversion of uint8" in why(
         Pixels(scaled=True), torch.randint(0, 255, (2, 4), dtype=torch.uint8)
     )
 
@@ -133,11 +108,4 @@ def test_a_gradient_without_elements_is_not_taken_for_one() -> None:
             out = super().forward(x)
             return torch.cat([out[:, 3:], out], 1)
 
-    assert "the firmware has no slice" in why(Rolled(4, CLASSES), rows())
-
-
-def test_a_mask_of_ignored_labels_that_something_else_reads_is_refused() -> None:
-    def loss(y: Tensor, target: Tensor) -> Tensor:
-        return cross_entropy(y, target, label_smoothing=0.1) + (target == -100).float().mean() * y.sum()
-
-    assert "the firmware has no" in why(nn.Linear(4, CLASSES), rows(), loss)
+    assert "the firmware has no tensor without elements; leave it out" in why(Rolled(4, CLASSES), rows())
