@@ -40,7 +40,7 @@ WHOLE = [name for name in public_layers() if name not in CURES]
 def test_a_layer_is_whole_or_refused_with_a_cure(name: str) -> None:
     step = model(name)
     try:
-        traced = trace(step.module, step.inputs, step.targets, step.loss, name, whole_layers=True)
+        traced = trace(step.module, step.inputs, step.targets, step.loss, name, segments=1)
         said = why_no_headers(lower_for_firmware(traced))
     except UserError as refusal:
         said = str(refusal)
