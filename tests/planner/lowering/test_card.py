@@ -87,7 +87,7 @@ def test_own_networks_compute_the_same_with_every_parameter_on_the_card(
 ) -> None:
     torch.manual_seed(0)
     model = make(None)
-    step = traced(model)
+    step = trace(model.module, model.inputs, model.targets, model.loss, model.name, whole_layers=True)
     in_ram = lower_for_firmware(step, resident_gradients=False)
     on_card = with_parameters_on_the_card(in_ram, 0)
     check_graph(on_card)
