@@ -327,6 +327,11 @@ def _shrunk_backward(gradient: Tensor, x: Tensor, threshold: float) -> Tensor:
     return torch.where(torch.abs(x) > threshold, gradient, 0.0)
 
 
+def _logit_backward(gradient: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
+    slope = gradient / (x * (1 - x))
+    return slope if eps is None else torch.where((x < eps) | (x > 1 - eps), 0.0, slope)
+
+
 def _hypotenuse(a: Tensor, b: Tensor) -> Tensor:
     most, least = torch.maximum(a.abs(), b.abs()), torch.minimum(a.abs(), b.abs())
     share = least / torch.where(most == 0, 1.0, most)
@@ -833,6 +838,7 @@ MADE_OF: dict[OpOverload, Function] = {
     aten.exp2.default: lambda x: torch.exp(x * log(2)),
     aten.trunc.default: lambda x: torch.sign(x) * torch.floor(torch.abs(x)),
     aten.frac.default: lambda x: x - torch.trunc(x),
+    aten.logit_backward.default: _logit_backward,
     aten.hypot.default: _hypotenuse,
     aten._weight_norm_interface_backward.default: _weight_norm_backward,
     aten._trilinear.default: _trilinear,

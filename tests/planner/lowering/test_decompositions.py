@@ -153,6 +153,15 @@ OF_THREE: dict[str, Form] = {
     "hyperbolic": lambda x: torch.sinh(x) + torch.cosh(x) + torch.asinh(x) + torch.acosh(x.abs() + 1.5),
     "to other bases": lambda x: torch.log2(x.abs() + 1) + torch.log10(x.abs() + 1) + torch.exp2(x),
     "whole parts": lambda x: torch.trunc(x) * x + torch.frac(x) + torch.tan(x) + torch.hypot(x, x.flip(0) + 3),
+    "order": lambda x: x.kthvalue(2, 1)[0] + x[0, 0].median(),
+    "log of shares": lambda x: torch.logit(x.sigmoid()) + torch.logit(x.sigmoid(), 0.4),
+    "numbers first": lambda x: torch.sub(1, x) * torch.true_divide(1, x * x + 1) + torch.atanh(x.tanh()) * x.fmod(0.3),
+    "margins of classes": lambda x: F.multi_margin_loss(
+        x[0], torch.arange(x.shape[1]) % 3, p=2, margin=0.7, weight=torch.linspace(1, 2, x.shape[2]), reduction="none"
+    ),
+    "margins of labels": lambda x: F.multilabel_margin_loss(
+        x[0], torch.tensor([2, 0, -1, 1, 1])[: x.shape[2]].repeat(x.shape[1], 1), reduction="sum"
+    ),
     "masked softmax": lambda x: (x @ x.mT).masked_fill((x @ x.mT).detach().triu(1) > 0, -1e9).softmax(-1),
 }  # fmt: skip
 OF_FOUR: dict[str, Form] = {

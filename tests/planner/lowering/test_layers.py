@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layer, activation and loss of `torch.nn`: whether a microcontroller trains with it, as docs/layers.md says."""
+"""Whether a microcontroller trains with each layer of `torch.nn`, as docs/layers.md says."""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "Parame
 
 
 def public_layers() -> list[str]:
-    """Names of the classes, without containers, bases, and what becomes another class when it is first called."""
+    """Names of the classes, without containers and bases.
+
+    What becomes another class when it is first called is left out, too.
+    """
     classes = (name for name, one in vars(nn).items() if inspect.isclass(one) and issubclass(one, nn.Module))
     return sorted(name for name in classes if name not in BASES + CONTAINERS and not name.startswith("Lazy"))
 
