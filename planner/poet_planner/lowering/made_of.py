@@ -640,10 +640,8 @@ def _bag(
     return torch.mm(shares, aten.embedding(rows, index)), bags, sizes, sizes
 
 
-def _bag_backward(
-    gradient: Tensor, index: Tensor, offsets: Tensor, bags: Tensor, sizes: Tensor, most: Tensor, count: int,
-    by_frequency: bool, mode: int, sparse: bool, weights: Tensor | None, padding: int = -1,
-) -> Any:  # fmt: skip
+def _bag_backward(gradient: Tensor, index: Tensor, offsets: Tensor, *given: Any) -> Any:
+    _bag_of, _sizes, _most, count, by_frequency, mode, _sparse, weights, padding = (*given, -1)[:9]
     plain = weights is None and padding < 0 and not by_frequency
     shares = _bags(index, offsets, mode, offsets.numel() > gradient.shape[0], plain)
     return _rows_back(torch.mm(_constant(lambda: shares.t().contiguous()), gradient), 0, index, count)
