@@ -28,7 +28,7 @@ static float power_of_two(int32_t exponent)
 }
 
 /* exp x = 2^k exp r with |r| <= ln 2 / 2, and a polynomial for exp r (Cephes' expf coefficients). */
-float poet_exp(float x)
+static inline float exp_of(float x)
 {
     if (x != x) {
         return x;
@@ -52,6 +52,11 @@ float poet_exp(float x)
     const float y = (p * r * r + r) + 1.0f;
     /* in two halves, because 2^k itself may be too large or subnormal */
     return y * power_of_two(k / 2) * power_of_two(k - k / 2);
+}
+
+float poet_exp(float x)
+{
+    return exp_of(x);
 }
 
 /* log x = k ln 2 + log m with sqrt(1/2) <= m < sqrt 2, and a polynomial for log m (Cephes' logf coefficients). */
@@ -168,7 +173,7 @@ float poet_normal_distribution(float x)
 }
 
 /* Up to 1/2 the Taylor series, beyond it 1 - 2 / (exp 2x + 1). */
-float poet_hyperbolic_tangent(float x)
+static inline float hyperbolic_tangent_of(float x)
 {
     const float magnitude = x < 0.0f ? -x : x;
     if (magnitude <= 0.5f) {
@@ -183,14 +188,36 @@ float poet_hyperbolic_tangent(float x)
         p = p * z - 3.3333333333e-1f;
         return x + x * z * p;
     }
-    const float y = 1.0f - 2.0f / (poet_exp(2.0f * magnitude) + 1.0f);
+    const float y = 1.0f - 2.0f / (exp_of(2.0f * magnitude) + 1.0f);
     return x < 0.0f ? -y : (x > 0.0f ? y : x);
+}
+
+static inline float logistic_of(float x)
+{
+    return 1.0f / (1.0f + exp_of(-x));
+}
+
+float poet_hyperbolic_tangent(float x)
+{
+    return hyperbolic_tangent_of(x);
 }
 
 float poet_logistic(float x)
 {
-    return 1.0f / (1.0f + poet_exp(-x));
+    return logistic_of(x);
 }
+
+/* In one loop the constants stay in registers. */
+#define EACH(name)                                               \
+    void poet_##name##_each(float *y, const float *x, int32_t n) \
+    {                                                            \
+        for (; n > 0; n--) {                                     \
+            *y++ = name##_of(*x++);                              \
+        }                                                        \
+    }
+EACH(exp)
+EACH(logistic)
+EACH(hyperbolic_tangent)
 
 /* 1 + x is rounded to u; log u is off by as much as u - 1 is from x, and the quotient of the two puts it right. */
 float poet_log_one_plus(float x)

@@ -35,6 +35,11 @@ float poet_hyperbolic_tangent(float x);
 /* 1 / (1 + exp(-x)), within 4 units in the last place. */
 float poet_logistic(float x);
 
+/* The same of n numbers; y may be x. */
+void poet_exp_each(float *y, const float *x, int32_t n);
+void poet_hyperbolic_tangent_each(float *y, const float *x, int32_t n);
+void poet_logistic_each(float *y, const float *x, int32_t n);
+
 /* log(1 + x), within 4 units in the last place also near 0; -infinity at -1, NaN below. */
 float poet_log_one_plus(float x);
 

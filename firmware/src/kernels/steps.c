@@ -80,6 +80,12 @@ static inline float gelu_slope(float x)
 #define LOOP_function(name, value) LOOP(name, float, float, value, false, NONE, NONE, NONE, NONE)
 #define LOOP_function_1(name, value) LOOP(name, float, float, value, false, NONE, NONE, NUMBER, NONE)
 #define LOOP_derivative(name, value) LOOP(name, float, float, value, false, READ, NONE, NONE, NONE)
+#define LOOP_each(name, value)                                                                           \
+    static void name##_step(float *y, const float *a, const float *b, const int32_t *numbers, int32_t n) \
+    {                                                                                                    \
+        (void)b, (void)numbers;                                                                          \
+        value(y, a, n);                                                                                  \
+    }
 #define LOOP_own(name, value)
 #define POET_STEP(code, NAME, name, kind, flops, value) LOOP_##kind(name, (value))
 #include "poet/steps.def"
@@ -98,6 +104,7 @@ static inline float gelu_slope(float x)
 #define ROW_function(name) ROW_unary(name)
 #define ROW_function_1(name) ROW_unary_1(name)
 #define ROW_derivative(name) ROW_binary(name)
+#define ROW_each(name) ROW_unary(name)
 #define ROW_own(name) ROW_own_##name
 #define ROW_own_spread {NULL, 1, 2, 0}
 #define ROW_own_sum {NULL, 1, 1, 0}

@@ -39,14 +39,15 @@ static void begin(int32_t h, const float *bias, float *row, float *hidden)
 
 static void activate(int32_t h, float *row, const float *hidden, const float *before, float *y)
 {
+    const float *const z = row + h;
+    float *const n = row + 2 * h;
+    poet_logistic_each(row, row, 2 * h);
     for (int32_t i = 0; i < h; i++) {
-        const float r = poet_logistic(row[i]);
-        const float z = poet_logistic(row[h + i]);
-        const float n = poet_hyperbolic_tangent(row[2 * h + i] + r * hidden[i]);
-        row[i] = r;
-        row[h + i] = z;
-        row[2 * h + i] = n;
-        y[i] = (1.0f - z) * n + z * before[i];
+        n[i] = n[i] + row[i] * hidden[i];
+    }
+    poet_hyperbolic_tangent_each(n, n, h);
+    for (int32_t i = 0; i < h; i++) {
+        y[i] = (1.0f - z[i]) * n[i] + z[i] * before[i];
     }
 }
 

@@ -23,18 +23,15 @@ int poet_lstm_sizes(const int32_t *params, poet_sizes *sizes)
 
 static void activate(int32_t h, float *row, const float *before, float *y, float *after)
 {
+    poet_logistic_each(row, row, 2 * h);
+    poet_hyperbolic_tangent_each(row + 2 * h, row + 2 * h, h);
+    poet_logistic_each(row + 3 * h, row + 3 * h, h);
     for (int32_t i = 0; i < h; i++) {
-        const float in = poet_logistic(row[i]);
-        const float forget = poet_logistic(row[h + i]);
-        const float g = poet_hyperbolic_tangent(row[2 * h + i]);
-        const float out = poet_logistic(row[3 * h + i]);
-        const float c = forget * before[i] + in * g;
-        row[i] = in;
-        row[h + i] = forget;
-        row[2 * h + i] = g;
-        row[3 * h + i] = out;
-        after[i] = c;
-        y[i] = out * poet_hyperbolic_tangent(c);
+        after[i] = row[h + i] * before[i] + row[i] * row[2 * h + i];
+    }
+    poet_hyperbolic_tangent_each(y, after, h);
+    for (int32_t i = 0; i < h; i++) {
+        y[i] = row[3 * h + i] * y[i];
     }
 }
 

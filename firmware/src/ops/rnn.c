@@ -29,9 +29,11 @@ int poet_rnn_run(const poet_op_args *args)
     for (int32_t t = 0; t < p->s; t++) {
         float *rows = y + poet_step_at(t, p->s, p->reverse) * state;
         poet_product_add(&product, before, args->inputs[1], rows);
-        for (int32_t i = 0; i < state; i++) {
-            const float sum = rows[i];
-            rows[i] = !p->relu ? poet_hyperbolic_tangent(sum) : sum <= 0.0f ? 0.0f : sum;
+        if (!p->relu) {
+            poet_hyperbolic_tangent_each(rows, rows, state);
+        }
+        for (int32_t i = 0; p->relu && i < state; i++) {
+            rows[i] = rows[i] <= 0.0f ? 0.0f : rows[i];
         }
         before = rows;
     }

@@ -26,6 +26,7 @@ from poet_profiles.firmware.operators import (
     parse_params,
     rows_together,
 )
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, steps_in
 from poet_profiles.graph import Graph, Node, Operation, Part, Resident, Value
 from poet_profiles.graph.kept import TRAINED_KINDS
 
@@ -339,7 +340,8 @@ def _cut_of(operation: Operation | None, weights: set[str]) -> _Cut | None:
     if operation is None:
         return None
     op = operation.op
-    if op in _ELEMENTWISE or (op == "sgd_general" and len(operation.operands) == 2):
+    plain = op == POINTWISE and not any(step.name in (SPREAD, SUM) for step in steps_in(parse_params(operation.params)))
+    if op in _ELEMENTWISE or plain or (op == "sgd_general" and len(operation.operands) == 2):
         form = _Form(("0", "1"), rows=None)
         operands, results = ((form,) * len(ids) for ids in (operation.operands, operation.results))
         return _Cut(operands, results, {"0": ("size",), "1": ("size",)})

@@ -17,7 +17,8 @@ from poet_profiles.shipped import FIRMWARE
 
 POINTWISE = "pointwise"
 SPREAD, SUM, COPY, FLOAT, SELECT = "spread", "sum", "copy", "float", "select"
-REGISTERS, MOST_INPUTS, MOST_OUTPUTS, MOST_WORDS = 8, 12, 4, 46
+REGISTERS, MOST_INPUTS, MOST_OUTPUTS = 8, 12, 4
+MOST_WORDS = 38  # of the firmware's 46, so that a line of the protocol holds them
 BLOCK = 64
 _PLACES = {"r": (0, REGISTERS), "x": (REGISTERS, MOST_INPUTS), "y": (REGISTERS + MOST_INPUTS, MOST_OUTPUTS)}
 _STEP = re.compile(r"^POET_STEP\((\d+), \w+, (\w+), (\w+), (\d+),", re.MULTILINE)
