@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, map_refs, row_major
 
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import is_row_major
+from poet_planner.lowering.rules import is_row_major, permuting
 from poet_planner.lowering.strided_copies import layout_of, viewed
 
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ def with_rows_in_order(traced: TracedGraph) -> TracedGraph:
             # A resident as PyTorch stores it: no operator reads it so, and none can copy it.
             return replace(ref, stride=(0,) * len(ref.stride))
         order = _order(traced.values[ref.source])
-        back = _permuted([order.index(axis) for axis in range(len(order))])
+        back = permuting([order.index(axis) for axis in range(len(order))])
         return replace(ref, source=_stored(ref.source), views=(back, *ref.views))
 
     operators: list[TracedOperator] = []
@@ -89,13 +89,9 @@ def _copy(maker: TracedOperator, value: TracedValue) -> TracedOperator:
     """What makes of a row-major value the one that PyTorch stores."""
     order, id = _order(value), _stored(value.id)
     shape, stride = (tuple(extents[axis] for axis in order) for extents in (value.shape, row_major(value.shape)))
-    source = Ref(value.id, (_permuted(order),), shape, stride, value.dtype)
+    source = Ref(value.id, (permuting(order),), shape, stride, value.dtype)
     kwargs = {"memory_format": torch.contiguous_format}
     return TracedOperator(id, aten.clone.default, (source,), kwargs, (id,), maker.backward, maker.module)
-
-
-def _permuted(order: list[int]) -> View:
-    return View(aten.permute.default, (order,))
 
 
 def _sees(ref: Ref, shape: tuple[int, ...]) -> bool:

@@ -233,9 +233,13 @@ def reshaped(ref: Ref, shape: Sequence[int]) -> Ref:
 def permuted(x: Ref, order: Sequence[int]) -> Ref:
     if list(order) == sorted(order):
         return x
-    view = View(torch.ops.aten.permute.default, (list(order),))
     shape, stride = (tuple(sizes[axis] for axis in order) for sizes in (x.shape, x.stride))
-    return replace(x, views=(*x.views, view), shape=shape, stride=stride)
+    return replace(x, views=(*x.views, permuting(order)), shape=shape, stride=stride)
+
+
+def permuting(order: Sequence[int]) -> View:
+    """The view that permutes axes."""
+    return View(torch.ops.aten.permute.default, (list(order),))
 
 
 def _relu_backward(operator: TracedOperator) -> Lowered | None:

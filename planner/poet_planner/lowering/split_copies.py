@@ -9,9 +9,10 @@ from itertools import permutations
 from math import prod
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, row_major
+from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, row_major
 
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.rules import permuting
 from poet_planner.lowering.strided_copies import can_be_copied, layout_of
 
 aten = torch.ops.aten
@@ -32,9 +33,9 @@ def with_copies_in_two(traced: TracedGraph) -> TracedGraph:
         id = added(operator.id, "reordered")
         shape = tuple(ref.shape[axis] for axis in order)
         stride = tuple(ref.stride[axis] for axis in order)
-        first = replace(ref, views=(*ref.views, _permuted(order)), shape=shape, stride=stride)
+        first = replace(ref, views=(*ref.views, permuting(order)), shape=shape, stride=stride)
         back = [order.index(axis) for axis in range(len(order))]
-        second = Ref(id, (_permuted(back),), ref.shape, tuple(row_major(shape)[axis] for axis in back), ref.dtype)
+        second = Ref(id, (permuting(back),), ref.shape, tuple(row_major(shape)[axis] for axis in back), ref.dtype)
         operators.append(replace(operator, id=id, args=(first,), outputs=(id,)))
         operators.append(replace(operator, args=(second,)))
         values[id] = TracedValue(id, ref.dtype.itemsize * prod(shape), shape, ref.dtype, row_major(shape))
@@ -54,7 +55,3 @@ def _way(operator: TracedOperator, shapes: dict[str, Sequence[int]]) -> list[int
         if can_be_copied(between) and can_be_copied(back):
             return list(order)
     return None
-
-
-def _permuted(order: Sequence[int]) -> View:
-    return View(aten.permute.default, (list(order),))
