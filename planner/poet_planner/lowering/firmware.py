@@ -180,6 +180,7 @@ class Lowering:
         self._shapes |= {resident.id: resident.shape for resident in traced.residents}
         self.constants = constants.computed_constants(traced)
         self._constant_ids = {constant.id for constant in self.constants}
+        self._made = {id: value for id, value in traced.values.items() if id not in self._constant_ids}
         self._places_read = places_read(traced)
 
     def drafts(self, operator: TracedOperator) -> list[Draft]:
@@ -226,7 +227,7 @@ class Lowering:
             or weights_of_attention(operator, self._traced)
         )
         if lowered is None or odd_type(operator, lowered, self._traced.values):
-            lowered = elementwise(operator, self._traced.values) or lowered
+            lowered = elementwise(operator, self._made) or lowered
         if lowered and not self._gradients_row_major(lowered.results):
             lowered = with_transposed_result(lowered)
         if lowered is None or not all(self._is_stored_row_major(id) for id in lowered.results):
@@ -248,7 +249,7 @@ class Lowering:
 
     def _reads_stored_flags(self, operator: TracedOperator) -> bool:
         """Whether a flag that lies as an i32 would become a value, which is f32."""
-        return any(ref.dtype == torch.bool and ref.source not in self._traced.values for ref in operator.refs)
+        return any(ref.dtype == torch.bool and ref.source not in self._made for ref in operator.refs)
 
     def _gradients_row_major(self, results: tuple[str, ...]) -> bool:
         """Whether those of the values that are gradients lie in their parameters' layout."""

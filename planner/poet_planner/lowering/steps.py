@@ -25,8 +25,8 @@ class Steps:
     """Steps in the making.
 
     Called with a step's name, what it reads and its numbers, it gives its result's name. What is smaller than the
-    result is spread. Whole numbers become f32, and so do flags that are no values: residents and constants hold them
-    as such.
+    result is spread. Whole numbers become f32, and so do flags that are none of ``values``: residents and constants
+    hold them as such.
     """
 
     def __init__(self, shape: Sequence[int], values: Mapping[str, TracedValue]) -> None:
@@ -372,6 +372,7 @@ STEPS: dict[str, Rule] = {
     "log10.default": lambda s, x: s("mulc", s("log", x), log(e) / log(10)),
     "tan.default": lambda s, x: s("div", s("sin", x), s("cos", x)),
     "erf.default": lambda s, x: s("addc", s("mulc", s("normal", s("mulc", x, sqrt(2))), 2), -1),
+    "erfc.default": lambda s, x: s("mulc", s("normal", s("mulc", x, -sqrt(2))), 2),
     "where.self": _where,
     "where.ScalarSelf": _where,
     "where.ScalarOther": _where,
