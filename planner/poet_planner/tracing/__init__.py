@@ -96,7 +96,7 @@ def trace(
         layers=layers,
         frozen=frozen,
         without_gradient=frozenset(trained & frozen.keys()),
-        ranges={id: (int(one.min()), int(one.max())) for id, one in labels if _are_labels(one)},
+        ranges={id: _range(one) for id, one in labels if _are_labels(one)},
         device=device,
         shown_by_fakes=captured.shown_by_fakes,
     )
@@ -139,7 +139,14 @@ def trace_forward(
 
 def _are_labels(tensor: Tensor) -> bool:
     """Whether they are whole numbers that are there to be looked at."""
-    return tensor.dtype in (torch.int64, torch.int32) and tensor.numel() > 0 and not isinstance(tensor, FakeTensor)
+    there = tensor.device.type == "cpu" and tensor.numel() > 0 and not isinstance(tensor, FakeTensor)
+    return there and tensor.dtype in (torch.int64, torch.int32)
+
+
+def _range(labels: Tensor) -> tuple[int, int]:
+    """By NumPy: while a plan is kept, PyTorch computes nothing."""
+    numbers = labels.numpy()
+    return int(numbers.min()), int(numbers.max())
 
 
 def _frozen(graph: TracedGraph, module: nn.Module) -> dict[str, Tensor]:
