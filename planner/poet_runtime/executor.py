@@ -24,7 +24,7 @@ from poet_profiles.schedule import Action, Step
 from torch import Tensor, nn
 
 from poet_runtime.devices import device_named
-from poet_runtime.nested import fixed_in, tensors_in
+from poet_runtime.nested import fixed_in, orders_in, tensors_in
 from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator
 
 
@@ -77,7 +77,8 @@ def residents_of(
     UserError
         If the batch has another form than that which was traced: other shapes, other types, or other fixed values.
     """
-    if fixed_in((inputs, targets)) != graph.fixed:
+    fixed = fixed_in((inputs, targets))
+    if fixed != graph.fixed or orders_in(fixed) != orders_in(graph.fixed):
         raise UserError(f"{graph.name} was traced with other values, or another nesting, of its batch; trace it again")
     tensors: dict[str, Tensor] = {name: tensor.detach() for name, tensor in module.named_parameters()}
     tensors.update((name, tensor.detach()) for name, tensor in module.named_buffers())

@@ -48,6 +48,13 @@ def fixed_in(nested: Any) -> Any:
     return nested
 
 
+def orders_in(fixed: Any) -> tuple[Any, ...]:
+    """The keys of all dicts of what `fixed_in` gives, in order: tensors come in it, and dicts are equal in any."""
+    if isinstance(fixed, dict):
+        return (*fixed, *map(orders_in, fixed.values()))
+    return tuple(map(orders_in, fixed)) if isinstance(fixed, list) else ()
+
+
 def apart(tensors: Iterable[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
     """The tensors, those copied that share memory with ``others`` or with each other: a tensor given twice is two."""
     taken = {tensor.untyped_storage()._cdata for tensor in others}

@@ -18,7 +18,7 @@ from poet_profiles.schedule import Schedule
 from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
-from poet_runtime.nested import fixed_in, tensors_in
+from poet_runtime.nested import fixed_in, orders_in, tensors_in
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
 
@@ -115,6 +115,9 @@ class Planned:
             self.compiled.pager.close()
 
 
+_Form = tuple[tuple[Any, ...], tuple[torch.Size, ...]]
+
+
 class _Plans:
     """The plans for one shape of batches, the latest first, and how often they have had to be made."""
 
@@ -176,11 +179,11 @@ class PlannedStep(Closing):
         self._planned_for = planned_for
         self._retraces = retraces
         self._fixed = fixed_in(example)
-        self._plans: dict[tuple[torch.Size, ...], _Plans] = {}
+        self._plans: dict[_Form, _Plans] = {}
         self._closed = False
         tensors = tensors_in(example)
-        self._shapes = _shapes(tensors)
-        self._plan(example, tensors)
+        self._form = _form(self._fixed, tensors)
+        self._plan(example, self._form)
 
     def __call__(self, *batch: Any) -> Tensor:
         """Take one step with a batch in the example's form, and return the loss, detached.
@@ -196,11 +199,12 @@ class PlannedStep(Closing):
         if self._closed:
             raise UserError("the step has been closed; call poet_planner.compile again")
         tensors = tensors_in(batch)
-        if fixed_in(batch) != self._fixed:
+        fixed = fixed_in(batch)
+        if fixed != self._fixed:
             raise UserError("the batch has another nesting, or other fixed values, than the example; compile for it")
         traced = self.planned.traced
         refuse_unfit_batch(traced.name, tensors, traced.device)
-        return self._plan(batch, tensors)(tensors)
+        return self._plan(batch, _form(fixed, tensors))(tensors)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: threads, files and the places of parameters are of this process and model."""
@@ -208,7 +212,7 @@ class PlannedStep(Closing):
 
     @property
     def planned(self) -> Planned:
-        return self._plans[self._shapes].planned[0]
+        return self._plans[self._form].planned[0]
 
     @property
     def report(self) -> Report:
@@ -229,15 +233,15 @@ class PlannedStep(Closing):
             for planned in plans.planned:
                 planned.close()
 
-    def _plan(self, batch: Sequence[Any], tensors: Sequence[Tensor]) -> Planned:
-        plans = self._plans.get(_shapes(tensors)) or _Plans()
+    def _plan(self, batch: Sequence[Any], form: _Form) -> Planned:
+        plans = self._plans.get(form) or _Plans()
         changes = plans.current()
         if changes or not plans.planned:
             if changes:
                 self._refuse(plans, changes[0])
             words = changes[0].words if changes else ""
             plans.add(self._planned_for(batch, plans.planned, words), changes)
-            self._plans[_shapes(tensors)] = plans
+            self._plans[form] = plans
         plans.steps += 1
         return plans.planned[0]
 
@@ -257,8 +261,9 @@ def _itself(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _shapes(tensors: Sequence[Tensor]) -> tuple[torch.Size, ...]:
-    return tuple(tensor.shape for tensor in tensors)
+def _form(fixed: Any, tensors: Sequence[Tensor]) -> _Form:
+    """What a batch has to have in common with another of the same plan: the order of keys, and all shapes."""
+    return orders_in(fixed), tuple(tensor.shape for tensor in tensors)
 
 
 def _steps(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:

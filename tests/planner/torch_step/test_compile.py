@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import re
+from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -295,6 +296,36 @@ def test_another_module_is_refused_in_one_line(change: Callable[[nn.Module], obj
             step(*batch)
     assert "\n" not in str(caught.value)
     assert differing(before, state_of(module, torch.zeros(()))) == []
+
+
+class Named(nn.Module):
+    """Of two parts of a sample: by their names, and in their order."""
+
+    def __init__(self, in_order: bool) -> None:
+        super().__init__()
+        self.fc, self.in_order = nn.Linear(8 if in_order else 4, 3), in_order
+
+    def forward(self, parts: dict[str, Tensor]) -> Tensor:
+        x = torch.cat([*parts.values()], 1) if self.in_order else parts["a"] + 0.1 * parts["b"]
+        y: Tensor = self.fc(x)
+        return y
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("nested", [lambda parts: parts, UserDict, OrderedDict])
+def test_parts_with_names_come_in_any_order(in_order: bool, nested: Callable[[dict[str, Tensor]], Any]) -> None:
+    module, labels = Named(in_order), torch.tensor([0, 2])
+    parts = {"a": torch.randn(2, 4), "b": torch.randn(2, 4)}
+    with compiled(module, (nested(parts), labels)) as step:
+        for order in ("ba", "ab", "ba"):
+            given = nested({name: parts[name] for name in order})
+            module.zero_grad()
+            cross_entropy(module(given), labels).backward()
+            expected = module.fc.weight.grad
+            module.zero_grad()
+            step(given, labels)
+            assert expected is not None and module.fc.weight.grad is not None
+            assert torch.equal(module.fc.weight.grad, expected)
 
 
 def test_another_batch_is_refused_in_one_line() -> None:
