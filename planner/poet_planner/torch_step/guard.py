@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._device import DeviceContext
 
 from poet_planner.torch_step.places import PLAIN, Fact, Places, Slot
 from poet_planner.torch_step.reads import Reads
@@ -203,6 +204,12 @@ def _autocast(kind: str) -> str:
     return str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else "off"
 
 
+def _function_modes() -> tuple[object, ...]:
+    """Those that stand around the call; the default device is one, and is looked at by itself."""
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return tuple(mode for mode in modes if not isinstance(mode, DeviceContext))
+
+
 _SETTINGS: Mapping[str, Callable[[], Any]] = {
     "the default dtype": torch.get_default_dtype,
     "the default device": torch.get_default_device,
@@ -222,6 +229,8 @@ _SETTINGS: Mapping[str, Callable[[], Any]] = {
     "memory-efficient attention": torch._C._get_mem_efficient_sdp_enabled,
     "plain attention": torch._C._get_math_sdp_enabled,
     "cuDNN's attention": torch._C._get_cudnn_sdp_enabled,
+    "what hooks into saved tensors": partial(torch._C._autograd._top_saved_tensors_default_hooks, True),
+    "the modes of functions": _function_modes,
     "autocast": partial(_autocast, "cpu"),
     "autocast on the GPU": partial(_autocast, "cuda"),
     # As PyTorch resolves it: other readers raise where old and new ways of setting it meet.
@@ -241,4 +250,4 @@ def settings() -> list[Any]:
 
 def _setting_changed(now: Sequence[Any], was: Sequence[Any]) -> str:
     name, one, other = next(each for each in zip(_SETTINGS, now, was, strict=True) if each[1] != each[2])
-    return f"{name} is {one}, and was {other}"
+    return f"{name} is another now" if isinstance(one or other, tuple) else f"{name} is {one}, and was {other}"

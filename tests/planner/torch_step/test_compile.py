@@ -11,6 +11,7 @@ import pickle
 import re
 from collections import OrderedDict, UserDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from poet_planner.torch_step import profile_here
 from poet_planner.torch_step.step import PlannedStep
 from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import cross_entropy
+from torch.overrides import TorchFunctionMode
 
 from tests.planner.torch_step.networks import Batch, small_bert, small_mobilenet, small_resnet, small_vgg, tiny
 from tests.support import ROOT
@@ -296,6 +299,37 @@ def test_another_module_is_refused_in_one_line(change: Callable[[nn.Module], obj
             step(*batch)
     assert "\n" not in str(caught.value)
     assert differing(before, state_of(module, torch.zeros(()))) == []
+
+
+class Doubled(TorchFunctionMode):
+    """Linear layers yield twice as much."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        return 2 * found if function is torch.nn.functional.linear else found
+
+
+def compressed() -> Any:
+    return saved_tensors_hooks(
+        lambda x: x.bfloat16() if x.is_floating_point() else x, lambda x: x.float() if x.is_floating_point() else x
+    )
+
+
+@pytest.mark.parametrize("around", [compressed, Doubled])
+def test_what_stands_around_the_call_is_looked_at(around: Callable[[], Any]) -> None:
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    x, labels = torch.randn(2, 4), torch.tensor([0, 2])
+    with compiled(module, (x, labels)) as step:
+        for context in (nullcontext, around, nullcontext):
+            module.zero_grad()
+            with context():
+                cross_entropy(module(x), labels).backward()
+            expected = [parameter.grad for parameter in module.parameters()]
+            module.zero_grad()
+            with context():
+                step(x, labels)
+            for one, parameter in zip(expected, module.parameters(), strict=True):
+                assert one is not None and parameter.grad is not None and torch.equal(one, parameter.grad)
 
 
 class Named(nn.Module):
