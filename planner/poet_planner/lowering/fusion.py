@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 from poet_profiles.firmware.operators import OPERATORS, Params, params_key, parse_params
-from poet_profiles.firmware.steps import POINTWISE, SPREAD, Step
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, Step, f32_of_word
 
 from poet_planner.lowering.draft import Draft
 from poet_planner.lowering.groups import Group, group_of, joined, read_by
@@ -163,9 +163,7 @@ def _spreading(reader: Draft, copy: Draft, spread: Step) -> Draft | None:
     if reader.op != POINTWISE or copy.operands[0] in reader.operands:
         return None
     group = group_of(parse_params(reader.params), reader.operands)
-    if group.size != parse_params(copy.params)["d0"] * prod(
-        parse_params(copy.params)[f"d{axis}"] for axis in (1, 2, 3)
-    ):
+    if 4 * group.size != copy.values[0].bytes:
         return None
     group = read_by(group, copy.results[0], spread)
     inputs = tuple(copy.operands[0] if id == copy.results[0] else id for id in group.inputs)
@@ -211,17 +209,13 @@ def _steps_of(op: str, p: Params, operands: int) -> tuple[Step, ...]:
     if op in _SAME:
         return (Step(op, "s0", inputs),)
     if op in _WITH_NUMBERS:
-        numbers = tuple(_f32(p[name]) for name in ("low_f32", "high_f32", "slope_f32") if name in p)
+        numbers = tuple(f32_of_word(p[name]) for name in ("low_f32", "high_f32", "slope_f32") if name in p)
         return (Step(_WITH_NUMBERS[op] or op, "s0", inputs, numbers),)
     if op == "scale":
         factor = np.float32(p["factor_nano"]) / np.float32(NANO) / np.float32(p["divisor"])
         return (Step("mulc", "s0", inputs, (float(factor),)),)
     if op == "scale_by":
-        return (Step("mulc", "s0", inputs, (_f32(p["factor_f32"]),)),)
+        return (Step("mulc", "s0", inputs, (f32_of_word(p["factor_f32"]),)),)
     if op == "add_rows":
         return (Step(SPREAD, "s0", ("x1",), (1, p["n"])), Step("add", "s1", ("x0", "s0")))
     return ()
-
-
-def _f32(bits: int) -> float:
-    return float(np.array(bits, dtype=np.int32).view(np.float32))

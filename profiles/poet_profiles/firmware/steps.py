@@ -82,7 +82,7 @@ def steps_of(words: Sequence[int]) -> Iterator[Step]:
         kind = _BY_CODE[code]
         y, *sources = (_name(place) for place in places[: 1 + kind.operands])
         numbers = words[at + 1 : at + 1 + kind.numbers]
-        read = numbers if kind.name == SPREAD else (_of_bits(word) for word in numbers)
+        read = numbers if kind.name == SPREAD else (f32_of_word(word) for word in numbers)
         yield Step(kind.name, y, tuple(sources), tuple(read))
         at += 1 + kind.numbers
 
@@ -149,7 +149,8 @@ def _signed(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
-def _of_bits(word: int) -> float:
+def f32_of_word(word: int) -> float:
+    """The number whose bits are a parameter."""
     (number,) = struct.unpack("<f", word.to_bytes(4, "little", signed=True))
     return float(number)
 
