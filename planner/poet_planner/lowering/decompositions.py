@@ -48,6 +48,7 @@ from poet_planner.lowering.steps import elementwise
 from poet_planner.lowering.strided_copies import layout_of, places, spread, strided_operator
 from poet_planner.tracing import schema
 from poet_planner.tracing.fold import Part, fold_part
+from poet_planner.tracing.prune import living
 
 _TO_COPY = torch.ops.aten._to_copy.default
 _COPY = torch.ops.aten.copy_.default
@@ -66,7 +67,7 @@ def with_decompositions(traced: TracedGraph) -> TracedGraph:
     """The same graph; what has no way onto the firmware as its parts, if these all have one."""
     taken = _Taken(traced)
     operators = [part for operator in traced.operators for part in taken.operators(operator)]
-    operators, read = taken.without_unread(operators)
+    operators, read = living(traced, operators)
     made = {id for operator in operators for id in operator.values}
     parted = replace(
         traced,
@@ -163,16 +164,6 @@ class _Taken:
         if places(ref, shape).isdisjoint(places(view, shape)):
             return self._part_read(replace(ref, source=view.source))
         return ref
-
-    def without_unread(self, operators: list[TracedOperator]) -> tuple[list[TracedOperator], set[str]]:
-        """Without what nothing reads; and what is read."""
-        read = {ref.source for ref in (self._traced.loss, *self._traced.gradients.values())}
-        kept = []
-        for operator in reversed(operators):
-            if operator.random or operator.updates or not read.isdisjoint(operator.values):
-                read.update(ref.source for ref in operator.refs)
-                kept.append(operator)
-        return kept[::-1], read
 
     def _of_floats(self, operator: TracedOperator) -> TracedOperator:
         """The operator on floats instead of whole numbers that are as good as floats, where it yields none."""

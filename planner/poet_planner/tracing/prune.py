@@ -6,6 +6,7 @@ An operator that draws random numbers stays, wanted or not: without it every lat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from poet_runtime.traced_graph import TracedGraph, TracedOperator
@@ -13,14 +14,10 @@ from poet_runtime.traced_graph import TracedGraph, TracedOperator
 
 def prune(graph: TracedGraph) -> TracedGraph:
     """The same graph without dead operators, unused outputs set to None, bookkeeping set apart."""
-    needed = {graph.loss.source, *(ref.source for ref in graph.gradients.values())}
-    kept: list[TracedOperator] = []
-    for operator in reversed(graph.operators):
-        if operator.random or operator.updates or needed.intersection(operator.values):
-            needed.update(ref.source for ref in operator.refs)
-            outputs = tuple(id if id in needed else None for id in operator.outputs)
-            kept.append(replace(operator, outputs=outputs))
-    kept.reverse()
+    alive, needed = living(graph, graph.operators)
+    kept = [
+        replace(operator, outputs=tuple(id if id in needed else None for id in operator.outputs)) for operator in alive
+    ]
     books = _bookkeeping(kept)
     operators = tuple(operator for operator in kept if operator.id not in books)
     bookkeeping = tuple(operator for operator in kept if operator.id in books)
@@ -31,6 +28,18 @@ def prune(graph: TracedGraph) -> TracedGraph:
         bookkeeping=bookkeeping,
         values={id: value for id, value in graph.values.items() if id in used},
     )
+
+
+def living(graph: TracedGraph, operators: Sequence[TracedOperator]) -> tuple[list[TracedOperator], set[str]]:
+    """Those of the operators that something needs of the graph, and the ids of all that is read."""
+    needed = {graph.loss.source, *(ref.source for ref in graph.gradients.values())}
+    kept: list[TracedOperator] = []
+    for operator in reversed(operators):
+        if operator.random or operator.updates or needed.intersection(operator.values):
+            needed.update(ref.source for ref in operator.refs)
+            kept.append(operator)
+    kept.reverse()
+    return kept, needed
 
 
 def _bookkeeping(operators: list[TracedOperator]) -> set[str]:
