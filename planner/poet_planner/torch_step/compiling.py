@@ -150,7 +150,7 @@ def compile(
         *(inner, quiet, device.name, note),
     )
     refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
-    return PlannedStep(example, planner.planned, retraces=on_change == RETRACE)
+    return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -27,6 +28,7 @@ from poet_planner.torch_step.inner_optimizer import InnerOptimizer
 from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.report import Report
 from poet_planner.torch_step.structure import Structure
+from poet_planner.tracing.alone import alone, in_turn
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 # The first step may allocate what later ones find there.
@@ -174,9 +176,12 @@ class PlannedStep(Closing):
         self,
         example: Sequence[Any],
         planned_for: Callable[[Sequence[Any], Sequence[Planned], str], Planned],
+        parts: Sequence[object],
         retraces: bool = True,
     ) -> None:
         self._planned_for = planned_for
+        self._parts = parts
+        self._lock = threading.RLock()
         self._retraces = retraces
         self._fixed = fixed_in(example)
         self._plans: dict[_Form, _Plans] = {}
@@ -196,6 +201,11 @@ class PlannedStep(Closing):
             If the batch is not what was compiled, the step cannot be traced again, or is not to be, or a page could not
             be moved. Gradients and buffers are then as they were.
         """
+        with self._lock:
+            loss: Tensor = in_turn(self._parts, self._step, batch)
+            return loss
+
+    def _step(self, batch: Sequence[Any]) -> Tensor:
         if self._closed:
             raise UserError("the step has been closed; call poet_planner.compile again")
         tensors = tensors_in(batch)
@@ -240,7 +250,8 @@ class PlannedStep(Closing):
             if changes:
                 self._refuse(plans, changes[0])
             words = changes[0].words if changes else ""
-            plans.add(self._planned_for(batch, plans.planned, words), changes)
+            with alone(*self._parts):
+                plans.add(self._planned_for(batch, plans.planned, words), changes)
             self._plans[form] = plans
         plans.steps += 1
         return plans.planned[0]

@@ -8,6 +8,7 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 from __future__ import annotations
 
 import itertools
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -200,7 +201,9 @@ def _captured(
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     parts = (module, loss, inputs, targets)
     try:
-        graph, shown_by_fakes = _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways)
+        graph, shown_by_fakes = _undisturbed(
+            lambda: _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways), snapshot
+        )
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
@@ -210,7 +213,7 @@ def _captured(
         before = f", before {drawn[name]}," if name in drawn else ""
         raise UserError(
             f"the step draws from {name}, or seeds it{before} which a plan would not repeat; draw with PyTorch, and "
-            "seed outside of the step"
+            f"seed outside of the step{_OR_ANOTHER * (threading.active_count() > 1)}"
         ) from None
     except (RuntimeError, TypeError) as error:
         if not any(words in str(error) for words in _WANTS_DATA):
@@ -223,6 +226,22 @@ def _captured(
     return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes)
 
 
+_OR_ANOTHER = " (if it is another thread that draws: let it wait for poet)"
+
+
+def _undisturbed(trace: Callable[[], tuple[GraphModule, bool]], snapshot: Snapshot) -> tuple[GraphModule, bool]:
+    """Trace; again where numbers were drawn, which may have been another thread's doing."""
+    for _ in range(_TRIES):
+        try:
+            return trace()
+        except refusals.DrawsError:
+            if threading.active_count() == 1:
+                raise
+            snapshot.restore()
+    return trace()
+
+
+_TRIES = 3
 # How PyTorch says that something outside of it asks for a fake tensor's data.
 _WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
 
@@ -304,6 +323,7 @@ def _repeatable(
         needs_data = True
         snapshot.restore()
         displace_generators()
+        start = plain_state(*parts)
         first = _over_data(step, flat, everything, refusals.Asked(questions))
     way = _way(first)
     if way in ways and not (data or needs_data):

@@ -227,16 +227,20 @@ def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
 
 
-_NOBODYS_SEED = 3_141_592_653
+_nobodys_seeds = itertools.count(3_141_592_653)
 
 
 def displace_generators() -> None:
-    """Put PyTorch's, Python's and NumPy's own where no program's seed does: then a step that seeds one changes it."""
-    torch.default_generator.manual_seed(_NOBODYS_SEED)
-    random.seed(_NOBODYS_SEED)
+    """Put PyTorch's, Python's and NumPy's own where no program's seed does: then a step that seeds one changes it.
+
+    Each time elsewhere, lest other threads draw the same numbers again.
+    """
+    seed = next(_nobodys_seeds) % 2**32
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed(_NOBODYS_SEED)
+        numpy.random.seed(seed)
 
 
 def generators() -> dict[str, tuple[object, Undo]]:
