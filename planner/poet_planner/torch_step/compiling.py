@@ -23,7 +23,7 @@ from poet_runtime.compiled_step import AnyPager, CompiledStep, compile_steps
 from poet_runtime.devices import Cpu, device_named
 from poet_runtime.executor import residents_of
 from poet_runtime.measured_sizes import measured
-from poet_runtime.nested import tensors_in
+from poet_runtime.nested import parts_of
 from poet_runtime.pager import Pager
 from poet_runtime.pinned_pager import CudaStreams, PinnedPager
 from poet_runtime.program import Program
@@ -52,8 +52,9 @@ from poet_planner.torch_step.report import Report
 from poet_planner.torch_step.step import Planned, PlannedStep
 from poet_planner.torch_step.structure import Structure, structure, with_arguments
 from poet_planner.torch_step.updating import updating_inside
+from poet_planner.torch_step.values import Values
 from poet_planner.tracing import in_eagers_words, trace
-from poet_planner.tracing.capture import without_data
+from poet_planner.tracing.capture import Way, without_data
 from poet_planner.tracing.same_as_eager import refuse_other_results
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
@@ -149,7 +150,7 @@ def compile(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
         *(inner, quiet, device.name, note),
     )
-    refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
+    refuse_unfit_batch(type(model).__name__, parts_of(example).tensors, device.name)
     return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE)
 
 
@@ -189,20 +190,27 @@ class _Planner:
     def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
         """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
         started = time.perf_counter()
-        inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
+        inputs, targets = _split(batch)
         name = type(self.model).__name__
         # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
         data = not known or not all(planned.traced.shown_by_fakes for planned in known)
-        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data)
-        like = structure(traced)
+        ways: set[Way] = set()
+        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data, ways)
+        like, needs_data = structure(traced), not traced.shown_by_fakes
+
+        def again(batch: Sequence[Any]) -> TracedGraph:
+            return trace(self.model, *_split(batch), self.loss, name, self.device, needs_data, ways)
+
+        values = Values.of(batch, traced, again)
         kept = next((planned for planned in known if planned.structure == like), None)
         if kept is not None:
             planned = self._kept(kept, traced, inputs, targets)
         else:
             planned = self._new(traced, like, inputs, targets)
+        planned.values = values
         if not self.quiet:
-            again = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
-            print(f"poet: {name}: {again}{'plan kept' if kept else planned.report}", file=sys.stderr)
+            anew = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
+            print(f"poet: {name}: {anew}{'plan kept' if kept else planned.report}", file=sys.stderr)
         return planned
 
     def _kept(self, planned: Planned, traced: TracedGraph, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
@@ -349,7 +357,7 @@ def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
     UserError
         If it is on a GPU that is not there, or elsewhere.
     """
-    tensors = (*model.parameters(), *model.buffers(), *tensors_in(example))
+    tensors = (*model.parameters(), *model.buffers(), *parts_of(example).tensors)
     return device_named(str(tensors[0].device)) if tensors and tensors[0].device.type != "meta" else Cpu()
 
 
@@ -389,6 +397,11 @@ def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: fl
         f"; what lives to the step's end takes {bytes_text(sum(sizes[id] for id in results))}, and {largest} takes "
         f"{bytes_text(needs[largest])} while it runs"
     )
+
+
+def _split(batch: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments of the model, and what the loss takes besides."""
+    return _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

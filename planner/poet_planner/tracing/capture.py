@@ -424,6 +424,9 @@ def _traced(step: Step, flat: Sequence[Tensor], asked: refusals.Asked) -> GraphM
 def _drop_unread(graph: GraphModule) -> None:
     """Take out what nobody reads: over fake tensors views are made that eager PyTorch leaves out, over data checks."""
     for node in reversed(graph.graph.nodes):
+        if node.target is torch.ops.aten.detach.default:
+            # The same numbers; hooks on what autograd saves are given one more, and eager PyTorch at times none.
+            node.replace_all_uses_with(node.args[0])
         if node.op == "call_function" and not node.users and is_pure(node.target, node.args, node.kwargs):
             graph.graph.erase_node(node)
 
