@@ -195,11 +195,11 @@ class _Planner:
         # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
         data = not known or not all(planned.traced.shown_by_fakes for planned in known)
         ways: set[Way] = set()
-        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data, ways)
+        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data, ways, keeps=True)
         like, needs_data = structure(traced), not traced.shown_by_fakes
 
         def again(batch: Sequence[Any]) -> TracedGraph:
-            return trace(self.model, *_split(batch), self.loss, name, self.device, needs_data, ways)
+            return trace(self.model, *_split(batch), self.loss, name, self.device, needs_data, ways, keeps=True)
 
         values = Values.of(batch, traced, again)
         kept = next((planned for planned in known if planned.structure == like), None)
@@ -275,7 +275,8 @@ class _Planner:
         # A buffer of the loss is no resident, but a constant.
         followed = [*self.model.parameters(), *self.model.buffers(), *traced.loss_parameters.values()]
         followed += traced.constants.values()
-        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads)
+        kept = [one for one in traced.kept if one.refs]
+        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads, kept)
 
     def _budget(self, plain_bytes: int) -> int:
         assert self.ram is not None

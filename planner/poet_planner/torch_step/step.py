@@ -19,7 +19,7 @@ from poet_profiles.schedule import Schedule
 from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
-from poet_runtime.nested import Parts, Touched, other_nest, parts_of
+from poet_runtime.nested import Parts, Touched, other_nest, parts_of, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
 
@@ -98,10 +98,14 @@ class Planned:
             given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
             loss, gradients, contents = self.compiled.run(given)
             with torch.no_grad():
-                for place, gradient in zip(self._trained, gradients, strict=True):
-                    accumulate(tensors[place], gradient)
-                if contents:
-                    torch._foreach_copy_([tensors[place] for place in self._updated], list(contents))
+                for trained, gradient in zip(self._trained, gradients, strict=True):
+                    accumulate(tensors[trained], gradient)
+                if self._updated:
+                    new = list(contents[: len(self._updated)])
+                    torch._foreach_copy_([tensors[place] for place in self._updated], new)
+            kept = iter(contents[len(self._updated) :])
+            for one in self.traced.kept:
+                one.put(with_tensors(one.nest, [next(kept) for _ in one.refs]) if one.refs else one.nest)
             elapsed_s = time.perf_counter() - started
         report.steps += 1
         if peak is not None:

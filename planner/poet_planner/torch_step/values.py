@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a batch is no tensor: file names, flags, numbers. It counts where the step looks at it.
+"""What in a batch is no tensor counts where the step looks at it: file names, flags, numbers.
 
 Whether it does, a trace shows with something in its place that cannot be looked at.
 """
@@ -25,7 +25,7 @@ _ASKED_FOR = (bool, type(None), Enum, type, torch.dtype, torch.device, torch.lay
 
 @dataclass
 class Values:
-    """Those of a batch, by path, as a step has seen them: of those that it does not read, the type."""
+    """What a step has seen of a batch's, by path: of those that it does not look at, the type."""
 
     seen: Mapping[str, Any] = field(default_factory=dict)
 

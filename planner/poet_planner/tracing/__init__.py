@@ -43,6 +43,7 @@ def trace(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    keeps: bool = False,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -59,6 +60,8 @@ def trace(
     segments : int
         For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
         so many segments of their steps. 0: they are PyTorch's.
+    keeps : bool
+        Whether what the step leaves in Python is among its results.
 
     Raises
     ------
@@ -82,7 +85,8 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, segments)
+        parts = tensors[: len(given)], tensors[len(given) :]
+        captured = capture(module, *parts, run, loss, data, ways, segments, keeps)
         folded = with_last_states(fold(captured, name)) if segments else fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))

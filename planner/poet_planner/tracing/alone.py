@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread plans at a time: tracing changes PyTorch for the whole process, and puts stand-ins into the model.
+"""One thread plans at a time, and others that call its model meanwhile wait.
 
-Other threads that call the model meanwhile wait; where one is in the middle of it, planning waits.
+Tracing changes PyTorch for the whole process, and puts stand-ins into the model. Where a thread is in the middle of
+it, planning waits.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
-from poet_runtime.traced_graph import Kind, Written
+from poet_runtime.traced_graph import Kept, Kind, Written
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch._subclasses.fake_tensor import (
@@ -34,6 +34,7 @@ from torch.utils._pytree import tree_map_only
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
+from poet_planner.tracing.kept import Before
 from poet_planner.tracing.recurrent import WholeLayers
 from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
@@ -55,7 +56,8 @@ class Captured:
     """A flat graph and what its placeholders and outputs are.
 
     The graph returns the ``result`` (the loss, or the output of a forward pass), then the gradient of each of
-    ``trained``, then what the step put in the place of each of the buffers ``rebound``. A node's ``meta["custom"]``
+    ``trained``, then what the step put in the place of each of the buffers ``rebound``, then the tensors in the places
+    ``kept``, so many in each. A node's ``meta["custom"]``
     holds ``module`` (the path), ``backward`` and ``written``. ``loss_parameters`` are those of the loss alone, by the
     names that they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
     """
@@ -67,6 +69,7 @@ class Captured:
     loss_parameters: dict[str, Tensor]
     result: tuple[str, Kind]
     shown_by_fakes: bool
+    kept: tuple[tuple[Kept, int], ...] = ()
 
 
 def capture(
@@ -78,6 +81,7 @@ def capture(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    keeps: bool = False,
 ) -> Captured:
     """Trace one training step.
 
@@ -99,6 +103,8 @@ def capture(
     segments : int
         Above 0 recurrent layers are operators of poet's own, as the firmware has them, each over so many segments of
         its steps.
+    keeps : bool
+        Whether what it leaves in Python is wanted.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -113,7 +119,7 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments, keeps)
     finally:
         snapshot.restore()
 
@@ -150,6 +156,7 @@ def _captured(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    keeps: bool = False,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = own_parameters(loss, module)
@@ -167,12 +174,14 @@ def _captured(
     state_count = len(parameters) + len(buffers)
     rebound: dict[str, Tensor] = {}
     drawn: dict[str, str] = {}
+    kept: list[tuple[Kept, int]] = []
 
     def step(asked: refusals.Asked, *flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
         where = _Where()
+        before = Before(state.values(), module, loss) if keeps else None
         storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
         with ExitStack() as within:
             within.enter_context(standing_in(module, loss, state, loss_parameters))
@@ -196,7 +205,10 @@ def _captured(
                 gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
             rebound.update(refusals.rebound_buffers(module, state, storages))
-        return [value, *gradients, *rebound.values()]
+        left = before.left(any(refusals.NUMBER_TAKEN in one for one in asked.questions)) if before else []
+        if not kept:
+            kept.extend((place, len(tensors)) for place, tensors in left)
+        return [value, *gradients, *rebound.values(), *(tensor for _, tensors in left for tensor in tensors)]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     parts = (module, loss, inputs, targets)
@@ -223,7 +235,8 @@ def _captured(
             "tensor, and look at them outside of the step"
         ) from None
     result = ("loss", Kind.LOSS) if loss is not None else (INFERENCE_OUTPUT, Kind.OUTPUT)
-    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes)
+    found = graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes
+    return Captured(*found, kept=tuple(kept))
 
 
 _OR_ANOTHER = " (if it is another thread that draws: let it wait for poet)"
