@@ -20,6 +20,7 @@ from torch import nn
 
 _PLANS = threading.RLock()
 _CALL = nn.Module._call_impl
+_LOOKS = 8
 _waiting: set[int] = set()
 _planned: list[tuple[int, Collection[int]]] = []  # the thread that plans, and the ids of its modules
 
@@ -64,17 +65,26 @@ def _wait() -> None:
     UserError
         If the thread that has it waits for this one: the model that it traces calls its modules in threads.
     """
-    me = threading.get_ident()
+    me, looks, last = threading.get_ident(), 0, None
     _waiting.add(me)
     try:
         while not _PLANS.acquire(timeout=0.25):
-            frames = sys._current_frames()
-            for one, modules in [*_planned]:
-                frame = frames.get(one)
-                if frame is not None and frame.f_code.co_filename == threading.__file__ and _runs(frame, modules):
-                    raise UserError("the model calls modules in threads of its own; call one after the other")
+            frame = _idle()
+            looks, last = (looks + 1 if frame is last else 0), frame
+            if frame is not None and looks == _LOOKS:
+                raise UserError("the model calls modules in threads of its own; call one after the other")
     finally:
         _waiting.discard(me)
+
+
+def _idle() -> FrameType | None:
+    """Where the thread that plans waits for another, in the middle of the model."""
+    frames = sys._current_frames()
+    for one, modules in [*_planned]:
+        frame = frames.get(one)
+        if frame is not None and frame.f_code.co_filename == threading.__file__ and _runs(frame, modules):
+            return frame
+    return None
 
 
 def _modules(parts: Collection[object]) -> set[int]:
