@@ -42,7 +42,7 @@ static int know_record(poet_server *server)
         const int status = poet_record_check_others(&server->card, server->built->model->graph_hash);
         return status == POET_OK && poet_checkpoint_is_there(&server->card) ? POET_E_TAKEN : status;
     }
-    return server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
+    return server->record_status == POET_E_IO || server->record_status == POET_E_FULL ? server->record_status : POET_OK;
 }
 
 int poet_session_pager(poet_server *server)

@@ -216,6 +216,9 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
     int trouble = POET_E_ABSENT;
     record->device = device;
     begin_empty(record);
+    if (device->erase_blocks > 0u) {
+        return POET_E_FULL; /* flash has no room for pages, nor for what is written in place */
+    }
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         header head = {0};
         const int status = read_record(record, i, false, &head);
