@@ -14,7 +14,7 @@ static const char label[] = "POET CARD 1\n";
 
 poet_ring poet_ring_of(const poet_block_device *device)
 {
-    if (device->erase_blocks == 0u && device->block_count > POET_CARD_DATA_BLOCK) {
+    if (poet_has_pages(device)) {
         return (poet_ring){POET_SLOT_FIRST_BLOCK, POET_SLOT_BLOCKS, POET_SLOT_COUNT, 1u};
     }
     const uint32_t blocks = device->erase_blocks > 1u ? device->erase_blocks : 2u; /* both headers lie in one place */
@@ -64,7 +64,7 @@ static int check_room(const poet_pager *pager, uint32_t block, uint32_t bytes)
     if (bytes == 0 || block < POET_CARD_DATA_BLOCK) {
         return POET_E_ARGUMENT;
     }
-    if (pager->device->erase_blocks > 0u) {
+    if (!poet_has_pages(pager->device)) {
         return POET_E_FULL;
     }
     const uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;

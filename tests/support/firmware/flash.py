@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flash in bytes: bits only fall, units are erased whole, a word is programmed once, and cuts leave it torn."""
+"""A model of flash: bits only fall, units are erased whole, and cuts leave them torn."""
 
 from __future__ import annotations
 
