@@ -20,6 +20,7 @@ from .upload_tools import choose, upload_image
 QUIET_PLATFORMIO = {"PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No", "PLATFORMIO_DISABLE_UPGRADE_CHECK": "true"}
 # What the linker script says of it (firmware/boards/cortex_m/sections.ld).
 TOO_LARGE = "the plan needs more RAM than the board has beside the firmware"
+CARD, FLASH = "card", "flash"
 HEADERS = ("poet_model.h", "poet_schedule.h")
 
 
@@ -42,24 +43,32 @@ def build(board: Board, model_dir: Path | None = None) -> Path:
 
 
 @contextmanager
-def built(board: Board, model_dir: Path | None = None) -> Iterator[Path]:
+def built(board: Board, model_dir: Path | None = None, keep: str = CARD) -> Iterator[Path]:
     """Build the firmware, with the headers in ``model_dir`` if given; no other build replaces the image meanwhile.
+
+    Parameters
+    ----------
+    keep : {"card", "flash"}
+        Where it commits weights.
 
     Raises
     ------
     UserError
-        If the headers are missing or the build fails; the compiler's words are on standard error.
+        If the headers are missing, the chip's flash has no driver, or the build fails; the compiler's words are on
+        standard error.
     """
     project = find_project()
+    if keep == FLASH and not (project / "firmware" / "boards" / str(board.chip) / "flash.c").is_file():
+        raise UserError(f"--keep flash: poet has no driver for the flash of {board.name}; leave it out")
     builds = Path(os.environ.get("PLATFORMIO_BUILD_DIR", project / ".pio" / "build"))
     # PlatformIO removes ``builds`` itself at times.
     builds.parent.mkdir(parents=True, exist_ok=True)
     with held(builds.parent, "another build goes on there", wait=True):
-        _platformio(board, project, model_dir)
+        _platformio(board, project, model_dir, keep)
         yield builds / _environment(board) / ("firmware.elf" if board.kind == "microcontroller" else "poet")
 
 
-def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
+def upload(board: Board, model_dir: Path | None, port: str | None, keep: str = CARD) -> None:
     """Build as :func:`build` does, and upload with the best of the board's tools that is here.
 
     Parameters
@@ -68,7 +77,7 @@ def upload(board: Board, model_dir: Path | None, port: str | None) -> None:
         Of the board's bootloader, where it has one.
     """
     choose(board)  # before minutes are spent on the build
-    with built(board, model_dir) as image:
+    with built(board, model_dir, keep) as image:
         upload_image(board, image, port)
 
 
@@ -78,8 +87,8 @@ def _environment(board: Board) -> str:
     return board.platformio_env
 
 
-def _platformio(board: Board, project: Path, model_dir: Path | None) -> None:
-    environment = {**os.environ, **QUIET_PLATFORMIO}
+def _platformio(board: Board, project: Path, model_dir: Path | None, keep: str) -> None:
+    environment = {**os.environ, **QUIET_PLATFORMIO, "POET_KEEP": keep}
     environment.setdefault("PLATFORMIO_CORE_DIR", str(project / ".pio-core"))
     environment.pop("POET_MODEL_DIR", None)
     environment.pop("POET_BOARD", None)

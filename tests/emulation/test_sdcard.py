@@ -61,15 +61,19 @@ class Bench:
         self.library: Any = ctypes.CDLL(str(library))
         self.clock = Clock(Counter(), HZ)
         power = Power(load_board("nrf52840").rails_a, self.clock)
-        self.card = SdCard(image, self.clock, power, lambda: None, kind, timing, new_bytes=SIZE)
+        self.card = SdCard(image, self.clock, power, self._lose_power, kind, timing, new_bytes=SIZE)
         self.bus = SpiBus(self.card, self.clock, SpiBusState())
         self.hz = 0.0
         self.speeds: list[int] = []
+        self.commands: list[int] = []
         self.under_way: tuple[int | None, int | None, int] | None = None
         start, sleep = (TRANSFER(self._start), SLEEP(self._sleep)) if dma else (TRANSFER(), SLEEP())
         self.spi = Spi(
             None, 8_000_000, SET_SPEED(self._set_speed), SELECT(self._select), TRANSFER(self._transfer), start, sleep
         )
+
+    def _lose_power(self) -> None:
+        self.card.faults.removed = True
 
     def _set_speed(self, _context: int, hz: int) -> None:
         self.hz = float(hz)
@@ -80,6 +84,8 @@ class Bench:
 
     def _transfer(self, _context: int, send: int | None, receive: int | None, count: int) -> None:
         sent = ctypes.string_at(send, count) if send else b"\xff" * count
+        if count == 6 and sent[0] & 0xC0 == 0x40:
+            self.commands.append(sent[0] & 0x3F)
         self.card.attend()
         has_news = max(self.card.state.busy_until, self.card.state.out_when) if self.card.state.driven else 0
         if not send and has_news - self.clock.now > SKIP:
@@ -436,6 +442,70 @@ def test_a_card_whose_check_cannot_be_switched_is_used(open_bench: OpenBench, ki
     assert bench.library.test_block_count() == SIZE // BLOCK
     assert bench.write(40, pattern(4 * BLOCK + 9)) == OK
     assert bench.read(40, 4 * BLOCK + 9) == (OK, pattern(4 * BLOCK + 9))
+
+
+# What a write and a read of four blocks send, the second time: to a card that knows all, and to others.
+WITHOUT = {
+    "": [55, 23, 25, 13, 18, 12],
+    "ACMD23": [25, 13, 18, 12],
+    "CMD25": [24, 13] * 4 + [18, 12],
+    "CMD18": [55, 23, 25, 13] + [17] * 4,
+    "CMD13": [55, 23, 25, 18, 12],
+    "ACMD23 CMD25 CMD18 CMD13": [24] * 4 + [17] * 4,
+}
+
+
+@pytest.mark.parametrize("unknown", WITHOUT)
+@pytest.mark.parametrize("kind", ["sdhc", "sdsc"])
+def test_a_command_that_a_card_need_not_know_is_done_without(open_bench: OpenBench, kind: KIND, unknown: str) -> None:
+    bench = open_bench(kind)
+    bench.card.faults.unknown = frozenset(unknown.split())
+    assert bench.init() == OK
+    for count in (9, BLOCK, 3 * BLOCK + 9, 4 * BLOCK):
+        bench.commands.clear()
+        assert bench.write(40, pattern(count, count)) == OK
+        assert bench.read(40, count) == (OK, pattern(count, count))
+        assert bench.on_card(40, count) == pattern(count, count)
+    assert bench.commands == WITHOUT[unknown]
+    assert bench.read(SIZE // BLOCK - 3, 3 * BLOCK)[0] == OK, "a card looks beyond its end"
+    bench.card.faults.unknown = frozenset()
+    assert bench.init() == OK
+    bench.commands.clear()
+    assert (bench.write(40, pattern(4 * BLOCK)), bench.read(40, 4 * BLOCK)) == (OK, (OK, pattern(4 * BLOCK)))
+    assert bench.commands == WITHOUT[""], "another card in the slot is asked anew"
+
+
+def test_single_blocks_are_sent_again_and_refused_one_by_one(bench: Bench) -> None:
+    bench.card.faults.unknown = frozenset(["ACMD23", "CMD25", "CMD18", "CMD13"])
+    assert bench.write(40, pattern(5 * BLOCK)) == OK
+    bench.card.faults.corrupt_reads = 2
+    assert bench.read(40, 5 * BLOCK) == (OK, pattern(5 * BLOCK))
+    bench.card.faults.write_error_after = 2
+    assert bench.write(40, pattern(5 * BLOCK, 1)) == IO
+    assert bench.on_card(40, 5 * BLOCK) == pattern(5 * BLOCK, 1)[: 2 * BLOCK] + pattern(5 * BLOCK)[2 * BLOCK :]
+    for cut in range(5):
+        assert bench.write(40, pattern(5 * BLOCK)) == OK
+        bench.card.faults.cut_after_writes = cut
+        assert bench.write(40, pattern(5 * BLOCK, 1)) != OK
+        whole = cut * BLOCK
+        assert bench.on_card(40, whole) == pattern(5 * BLOCK, 1)[:whole]
+        assert bench.on_card(41 + cut, (4 - cut) * BLOCK) == pattern(5 * BLOCK)[whole + BLOCK :]
+        bench.card.faults.removed, bench.card.faults.cut_after_writes = False, None
+        assert bench.init() == OK
+
+
+@pytest.mark.parametrize("lost", [23, 25, 18, 13])
+def test_silence_behind_a_command_does_not_make_it_unknown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    take = bench.card._command
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.card, "_command", lambda frame, now: frame[0] & 0x3F == lost or take(frame, now))
+        assert (bench.write(40, pattern(2 * BLOCK)), bench.read(40, 2 * BLOCK)[0]) != (OK, OK)
+    bench.write(40, pattern(BLOCK))
+    bench.commands.clear()
+    assert (bench.write(40, pattern(4 * BLOCK)), bench.read(40, 4 * BLOCK)) == (OK, (OK, pattern(4 * BLOCK)))
+    assert bench.commands == WITHOUT[""]
 
 
 @pytest.mark.parametrize("protection", ["temporary", "permanent", "blocks"])

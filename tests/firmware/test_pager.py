@@ -124,8 +124,8 @@ def test_only_a_labelled_card_is_used(core: c.CDLL) -> None:
     assert core.poet_pager_open(c.byref(pager), c.byref(card.device)) == fw.OK
 
 
-def test_a_card_without_room_for_pages_is_not_formatted(core: c.CDLL) -> None:
-    card = fw.Card(fw.PAGE_AREA, labelled=False)
+def test_a_card_without_room_for_two_commits_is_not_formatted(core: c.CDLL) -> None:
+    card = fw.Card(5, labelled=False)
     assert core.poet_pager_format(c.byref(card.device)) == fw.E_FULL
     assert not any(card.content)
 

@@ -67,7 +67,7 @@ def port_info(device: str, ids: tuple[int, int]) -> ListPortInfo:
 def uploads(monkeypatch: pytest.MonkeyPatch) -> Uploads:
     """Ports of the uploads that would have been made."""
     made: Uploads = []
-    monkeypatch.setattr(firmware, "upload", lambda board, plan, port: made.append(port))
+    monkeypatch.setattr(firmware, "upload", lambda board, plan, port, keep: made.append(port))
     return made
 
 

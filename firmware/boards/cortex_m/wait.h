@@ -13,6 +13,7 @@ enum wait_for {
     WAIT_SERIAL = 4,
     WAIT_CARD = 5,
     WAIT_RANDOM = 6,
+    WAIT_FLASH = 7,
 };
 
 /* About ten cycles each: 5 s at the 1 MHz that a SAM D21 starts with, 80 ms at 64 MHz. The slowest crystal takes 3 s

@@ -33,7 +33,13 @@
 #define PART_CODE_NRF52840 8u
 #define REVISION_CODE_F0 5u
 
-/* 4.3 NVMC: instruction cache. */
+/* 4.3 NVMC: erasing and programming, instruction cache. */
+#define NVMC_READY REGISTER(0x4001E400u)
+#define NVMC_CONFIG REGISTER(0x4001E504u)
+#define NVMC_CONFIG_REN 0u
+#define NVMC_CONFIG_WEN 1u
+#define NVMC_CONFIG_EEN 2u
+#define NVMC_ERASEPAGE REGISTER(0x4001E508u)
 #define NVMC_ICACHECNF REGISTER(0x4001E540u)
 #define NVMC_ICACHECNF_CACHEEN (1u << 0)
 

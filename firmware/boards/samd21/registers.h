@@ -68,7 +68,17 @@
 #define GCLK_ID_SERCOM5_CORE 25u
 #define GCLK_ID_TC4_TC5 28u
 
-/* 22 NVMCTRL: flash wait states. */
+/* 22 NVMCTRL: flash wait states, erasing and programming. */
+#define NVMCTRL_CTRLA REGISTER16(0x41004000u)
+#define NVMCTRL_CTRLA_CMD_ER 0x02u
+#define NVMCTRL_CTRLA_CMD_WP 0x04u
+#define NVMCTRL_CTRLA_CMD_PBC 0x44u
+#define NVMCTRL_CTRLA_CMD_INVALL 0x46u
+#define NVMCTRL_CTRLA_CMDEX(value) ((uint32_t)(value) << 8)
+#define NVMCTRL_CTRLA_CMDEX_KEY 0xA5u
+#define NVMCTRL_INTFLAG REGISTER8(0x41004014u)
+#define NVMCTRL_INTFLAG_READY (1u << 0)
+#define NVMCTRL_ADDR REGISTER32(0x4100401Cu)
 #define NVMCTRL_CTRLB REGISTER32(0x41004004u)
 #define NVMCTRL_CTRLB_RWS(value) ((uint32_t)(value) << 1)
 #define NVMCTRL_CTRLB_MANW (1u << 7)

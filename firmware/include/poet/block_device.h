@@ -13,6 +13,9 @@
  * A device that can move data while the CPU computes also sets `start_read`, `start_write` and `wait`; at
  * most one transfer is under way, and its buffer must stay untouched until `wait` has returned. They are
  * NULL on a device without DMA.
+ *
+ * Flash is erased in units of `erase_blocks`, whole ones at a time. Then each of its blocks is written once, and what a
+ * write leaves of the last one stays erased. It keeps commits, and no pages.
  */
 #ifndef POET_BLOCK_DEVICE_H
 #define POET_BLOCK_DEVICE_H
@@ -34,6 +37,8 @@ typedef struct poet_block_device {
     int (*start_read)(void *context, uint32_t block, void *data, uint32_t bytes);
     int (*start_write)(void *context, uint32_t block, const void *data, uint32_t bytes);
     int (*wait)(void *context);
+    uint32_t erase_blocks; /* 0: it needs no erasing */
+    int (*erase)(void *context, uint32_t block, uint32_t blocks);
 } poet_block_device;
 
 #ifdef __cplusplus

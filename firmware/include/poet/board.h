@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a board gives the core. Each folder under firmware/boards/ implements exactly these functions.
  *
- * No function here allocates. An interrupt serves the card's DMA at most; all else is polled.
+ * poet_board_flash is the exception: it is of those that have a flash.c. No function here allocates. An interrupt
+ * serves the card's DMA at most; all else is polled.
  */
 #ifndef POET_BOARD_H
 #define POET_BOARD_H
@@ -40,6 +41,9 @@ void poet_board_idle(uint32_t ticks);
 
 /* Brings the storage up and fills `device`. POET_E_ABSENT with no card in the slot, POET_E_IO on error. */
 int poet_board_storage(poet_block_device *device);
+
+/* The end of the chip's own flash, in whole units, for commits. POET_E_FULL if the image reaches there. */
+int poet_board_flash(uint32_t blocks, poet_block_device *device);
 
 /* The RAM that holds the resident tensors and the arena, 8-byte aligned. */
 uint8_t *poet_board_ram(uint32_t *bytes);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights on the card that survive a power cut at any moment (docs/SPEC.md, section 7).
  *
- * Two slots take turns: a commit writes the tensors into the older slot, reads them back, and only then writes the
- * slot's header, whose sequence number makes it the newest. Until that header is whole, the other slot stays the one
- * that counts.
+ * Slots take turns in a ring: a commit writes the tensors into the slot behind the newest one, reads them back, and
+ * only then writes the slot's header, whose sequence number makes it the newest. Until that header is whole, the other
+ * slot stays the one that counts. A card has two slots; on flash a commit takes as many units as it needs.
  *
  *     poet_checkpoint_commit(&card, &model, 0, residents, 12, &bytes);    // after the twelfth training step
  *     poet_checkpoint_restore(&card, &model, 0, residents, &step, &bytes); // after the next boot: step is 12
  *
- * Both slots belong to one network: a commit never overwrites that of another one (POET_E_TAKEN). `owner` tells
+ * All slots belong to one network: a commit never overwrites that of another one (POET_E_TAKEN). `owner` tells
  * networks apart that have the same graph; 0 is every one of them.
  *
  * The caller has made sure that the card carries poet's label (poet_pager_open).
@@ -30,6 +30,17 @@ extern "C" {
 #define POET_SLOT_COUNT 2u
 #define POET_SLOT_FIRST_BLOCK 16u
 #define POET_SLOT_BLOCKS 1016u /* one for the header; both slots end where the page area begins */
+
+/* Where commits lie on flash, and on what is too small for a card's layout: behind the label's place there are `count`
+ * more of `blocks`. Each may begin a commit, which takes as many as it needs. */
+typedef struct poet_ring {
+    uint32_t first;
+    uint32_t blocks;
+    uint32_t count;
+    uint32_t headers; /* on flash two: the second one is written before anybody relies on the first */
+} poet_ring;
+
+poet_ring poet_ring_of(const poet_block_device *device);
 
 /* Whether a slot holds a commit, whosever it is. */
 bool poet_checkpoint_is_there(const poet_block_device *device);

@@ -27,7 +27,7 @@ extern "C" {
 
 typedef struct poet_pager {
     const poet_block_device *device;
-    uint32_t page_area; /* its first block: POET_CARD_DATA_BLOCK, unless kept tensors lie there */
+    uint32_t page_area; /* its first block: POET_CARD_DATA_BLOCK, unless kept tensors lie there; the end of flash */
     bool reading;       /* the transfer under way, if any */
     bool checked;       /* what it reads has a CRC */
     bool busy;
@@ -37,8 +37,14 @@ typedef struct poet_pager {
     uint32_t crc;
 } poet_pager;
 
+/* Whether pages, and all that is written in place, have room behind a card's two slots. Flash has none. */
+static inline bool poet_has_pages(const poet_block_device *device)
+{
+    return device->erase_blocks == 0u && device->block_count > POET_CARD_DATA_BLOCK;
+}
+
 /* Writes the label that allows poet to use the card, and ends what was committed there. Whatever was on it may be
- * overwritten from then on. POET_E_FULL if the card has no page area. */
+ * overwritten from then on. POET_E_FULL if two commits do not fit. */
 int poet_pager_format(const poet_block_device *device);
 
 /* POET_E_ABSENT if the card carries no label, POET_E_IO if it does not answer. */

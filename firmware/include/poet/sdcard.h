@@ -49,6 +49,7 @@ typedef struct poet_sdcard {
     bool version_2;
     bool byte_addressed; /* SDSC: commands take byte addresses */
     bool checks_crc;
+    uint32_t unknown;     /* bit i: command i, which the card called illegal and is no more asked for */
     bool write_protected; /* by its own register; the slider on its side is the slot's affair */
 
     /* The response that is being received: how far it is out of step with the bytes, and the last of them. */

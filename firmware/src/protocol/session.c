@@ -18,9 +18,32 @@ void poet_session_note(poet_server *server, int status)
     }
 }
 
+/* The board's card; or with POET_KEEP_FLASH the end of the chip's own flash, labelled for poet at its first use. */
+#ifdef POET_KEEP_FLASH
+static int open_storage(poet_server *server)
+{
+    const uint32_t blocks = server->built->model == NULL ? 0u : poet_saved_blocks(server->built->model);
+    const uint32_t commit = (blocks + 2u + 7u) / 8u * 8u; /* with two headers, in units of 4 KB at most */
+    poet_pager pager;
+    int status = poet_board_flash(4u * commit + 8u, &server->card);
+    if (status == POET_E_FULL) {
+        status = poet_board_flash(2u * commit + 8u, &server->card); /* wears twice as fast */
+    }
+    if (status == POET_OK && poet_pager_open(&pager, &server->card) == POET_E_ABSENT) {
+        status = poet_pager_format(&server->card);
+    }
+    return status;
+}
+#else
+static int open_storage(poet_server *server)
+{
+    return poet_board_storage(&server->card);
+}
+#endif
+
 int poet_session_card(poet_server *server)
 {
-    const int status = server->card_up ? POET_OK : poet_board_storage(&server->card);
+    const int status = server->card_up ? POET_OK : open_storage(server);
     server->card_up = status == POET_OK;
     return status;
 }
@@ -42,7 +65,7 @@ static int know_record(poet_server *server)
         const int status = poet_record_check_others(&server->card, server->built->model->graph_hash);
         return status == POET_OK && poet_checkpoint_is_there(&server->card) ? POET_E_TAKEN : status;
     }
-    return server->record_status == POET_E_IO ? POET_E_IO : POET_OK;
+    return server->record_status == POET_E_IO || server->record_status == POET_E_FULL ? server->record_status : POET_OK;
 }
 
 int poet_session_pager(poet_server *server)

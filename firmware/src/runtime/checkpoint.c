@@ -66,19 +66,32 @@ static bool decode(const uint8_t *bytes, slot_header *header)
            load32(bytes + 44) == owner_check(bytes, header->owner);
 }
 
-static uint32_t slot_block(uint32_t slot)
+static uint32_t slot_block(const poet_ring *ring, uint32_t slot)
 {
-    return POET_SLOT_FIRST_BLOCK + slot * POET_SLOT_BLOCKS;
+    return ring->first + slot * ring->blocks;
+}
+
+/* Whether two commits fit: one of them is always whole. */
+static bool has_room(const poet_ring *ring, const poet_model *model)
+{
+    const uint32_t half = ring->count / 2u * ring->blocks;
+    return half > ring->headers && poet_saved_blocks(model) <= half - ring->headers;
+}
+
+static uint32_t slots_of(const poet_ring *ring, const poet_model *model)
+{
+    return (poet_saved_blocks(model) + ring->headers - 1u) / ring->blocks + 1u;
 }
 
 /* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be
  * read; `status` says what the device said of it at last. */
-__attribute__((cold)) static bool read_header(const poet_block_device *device, uint32_t slot, slot_header *header,
-                                              int *status)
+__attribute__((cold)) static bool read_header(const poet_block_device *device, const poet_ring *ring, uint32_t slot,
+                                              slot_header *header, int *status)
 {
     uint8_t bytes[HEADER_BYTES];
-    for (uint32_t reads = 0; reads < POET_SAVED_READS; reads++) {
-        *status = device->read(device->context, slot_block(slot), bytes, sizeof bytes);
+    for (uint32_t reads = 0; reads < POET_SAVED_READS * ring->headers; reads++) {
+        const uint32_t block = slot_block(ring, slot) + reads % ring->headers;
+        *status = device->read(device->context, block, bytes, sizeof bytes);
         if (*status == POET_OK && decode(bytes, header)) {
             return true;
         }
@@ -92,54 +105,109 @@ static bool is_own(const slot_header *header, const poet_model *model, uint32_t 
     return header->graph_hash == model->graph_hash && (header->owner == owner || header->owner == 0 || owner == 0);
 }
 
+/* What the headers of all slots say. */
+typedef struct found {
+    slot_header
+        newest; /* of one's own, below the sequence number that was asked for; its sequence is 0: there is none */
+    uint32_t slot;
+    bool others; /* another network's */
+    int status;  /* an error of the device */
+} found;
+
+__attribute__((cold)) static found find(const poet_block_device *device, const poet_model *model, uint32_t owner,
+                                        uint32_t below)
+{
+    const poet_ring ring = poet_ring_of(device);
+    found all = {.status = POET_OK};
+    for (uint32_t slot = 0; slot < ring.count; slot++) {
+        slot_header header;
+        int read;
+        if (read_header(device, &ring, slot, &header, &read)) {
+            const bool own = is_own(&header, model, owner);
+            all.others = all.others || !own;
+            if (own && header.sequence < below && header.sequence >= all.newest.sequence) {
+                all.newest = header;
+                all.slot = slot;
+            }
+        }
+        all.status = read != POET_OK ? read : all.status;
+    }
+    return all;
+}
+
+/* A header of flash whose programming was cut may read right now and wrong later: it is committed again, in the second
+ * place, before anybody relies on it and before the commit beside it is given up. */
+__attribute__((cold)) static int confirm(const poet_block_device *device, const poet_ring *ring, const found *all)
+{
+    uint8_t bytes[HEADER_BYTES];
+    const uint32_t block = slot_block(ring, all->slot) + 1u;
+    int status = ring->headers < 2u ? POET_OK : device->read(device->context, block, bytes, sizeof bytes);
+    bool blank = ring->headers == 2u && all->newest.sequence > 0u && status == POET_OK;
+    for (uint32_t i = 0; i < sizeof bytes && blank; i++) {
+        blank = bytes[i] == 0xFFu;
+    }
+    if (blank) {
+        encode(&all->newest, bytes);
+        status = device->write(device->context, block, bytes, sizeof bytes);
+        status = status != POET_OK ? status : device->sync(device->context);
+    }
+    return status;
+}
+
 /* --- commit and restore --- */
 
 bool poet_checkpoint_is_there(const poet_block_device *device)
 {
+    const poet_ring ring = poet_ring_of(device);
     slot_header header;
     int status;
-    return read_header(device, 0, &header, &status) || read_header(device, 1, &header, &status);
+    bool there = false;
+    for (uint32_t slot = 0; slot < ring.count && !there; slot++) {
+        there = read_header(device, &ring, slot, &header, &status);
+    }
+    return there;
 }
 
 __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model,
                                                  uint32_t owner, const uint8_t *residents, uint32_t step,
                                                  uint32_t *bytes)
 {
-    slot_header next = {.sequence = 1, .graph_hash = model->graph_hash, .step = step, .owner = owner};
-    uint32_t slot = 0;
-    int status = POET_OK;
-    if (poet_saved_blocks(model) > POET_SLOT_BLOCKS - 1u) {
+    const poet_ring ring = poet_ring_of(device);
+    if (!has_room(&ring, model)) {
         return POET_E_FULL;
     }
-    status = poet_saved_check_finite(model, residents);
+    int status = poet_saved_check_finite(model, residents);
     if (status != POET_OK) {
         return status;
     }
-    next.bytes = poet_saved_bytes(model);
-    next.crc = poet_saved_crc(model, residents);
-    for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
-        slot_header header;
-        int read;
-        const bool found = read_header(device, i, &header, &read);
-        if (found && !is_own(&header, model, owner)) {
-            return POET_E_TAKEN;
-        }
-        if (found && header.sequence >= next.sequence) {
-            next.sequence = header.sequence + 1u;
-            slot = POET_SLOT_COUNT - 1u - i;
-        }
-        if (read != POET_OK) {
-            status = read;
-        }
+    const found all = find(device, model, owner, UINT32_MAX);
+    if (all.others) {
+        return POET_E_TAKEN;
     }
-    if (next.sequence == 1u && status != POET_OK) {
-        return status; /* what cannot be read may be the only commit there is */
+    if (all.newest.sequence == 0u && all.status != POET_OK) {
+        return all.status; /* what cannot be read may be the only commit there is */
     }
+    const slot_header next = {all.newest.sequence + 1u,
+                              model->graph_hash,
+                              step,
+                              poet_saved_bytes(model),
+                              poet_saved_crc(model, residents),
+                              owner};
 
-    const uint32_t block = slot_block(slot);
-    status = poet_saved_write(device, model, residents, block + 1u);
+    const uint32_t slots = slots_of(&ring, model);
+    const uint32_t behind = all.newest.sequence == 0u ? 0u : all.slot + slots;
+    const uint32_t block = slot_block(&ring, behind + slots <= ring.count ? behind : 0u);
+    const uint32_t data = block + ring.headers;
+    status = confirm(device, &ring, &all);
+    if (status == POET_OK && device->erase_blocks > 0u) {
+        /* Always: where an erase was cut, it may read as erased and not hold. */
+        status = device->erase(device->context, block, slots * ring.blocks);
+    }
     if (status == POET_OK) {
-        status = poet_saved_check(device, model, block + 1u, next.crc);
+        status = poet_saved_write(device, model, residents, data);
+    }
+    if (status == POET_OK) {
+        status = poet_saved_check(device, model, data, next.crc);
     }
     if (status != POET_OK) {
         return status;
@@ -154,34 +222,22 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
 __attribute__((cold)) int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model,
                                                   uint32_t owner, uint8_t *residents, uint32_t *step, uint32_t *bytes)
 {
-    slot_header headers[POET_SLOT_COUNT];
-    bool usable[POET_SLOT_COUNT];
-    if (poet_saved_blocks(model) > POET_SLOT_BLOCKS - 1u) {
+    const poet_ring ring = poet_ring_of(device);
+    if (!has_room(&ring, model)) {
         return POET_E_FULL;
     }
-
-    int status = POET_E_ABSENT;
-    for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
-        int read;
-        const bool found = read_header(device, i, &headers[i], &read);
-        const bool own = found && is_own(&headers[i], model, owner);
-        usable[i] = own && headers[i].bytes == poet_saved_bytes(model);
-        if (read != POET_OK) {
-            status = read;
-        } else if (found && !own && status == POET_E_ABSENT) {
-            status = POET_E_TAKEN;
-        }
-    }
-    const uint32_t newest = usable[1] && (!usable[0] || headers[1].sequence > headers[0].sequence) ? 1u : 0u;
-    for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
-        const uint32_t slot = i == 0 ? newest : 1u - newest;
-        if (!usable[slot]) {
+    found all = find(device, model, owner, UINT32_MAX);
+    int status = all.status != POET_OK ? all.status : all.others ? POET_E_TAKEN : POET_E_ABSENT;
+    for (; all.newest.sequence > 0u; all = find(device, model, owner, all.newest.sequence)) {
+        if (all.newest.bytes != poet_saved_bytes(model)) {
             continue;
         }
-        status = poet_saved_read(device, model, residents, slot_block(slot) + 1u, headers[slot].crc);
+        const uint32_t data = slot_block(&ring, all.slot) + ring.headers;
+        status = poet_saved_read(device, model, residents, data, all.newest.crc);
         if (status == POET_OK) {
-            *step = headers[slot].step;
-            *bytes = headers[slot].bytes;
+            *step = all.newest.step;
+            *bytes = all.newest.bytes;
+            (void)confirm(device, &ring, &all); /* a commit will say so, if it cannot be */
             return POET_OK;
         }
     }

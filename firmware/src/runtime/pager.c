@@ -12,17 +12,27 @@ POET_KERNELS(card_part) /* the runner's, which is weak, and would not come out o
 
 static const char label[] = "POET CARD 1\n";
 
+poet_ring poet_ring_of(const poet_block_device *device)
+{
+    if (poet_has_pages(device)) {
+        return (poet_ring){POET_SLOT_FIRST_BLOCK, POET_SLOT_BLOCKS, POET_SLOT_COUNT, 1u};
+    }
+    const uint32_t blocks = device->erase_blocks > 1u ? device->erase_blocks : 2u; /* both headers lie in one place */
+    const uint32_t places = device->block_count / blocks;
+    return (poet_ring){blocks, blocks, places > 0u ? places - 1u : 0u, device->erase_blocks > 0u ? 2u : 1u};
+}
+
 int poet_pager_format(const poet_block_device *device)
 {
-    if (device->block_count <= POET_CARD_DATA_BLOCK) {
-        return POET_E_FULL;
-    }
     /* Not zeros: a copy of the card that leaves those out would keep an older commit in their place. */
     static const char nothing[] = "POET EMPTY\n";
-    int status = POET_OK;
-    for (uint32_t i = 0; status == POET_OK && i < POET_SLOT_COUNT; i++) {
-        status =
-            device->write(device->context, POET_SLOT_FIRST_BLOCK + i * POET_SLOT_BLOCKS, nothing, sizeof nothing - 1u);
+    const poet_ring ring = poet_ring_of(device);
+    int status = ring.count < POET_SLOT_COUNT ? POET_E_FULL : POET_OK;
+    if (status == POET_OK && device->erase_blocks > 0u) {
+        status = device->erase(device->context, 0, ring.first + ring.count * ring.blocks); /* the label's unit first */
+    }
+    for (uint32_t i = 0; status == POET_OK && device->erase_blocks == 0u && i < ring.count; i++) {
+        status = device->write(device->context, ring.first + i * ring.blocks, nothing, sizeof nothing - 1u);
     }
     if (status == POET_OK) {
         status = device->write(device->context, 0, label, sizeof label - 1u);
@@ -33,7 +43,8 @@ int poet_pager_format(const poet_block_device *device)
 __attribute__((cold)) int poet_pager_open(poet_pager *pager, const poet_block_device *device)
 {
     char found[sizeof label - 1u];
-    *pager = (poet_pager){.device = device, .page_area = POET_CARD_DATA_BLOCK};
+    *pager = (poet_pager){.device = device};
+    pager->page_area = device->erase_blocks > 0u ? device->block_count : POET_CARD_DATA_BLOCK;
     const int status = device->read(device->context, 0, found, sizeof found);
     if (status != POET_OK) {
         return status;
@@ -52,6 +63,9 @@ static int check_room(const poet_pager *pager, uint32_t block, uint32_t bytes)
 {
     if (bytes == 0 || block < POET_CARD_DATA_BLOCK) {
         return POET_E_ARGUMENT;
+    }
+    if (!poet_has_pages(pager->device)) {
+        return POET_E_FULL;
     }
     const uint32_t needed = (bytes - 1u) / POET_BLOCK_BYTES + 1u;
     const uint32_t blocks = pager->device->block_count;

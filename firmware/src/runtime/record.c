@@ -7,6 +7,7 @@
 #include "kept_operands.h"
 #include "poet/checkpoint.h"
 #include "poet/crc32.h"
+#include "poet/pager.h"
 #include "poet/saved.h"
 
 static const char magic[16] = "POET RECORD 2\n";
@@ -216,6 +217,9 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
     int trouble = POET_E_ABSENT;
     record->device = device;
     begin_empty(record);
+    if (!poet_has_pages(device)) {
+        return POET_E_FULL;
+    }
     for (uint32_t i = 0; i < POET_SLOT_COUNT; i++) {
         header head = {0};
         const int status = read_record(record, i, false, &head);
@@ -242,7 +246,7 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
 
 __attribute__((cold)) int poet_record_check_others(const poet_block_device *device, uint64_t own)
 {
-    for (uint32_t place = 0; place < POET_SLOT_COUNT; place++) {
+    for (uint32_t place = 0; place < POET_SLOT_COUNT && poet_has_pages(device); place++) {
         uint8_t head[HASH_OFFSET + 8u];
         if (device->read(device->context, place_block(place), head, sizeof head) != POET_OK ||
             memcmp(head, magic, NAME_BYTES) != 0) {

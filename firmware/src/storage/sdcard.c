@@ -234,12 +234,31 @@ static int status_of(uint8_t r1)
     return (r1 & (uint8_t)~R1_IDLE) == 0u ? POET_OK : POET_E_IO;
 }
 
-/* What the card says about the transfer just made. */
+/* Four commands that a card need not know: there is another way. */
+static bool knows(const poet_sdcard *card, uint8_t index)
+{
+    return (card->unknown >> index & 1u) == 0u;
+}
+
+/* Notes a command that the card calls illegal, and no more. Idle, it says so of any; silence has that bit, too. */
+static uint8_t note_unknown(poet_sdcard *card, uint8_t index, uint8_t response)
+{
+    card->unknown |= response == R1_ILLEGAL_COMMAND ? 1u << index : 0u;
+    return response;
+}
+
+/* What the card says about the transfer just made. Of one that cannot tell, the responses to its data count. */
 static int transfer_status(poet_sdcard *card)
 {
-    const int status = status_of(command_until_undamaged(card, SEND_STATUS));
+    int status = POET_OK;
     uint8_t r2;
 
+    if (knows(card, SEND_STATUS)) {
+        status = status_of(note_unknown(card, SEND_STATUS, command_until_undamaged(card, SEND_STATUS)));
+    }
+    if (!knows(card, SEND_STATUS)) {
+        return POET_OK;
+    }
     receive_rest(card, &r2, 1u);
     if (status != POET_OK || r2 == 0u) {
         return status;
@@ -263,7 +282,7 @@ static uint32_t address_of(const poet_sdcard *card, uint32_t block)
  * it is over: called by the interrupt where the bus works on its own, by a plain loop elsewhere. */
 enum {
     NOTHING = 0,
-    AGAIN,     /* to be begun once more, after a CRC error */
+    AGAIN,     /* to be begun once more, after a CRC error or a single block */
     READ_LOOK, /* for the start token of a block */
     READ_DATA,
     READ_LAST_CRC,
@@ -290,7 +309,7 @@ static void look(poet_sdcard *card, uint8_t stage)
 
 static bool multiple(const poet_sdcard *card)
 {
-    return card->bytes > POET_BLOCK_BYTES;
+    return card->bytes > POET_BLOCK_BYTES && knows(card, card->writing ? WRITE_MULTIPLE_BLOCK : READ_MULTIPLE_BLOCK);
 }
 
 static uint32_t left(const poet_sdcard *card)
@@ -322,7 +341,12 @@ static void finish(poet_sdcard *card, int status)
 {
     deselect_card(card);
     card->status = status;
-    card->stage = worth_another_try(card) ? AGAIN : NOTHING;
+    if (status == POET_OK) {
+        card->attempts = 0u;
+        card->stage = left(card) > 0u ? AGAIN : NOTHING; /* single blocks: the next is a transfer of its own */
+    } else {
+        card->stage = worth_another_try(card) ? AGAIN : NOTHING;
+    }
 }
 
 /* Reading. */
@@ -424,7 +448,7 @@ static void take_block(poet_sdcard *card)
     }
     card->check_pending = true;
     card->since_ticks = card->spi->ticks();
-    if (left(card) > POET_BLOCK_BYTES) {
+    if (multiple(card) && left(card) > POET_BLOCK_BYTES) {
         look(card, READ_LOOK);
     } else {
         start(card, READ_LAST_CRC, NULL, card->look, 2u);
@@ -438,16 +462,23 @@ static void take_last_crc(poet_sdcard *card)
 }
 
 /* Asks for a transfer. A card that lost its supply for a moment is idle, and has to be brought up anew. */
-static int ask(poet_sdcard *card, uint8_t index)
+static int ask(poet_sdcard *card, uint8_t several, uint8_t single)
 {
-    const uint8_t response = command(card, index, address_of(card, card->block));
+    const uint32_t address = address_of(card, card->block);
+    uint8_t response = R1_NONE;
 
+    if (multiple(card)) {
+        response = note_unknown(card, several, command(card, several, address));
+    }
+    if (!multiple(card)) {
+        response = command(card, single, address);
+    }
     return response == R1_IDLE ? POET_E_IO : status_of(response);
 }
 
 static void begin_read(poet_sdcard *card)
 {
-    const int status = ask(card, multiple(card) ? READ_MULTIPLE_BLOCK : READ_SINGLE_BLOCK);
+    const int status = ask(card, READ_MULTIPLE_BLOCK, READ_SINGLE_BLOCK);
 
     if (status != POET_OK) {
         finish(card, status);
@@ -519,7 +550,7 @@ static void wait_while_busy(poet_sdcard *card, uint8_t stage)
         }
     } else if (stage == STOP_BUSY) {
         end_write(card);
-    } else if (card->status == POET_OK && left(card) > 0u) {
+    } else if (multiple(card) && card->status == POET_OK && left(card) > 0u) {
         send_block(card);
     } else {
         stop_write(card);
@@ -570,13 +601,15 @@ static void begin_write(poet_sdcard *card)
 {
     int status = POET_OK;
 
-    if (multiple(card)) {
-        /* Erased ahead, the card takes the blocks at full speed (4.3.4). */
+    if (multiple(card) && knows(card, SET_WR_BLK_ERASE_COUNT)) {
+        /* Erased ahead, the card takes the blocks at full speed (4.3.4). It is a hint. */
         const uint32_t count = (card->bytes + POET_BLOCK_BYTES - 1u) / POET_BLOCK_BYTES;
-        status = status_of(application_command(card, SET_WR_BLK_ERASE_COUNT, count));
+        const uint8_t response = application_command(card, SET_WR_BLK_ERASE_COUNT, count);
+        status = status_of(note_unknown(card, SET_WR_BLK_ERASE_COUNT, response));
+        status = knows(card, SET_WR_BLK_ERASE_COUNT) ? status : POET_OK;
     }
     if (status == POET_OK) {
-        status = ask(card, multiple(card) ? WRITE_MULTIPLE_BLOCK : WRITE_BLOCK);
+        status = ask(card, WRITE_MULTIPLE_BLOCK, WRITE_BLOCK);
     }
     if (status != POET_OK) {
         finish(card, status);
@@ -586,7 +619,7 @@ static void begin_write(poet_sdcard *card)
     send_block(card);
 }
 
-/* Begins a transfer, or what is left of it after a CRC error. */
+/* Begins a transfer, or what is left of it after a CRC error or a single block. */
 static void begin(poet_sdcard *card)
 {
     card->block += card->done / POET_BLOCK_BYTES;

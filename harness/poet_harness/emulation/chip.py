@@ -10,6 +10,7 @@ from .bus import Bus, Peripheral
 from .core_registers import SystemControlSpace
 from .machine_state import Interrupt
 from .parts import Parts
+from .peripherals.flash import OwnFlash
 from .variation import Cause
 
 
@@ -31,6 +32,7 @@ class Chip:
         self.nvic = core.state
         self.interrupts = interrupts
         self.bus = Bus((*peripherals, core))
+        self.flash = next((one for one in peripherals if isinstance(one, OwnFlash)), None)
         self._parts = parts
         self._reset_cause = reset_cause
 

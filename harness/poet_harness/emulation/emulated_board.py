@@ -123,6 +123,9 @@ class EmulatedBoard(Closing):
         parts = Parts(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
         self.chip = chip(parts)
         self._machine.connect(self.chip, self._sleeps)
+        self._beside_card = card.with_name(f"{card.name}.flash")
+        if self.chip.flash is not None and self._beside_card.is_file():
+            self.chip.flash.put_back(self._beside_card.read_bytes())
 
     def _sleeps(self, begin: int, end: int) -> None:
         if self._machine.float_flags:
@@ -167,8 +170,10 @@ class EmulatedBoard(Closing):
         self._machine.cut_power()
 
     def close(self) -> None:
-        """Write the card's image out."""
+        """Write the card's image out, and beside it what the program has in the chip's own flash."""
         self.card.close()
+        if self.chip.flash is not None and self.chip.flash.operations:
+            self._beside_card.write_bytes(self.chip.flash.written)
 
 
 def open_emulated_board(

@@ -136,6 +136,7 @@ class Machine:
         self._image = image
         self._chip: Surroundings | None = None
         self._sleeps: Callable[[int, int], None] = lambda begin, end: None
+        self.store_to_flash: Callable[[int, int, int], bool] = lambda address, width, value: False
         self._failure: BaseException | None = None
         self._noise = random.Random(seed)
         self._ram_lost = True
@@ -147,8 +148,10 @@ class Machine:
         self._engine: Any = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB)
         # Not UC_MODE_MCLASS: with it the engine ignores the CPU model.
         self._engine.ctl_set_cpu_model(CPU_MODELS[core])
+        self.flash_end = memory.flash_begin + memory.flash_bytes
+        self.image_end = end = max(address + len(data) for address, data in image.segments)
         self._load()
-        begin, end = image.entry_table & ~1, max(address + len(data) for address, data in image.segments)
+        begin = image.entry_table & ~1
         self._prefix = _prefix_sums(self._core, image, begin, end)
         self._counter = make_counter(self._prefix, begin, end, self._core.refill, memory.flash_wait)
         self._count_cycles()
@@ -350,17 +353,25 @@ class Machine:
 
     def _load(self) -> None:
         memory = self._memory
-        end = max(address + len(data) for address, data in self._image.segments)
-        if self._image.entry_table != memory.vectors or end > memory.flash_begin + memory.flash_bytes:
+        if self._image.entry_table != memory.vectors or self.image_end > self.flash_end:
             raise UserError(
-                f"{self._image.path}: linked from 0x{self._image.entry_table:X} to 0x{end:X}; this board boots at "
-                f"0x{memory.vectors:X}. Is it the image of another board?"
+                f"{self._image.path}: linked from 0x{self._image.entry_table:X} to 0x{self.image_end:X}; this board "
+                f"boots at 0x{memory.vectors:X}. Is it the image of another board?"
             )
         self._engine.mem_map(memory.flash_begin, memory.flash_bytes, PROT_CODE)
         self._engine.mem_write(memory.flash_begin, b"\xff" * memory.flash_bytes)
         for address, data in self._image.segments:
             self._engine.mem_write(address, data)
         self._engine.mem_map(memory.ram_begin, memory.ram_bytes, PROT_DATA)
+        self._engine.hook_add(unicorn_const.UC_HOOK_MEM_WRITE_PROT, self._stored_to_flash)
+
+    def _stored_to_flash(self, _engine: Any, _access: int, address: int, width: int, value: int, _data: Any) -> bool:
+        """Whether the flash's controller takes it; else it is a fault of the CPU."""
+        try:
+            return self.store_to_flash(address, width, value & (1 << 8 * width) - 1)
+        except EmulationError as error:
+            self.fail(error)
+            return True
 
     def _map(self, bus: Bus, page: int) -> None:
         """Put a page of registers into the address space."""

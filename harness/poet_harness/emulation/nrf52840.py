@@ -43,7 +43,7 @@ class Nrf52840(Chip):
             NordicClock(parts, "CLOCK", 0x40000000),
             power,
             *self._debug,
-            NordicFlash("NVMC", 0x4001E000),
+            NordicFlash(parts, "NVMC", 0x4001E000),
             *ports,
             NordicRandom(parts, "RNG", 0x4000D000),
             timer,

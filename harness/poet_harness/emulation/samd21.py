@@ -44,7 +44,7 @@ class Samd21(Chip):
             gates,
             oscillators,
             clocks,
-            SamFlash("NVMCTRL", 0x41004000),
+            SamFlash(parts, "NVMCTRL", 0x41004000),
             ports,
             timer,
             SamUart(parts, "SERCOM5", 0x42001C00, serial_feed, ports),

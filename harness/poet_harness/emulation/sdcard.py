@@ -96,6 +96,8 @@ class CardFaults:
         How far the card's responses are out of step with the bytes, 0 to 7.
     crc_command : {"obeyed", "illegal", "always on"}
         What CMD59 does. The last two call it illegal: such a card never checks a transfer, or always.
+    unknown : set of str
+        Commands that the card calls illegal, as `ACMD23`.
     protection : {"", "temporary", "permanent", "blocks"}
         Write protection: by a bit of the CSD, or of the blocks, which only a write finds out.
     keeps_waiting : bool
@@ -117,6 +119,7 @@ class CardFaults:
     deaf_s: float = 0.0
     shifted_bits: int = 0
     crc_command: Literal["obeyed", "illegal", "always on"] = "obeyed"
+    unknown: frozenset[str] = frozenset()
     protection: Literal["", "temporary", "permanent", "blocks"] = ""
     keeps_waiting: bool = False
     full: bool = False
@@ -404,7 +407,7 @@ class SdCard:
         if handler is None and application:
             handler = getattr(self, f"_cmd{index}", None)
         legal = not self._idle or index in LEGAL_WHILE_IDLE or (application and index == 41)
-        if handler is None or not legal:
+        if handler is None or not legal or name[1:].upper() in self.faults.unknown:
             self._answer(bytes([R1_ILLEGAL | self._r1()]), now)
             return
         handler(argument, now)

@@ -33,7 +33,8 @@ CURES = {
     "no label": "; poet-harness profile --format-card labels a card, and ends whatever it holds",
     "no commit": "; leave --resume out, or put in the card that holds it",
     "on the card is damaged": "; prepare the card anew with poet-harness card",
-    "another model": "; put in another card, or end what it holds with poet-harness profile --format-card",
+    "another model": "; put in another card, or end what it holds with poet-harness profile --format-card "
+    "(of its own flash: flash --keep flash --force)",
 }
 MOST_RESETS = 3
 Rate = Callable[[int], float]

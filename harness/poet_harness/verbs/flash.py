@@ -22,6 +22,9 @@ UploadPort = Annotated[
     str | None,
     connection_option(help="Port of the bootloader, on a board whose console (--port) is another; found if not given."),
 ]
+Keep = Annotated[
+    str, connection_option(metavar="card|flash", help="Where weights are committed: on the card, or in its own flash.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what lies on the board, a bootloader included.")]
 
 
@@ -32,16 +35,20 @@ def command(
     emulate: Emulate = False,
     upload_port: UploadPort = None,
     force: Force = False,
+    keep: Keep = "card",
     as_json: Json = False,
 ) -> None:
     """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
+
+    With --keep flash a plan that uses no card needs none: weights are committed in the chip's own flash, behind the
+    image. --force ends what another plan has committed there.
 
     For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """
     from poet_profiles.boards import load_board
     from poet_profiles.errors import NO_DEVICE, UserError
 
-    from ..firmware import built, upload
+    from ..firmware import CARD, FLASH, built, upload
     from ..plan_folder.plan import check_headers, read_plan
     from ..target.connect import connect, takes_image
     from ..target.upload_port import console_port
@@ -51,10 +58,17 @@ def command(
     description = load_board(board)
     schedule = read_plan(plan)
     check_headers(plan, schedule)
+    if keep not in (CARD, FLASH):
+        raise UserError(f"--keep {keep}: there are {CARD}, {FLASH}")
+    if keep == FLASH and (schedule.kept or any(action.do in ("page_in", "page_out") for action in schedule.actions)):
+        raise UserError(
+            f"{plan}: has tensors on the card, which flash is not for; plan with --parameters ram and --no-paging, or "
+            "leave --keep flash out"
+        )
     image = None
     if takes_image(description, port, emulate):
         image = image_path(plan, description)
-        with built(description, plan) as made:
+        with built(description, plan, keep) as made:
             shutil.copy2(made, image)
     elif description.kind == "linux" and port is None:
         raise UserError(f"{description.name}: a Linux board is not flashed; run its plan there with poet-plan execute")
@@ -66,11 +80,13 @@ def command(
         bootloader = find_upload_port(description, upload_port, port)
         if not force:
             refuse_to_overwrite(description)
-        upload(description, plan, bootloader)
+        upload(description, plan, bootloader, keep)
         if description.upload.before_metering:
             print(f"before a measurement: {description.upload.before_metering}", file=sys.stderr)
     with connect(description, port, image=image, emulate=emulate, meter="nominal") as target:
         hello = target.device.hello
+        if keep == FLASH and force:
+            target.device.format()
         where = target.device.link.name
     if (hello.model, hello.schedule) != (schedule.graph_hash, schedule.schedule_hash):
         raise UserError(

@@ -69,6 +69,7 @@ def core_sources() -> list[Path]:
 
 READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_void_p, c.c_uint32)
 SYNC = c.CFUNCTYPE(c.c_int, c.c_void_p)
+ERASE = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.c_uint32)
 BETWEEN = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_void_p)
 
 
@@ -81,7 +82,7 @@ P = c.POINTER
 
 BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
-    start_read=READ, start_write=READ, wait=SYNC,
+    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE,
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,

@@ -13,15 +13,15 @@ from poet_harness.emulation import EmulatedBoard
 from tests.support import ROOT
 
 
-def built(folder: Path, *networks: str) -> Path:
+def built(folder: Path, *networks: str, board: str = "nrf52840") -> Path:
     """The image of the sources and the networks' libraries in a folder."""
     libraries = "\n".join(f"    symlink://libraries/{name}" for name in networks)
     (folder / "platformio.ini").write_text(f"""\
 [platformio]
 core_dir = pio-core
-[env:nrf52840]
+[env:{board}]
 platform = symlink://{ROOT}/firmware/platforms/baremetal
-board = nrf52840
+board = {board}
 lib_compat_mode = off
 lib_deps =
     symlink://{ROOT}/firmware
@@ -34,7 +34,7 @@ build_flags = -Wall -Wextra -Wconversion -Werror
     command = [sys.executable, "-m", "platformio", "run"]
     run = subprocess.run(command, cwd=folder, env={**environment, **quiet}, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    return folder / ".pio/build/nrf52840/firmware.elf"
+    return folder / ".pio/build" / board / "firmware.elf"
 
 
 def words(content: bytes) -> str:

@@ -36,7 +36,18 @@ POINTED_AT = {
     "trace": r"poet_\w+_sizes",
 }
 ONLY_ENDS = ("begin_making", "poet_feature_maker_go_on")  # each calls the other where there is nothing to make
-STORAGE = {"kept", "kept_operands", "record", "saved", "checkpoint", "pager", "sample_set", "sdcard", "block_window"}
+STORAGE = {
+    "kept",
+    "kept_operands",
+    "record",
+    "saved",
+    "checkpoint",
+    "pager",
+    "sample_set",
+    "sdcard",
+    "spi_flash",
+    "block_window",
+}
 
 
 class Stack:

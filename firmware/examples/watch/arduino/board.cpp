@@ -57,6 +57,12 @@ void poet_board_flush()
     Serial.flush();
 }
 
+// There is no driver: the watch keeps all on the card.
+int poet_board_flash(uint32_t, poet_block_device *)
+{
+    return POET_E_UNSUPPORTED;
+}
+
 int poet_board_storage(poet_block_device *device)
 {
     return poet_sdcard_init(&sdcard, &bus, device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wearer has shown, on the card: two blocks a window, in front of what poet has there. It outlives a reset.
+// What the wearer has shown: two blocks a window, in front of what poet has there. It outlives a reset.
 #ifndef DIARY_HPP
 #define DIARY_HPP
 
@@ -11,32 +11,49 @@
 
 class Diary {
 public:
-    static constexpr uint32_t entries = 56, blocks = 2 * entries;
+    // Some more than it needs: flash takes a place only once, also one that the power went in.
+    static constexpr uint32_t entries = 56, places = entries + 4, blocks = 2 * places;
 
-    explicit Diary(const poet_block_device &card) : card_(card) {}
+    explicit Diary(const poet_block_device &storage) : storage_(storage) {}
 
     // How many windows are there already.
     uint32_t count()
     {
-        uint32_t found = 0;
-        while (found < entries && read(found) == POET_OK) {
-            found++;
+        for (count_ = next_ = 0; count_ < entries && next_ < places; next_++) {
+            where_[count_] = static_cast<uint8_t>(next_);
+            const int status = read(count_);
+            if (status == POET_OK) {
+                count_++;
+            } else if (status != POET_E_ABSENT || storage_.erase_blocks == 0 || is_blank()) {
+                break;
+            }
         }
-        return found;
+        return count_;
     }
 
-    int write(uint32_t place, const Window &window, uint32_t exercise)
+    // Makes room for the first one.
+    int clear()
     {
+        next_ = 0;
+        return storage_.erase_blocks == 0 ? POET_OK : storage_.erase(storage_.context, 0, blocks);
+    }
+
+    int write(const Window &window, uint32_t exercise)
+    {
+        if (next_ == places) {
+            return POET_E_FULL;
+        }
         entry_.window = window;
         entry_.exercise = exercise;
         entry_.crc = crc();
-        return card_.write(card_.context, 2 * place, &entry_, sizeof entry_);
+        where_[count_++] = static_cast<uint8_t>(next_);
+        return storage_.write(storage_.context, 2 * next_++, &entry_, sizeof entry_);
     }
 
     // POET_E_ABSENT: there is none, or the power went while it was written.
-    int read(uint32_t place)
+    int read(uint32_t number)
     {
-        const int status = card_.read(card_.context, 2 * place, &entry_, sizeof entry_);
+        const int status = storage_.read(storage_.context, 2u * where_[number], &entry_, sizeof entry_);
         return status == POET_OK && entry_.crc != crc() ? POET_E_ABSENT : status;
     }
 
@@ -52,8 +69,20 @@ private:
     // Not from 0: blocks of zeros would have it.
     uint32_t crc() const { return poet_crc32(~0u, &entry_, sizeof entry_ - sizeof entry_.crc); }
 
-    const poet_block_device &card_;
+    bool is_blank() const
+    {
+        const unsigned char *bytes = reinterpret_cast<const unsigned char *>(&entry_);
+        uint32_t erased = 0;
+        while (erased < sizeof entry_ && bytes[erased] == 0xFF) {
+            erased++;
+        }
+        return erased == sizeof entry_;
+    }
+
+    const poet_block_device &storage_;
     Entry entry_;
+    uint8_t where_[entries];
+    uint32_t count_, next_;
 };
 
 #endif

@@ -2,7 +2,7 @@
 // A watch that learns its wearer's exercises. No host takes part: it records, trains, and recognises by itself.
 //
 // Its network was trained with other people, who wore the watch on the right arm. The wearer shows each exercise eight
-// times for two and a half seconds, with the watch on the left arm. The watch keeps that on its card, trains on it, and
+// times for two and a half seconds, with the watch on the left arm. The watch keeps that in its flash, trains on it, and
 // commits its weights. Whenever it is reset, it goes on from there.
 #ifndef WATCH_HPP
 #define WATCH_HPP
@@ -22,7 +22,7 @@ static constexpr float rate = 0.01f;
 
 static poet learner;
 static uint32_t ram[(WATCH_NET_RAM_BYTES + 3u) / 4u];
-static poet_block_device card, behind_the_diary;
+static poet_block_device storage, behind_the_diary;
 static poet_block_window rest;
 
 static void say(const char *words)
@@ -64,13 +64,14 @@ static uint32_t drawn(uint32_t draws)
 // The wearer moves, and says what it was.
 static int listen(Diary &diary)
 {
-    int status = POET_OK;
-    for (uint32_t place = diary.count(); status == POET_OK && place < sensor_shown_count; place++) {
+    uint32_t place = diary.count();
+    int status = place == 0 ? diary.clear() : POET_OK;
+    for (; status == POET_OK && place < sensor_shown_count; place++) {
         Window window = {};
         for (uint32_t i = 0; i < sensor_shown[place].count; i++) {
             window.take(sensor_shown[place].samples[i]);
         }
-        status = diary.write(place, window, sensor_shown[place].exercise);
+        status = diary.write(window, sensor_shown[place].exercise);
     }
     return status;
 }
@@ -160,16 +161,27 @@ static uint32_t weights_crc()
     return crc;
 }
 
+// The chip's own flash; a card where there is no room in it, and where a plan pages.
+static int open_storage()
+{
+    constexpr uint32_t label_and_two_commits = 104;
+    const bool pages = watch_net.train->schedule->page_blocks > 0 || watch_net.infer->schedule->page_blocks > 0;
+    const int status =
+        pages ? POET_E_UNSUPPORTED : poet_board_flash(Diary::blocks + label_and_two_commits, &storage);
+    return status == POET_OK ? status : poet_board_storage(&storage);
+}
+
 static int wake()
 {
-    int status = poet_board_storage(&card);
+    int status = open_storage();
     if (status == POET_OK) {
-        status = poet_block_window_open(&rest, &card, Diary::blocks, card.block_count - Diary::blocks, &behind_the_diary);
+        const uint32_t left = storage.block_count - Diary::blocks;
+        status = poet_block_window_open(&rest, &storage, Diary::blocks, left, &behind_the_diary);
     }
     if (status == POET_OK) {
         status = poet_begin(&learner, &watch_net, ram, sizeof ram, &behind_the_diary, nullptr);
     }
-    if (status == POET_E_ABSENT) { // a new card
+    if (status == POET_E_ABSENT) { // a new watch
         status = poet_pager_format(&behind_the_diary);
         if (status == POET_OK) {
             status = poet_begin(&learner, &watch_net, ram, sizeof ram, &behind_the_diary, nullptr);
@@ -180,7 +192,7 @@ static int wake()
 
 static int live()
 {
-    static Diary diary(card);
+    static Diary diary(storage);
     int status = wake();
     if (status == POET_OK) {
         status = poet_restore(&learner);

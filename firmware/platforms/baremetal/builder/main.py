@@ -73,6 +73,9 @@ if model_dir:
 else:
     env.Append(CPPDEFINES=["POET_NO_MODEL"])
 
+if os.environ.get("POET_KEEP") == "flash":
+    env.Append(CPPDEFINES=["POET_KEEP_FLASH"])
+
 if board is None:
     env.Replace(CC="gcc", CXX="g++", AS="gcc", LINK="gcc", PROGNAME="poet", SIZETOOL=None)
     program = env.BuildProgram()
