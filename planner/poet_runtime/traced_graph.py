@@ -253,6 +253,8 @@ class TracedGraph:
         Where all its tensors are, as PyTorch has it.
     shown_by_fakes : bool
         Whether a trace over fake tensors alone shows the same step.
+    lets_go : bool
+        Whether it is the same step where the backward pass reads zeros in the place of what autograd saves.
     """
 
     name: str
@@ -273,6 +275,7 @@ class TracedGraph:
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
     device: str = "cpu"
     shown_by_fakes: bool = True
+    lets_go: bool = False
 
     @cached_property
     def changed(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ from poet_planner.torch_step.updating import updating_inside
 from poet_planner.tracing import in_eagers_words, trace
 from poet_planner.tracing.capture import without_data
 from poet_planner.tracing.same_as_eager import refuse_other_results
+from poet_planner.tracing.saved import let_go
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 RETRACE, REFUSE = "retrace", "refuse"
@@ -254,7 +256,8 @@ class _Planner:
         """Of what one step reads, taken once with its data or without."""
 
         def run() -> None:
-            value = self.loss(self.model(*inputs), *targets)
+            with let_go([*residents.values(), *state.tensors()]) if traced.lets_go else nullcontext():
+                value = self.loss(self.model(*inputs), *targets)
             trained = [tensor for tensor in state.tensors() if tensor.requires_grad]
             torch.autograd.grad(value, trained, allow_unused=True)
 

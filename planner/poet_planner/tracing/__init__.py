@@ -54,7 +54,7 @@ def trace(
     device : str
         Where all tensors have to be.
     data : bool
-        Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
+        Whether it is traced over the example's data, too, in the memory of a forward pass. Without, a library that asks
         whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
     segments : int
         For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
@@ -99,6 +99,7 @@ def trace(
         ranges={id: _range(one) for id, one in labels if _are_labels(one)},
         device=device,
         shown_by_fakes=captured.shown_by_fakes,
+        lets_go=captured.lets_go,
     )
 
 
