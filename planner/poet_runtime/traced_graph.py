@@ -244,7 +244,7 @@ class TracedGraph:
     without_gradient : frozenset of str
         Of `frozen`, parameters that ask for a gradient, and to which none comes.
     ranges : dict
-        Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
+        Least and greatest number in each integer resident of a rehearsed step, by id: other data have to stay within.
     int8_ranges : dict
         Least and greatest number of each value that is to be on int8, by id; empty: nothing is, or all is already.
     optimizer_updates : tuple of OptimizerUpdate
