@@ -11,6 +11,13 @@ _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of glibc's <malloc.h>
 _MOST_BYTES = 2**31 - 1  # of a C int; more would be cut to its low bits
 
 
+def give_back() -> None:
+    """Let the system have what has been freed and lies in holes of the heap, where the C library can do that."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def release_freed(least_bytes: int) -> None:
     """Let blocks of so many bytes or more be mappings of their own, which the system gets back when they are freed.
 

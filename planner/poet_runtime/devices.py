@@ -157,6 +157,12 @@ def device_named(name: str) -> Cpu:
     raise UserError(f"{name}: poet trains on the CPU, or on a GPU by CUDA; move model and batch there")
 
 
+def laid_out(layout: Blank, device: torch.device | str, number: float = 0) -> Tensor:
+    """A tensor of a layout that holds one number throughout."""
+    flat = torch.full((_elements(layout),), number, dtype=layout.dtype, device=device)
+    return flat.as_strided(layout.shape, layout.stride)
+
+
 def _mapped(layout: Blank) -> Tensor:
     if 0 in layout.shape:
         return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)

@@ -216,8 +216,8 @@ class Execution:
         results = {**self._results, **self._values}
         buffers = {resident.id for resident in self._graph.residents if resident.kind is Kind.BUFFER}
         return StepResult(
-            loss=_viewed(results[self._graph.loss.source], self._graph.loss),
-            gradients={name: _viewed(results[ref.source], ref) for name, ref in self._graph.gradients.items()},
+            loss=viewed(results[self._graph.loss.source], self._graph.loss),
+            gradients={name: viewed(results[ref.source], ref) for name, ref in self._graph.gradients.items()},
             buffers={name: contents for name, contents in self._updates.items() if name in buffers},
             peak_bytes=self._peak_bytes,
             written={name: contents for name, contents in self._updates.items() if name not in buffers},
@@ -283,7 +283,7 @@ class Execution:
                     actual[name] = None if again else self._updated(argument.source)
             copies = {write.argument: self._copy(arguments[write.argument]) for write in operator.writes}
             for name, copy in copies.items():
-                actual[name] = _viewed(copy, arguments[name])
+                actual[name] = viewed(copy, arguments[name])
             args = [actual[index] for index in range(len(operator.args))]
             results = self._call(operator, args, {name: actual[name] for name in operator.kwargs})
         if not isinstance(results, list | tuple):
@@ -323,7 +323,7 @@ class Execution:
         return argument
 
     def _seen(self, ref: Ref) -> Tensor:
-        return _viewed(self._source(ref), ref)
+        return viewed(self._source(ref), ref)
 
     def _source(self, ref: Ref) -> Tensor:
         if ref.source in self._residents:
@@ -359,7 +359,8 @@ def copied(tensor: Tensor) -> Tensor:
 MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.OUTPUT, Kind.STATE})
 
 
-def _viewed(tensor: Tensor, argument: Ref | Blank) -> Tensor:
+def viewed(tensor: Tensor, argument: Ref | Blank) -> Tensor:
+    """What an operand is of its source."""
     if isinstance(argument, Ref):
         for view in argument.views:
             result = view.target(tensor, *view.args, **view.kwargs)

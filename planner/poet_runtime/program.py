@@ -259,15 +259,11 @@ def _resident_document(resident: TracedResident, graph: TracedGraph) -> dict[str
         "kind": resident.kind.value,
         "bytes": resident.bytes,
         **layout_document(resident.shape, resident.dtype, resident.stride),
-        **_range_document(resident.id, graph),
+        **dict(zip(("low", "high"), graph.ranges.get(resident.id, ()), strict=False)),
     }
     if resident.id in graph.constants:
         document["data"] = _packed(graph.constants[resident.id])
     return document
-
-
-def _range_document(id: str, graph: TracedGraph) -> dict[str, int]:
-    return dict(zip(("low", "high"), graph.ranges.get(id, ()), strict=False))
 
 
 def _operator_document(operator: TracedOperator, graph: TracedGraph) -> dict[str, Any]:
@@ -305,7 +301,6 @@ def _value_document(value: TracedValue, graph: TracedGraph) -> dict[str, Any]:
         "id": value.id,
         "bytes": value.bytes,
         **layout_document(value.shape, value.dtype, value.stride),
-        **_range_document(value.id, graph),
     }
     if value.resident is not None:
         document["resident"] = value.resident

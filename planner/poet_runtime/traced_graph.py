@@ -271,7 +271,7 @@ class TracedGraph:
     without_gradient : frozenset of str
         Of `frozen`, parameters that ask for a gradient, and to which none comes.
     ranges : dict
-        Least and greatest number in each integer tensor of a rehearsed step, by id: other data have to stay within.
+        Least and greatest number in each integer resident of a rehearsed step, by id: other data have to stay within.
     int8_ranges : dict
         Least and greatest number of each value that is to be on int8, by id; empty: nothing is, or all is already.
     optimizer_updates : tuple of OptimizerUpdate
@@ -282,6 +282,8 @@ class TracedGraph:
         What it leaves in Python beside gradients and buffers.
     shown_by_fakes : bool
         Whether a trace over fake tensors alone shows the same step.
+    lets_go : bool
+        Whether it is the same step where the backward pass reads zeros in the place of what autograd saves.
     """
 
     name: str
@@ -303,6 +305,7 @@ class TracedGraph:
     device: str = "cpu"
     kept: tuple[Kept, ...] = ()
     shown_by_fakes: bool = True
+    lets_go: bool = False
 
     @property
     def results(self) -> tuple[Ref, ...]:

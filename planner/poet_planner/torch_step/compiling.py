@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 from poet_profiles.files.ram_disk import ram_disk, ram_disk_text
 from poet_profiles.graph import Graph
+from poet_profiles.graph.file import graph_hash
 from poet_profiles.profile import read_profile
+from poet_profiles.program.users_code import refuse_lack_of_memory
 from poet_profiles.schedule import Action, Objective, Schedule
+from poet_runtime.allocator import give_back
 from poet_runtime.compiled_step import AnyPager, CompiledStep, compile_steps
 from poet_runtime.devices import Cpu, device_named
 from poet_runtime.executor import residents_of
@@ -55,10 +59,14 @@ from poet_planner.torch_step.updating import updating_inside
 from poet_planner.torch_step.values import Values
 from poet_planner.tracing import in_eagers_words, trace
 from poet_planner.tracing.capture import Way, without_data
-from poet_planner.tracing.same_as_eager import refuse_other_results
+from poet_planner.tracing.same_as_eager import Seen, refuse_other_results
+from poet_planner.tracing.saved import let_go
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 RETRACE, REFUSE = "retrace", "refuse"
+OWN_BYTES = 150 << 20
+# Of the work of a plan, for a first one, in which operators are timed.
+FIRST_SHARE = 0.3
 
 
 def compile(
@@ -151,6 +159,11 @@ def compile(
         *(inner, quiet, device.name, note),
     )
     refuse_unfit_batch(type(model).__name__, parts_of(example).tensors, device.name)
+    if not quiet:
+        share = "" if ram is None else f"{ram} of "
+        limit = f"{share}what an eager step takes" if ram is None or "%" in str(ram) else bytes_text(ram_bytes(ram, 0))
+        own = f"about {bytes_text(OWN_BYTES)} for libraries and the search"
+        print(f"poet: {type(model).__name__}: compiling needs {limit}, and {own}", file=sys.stderr)
     return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE, quiet=quiet)
 
 
@@ -189,6 +202,13 @@ class _Planner:
 
     def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
         """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
+        try:
+            return self._planned(batch, known, change)
+        except Exception as error:
+            refuse_lack_of_memory(type(self.model).__name__, error)
+            raise
+
+    def _planned(self, batch: Sequence[Any], known: Sequence[Planned], change: str) -> Planned:
         started = time.perf_counter()
         inputs, targets = _split(batch)
         name = type(self.model).__name__
@@ -202,6 +222,7 @@ class _Planner:
             return trace(self.model, *_split(batch), self.loss, name, self.device, needs_data, ways, keeps=True)
 
         values = Values.of(batch, traced, again)
+        give_back()
         kept = next((planned for planned in known if planned.structure == like), None)
         if kept is not None:
             planned = self._kept(kept, traced, inputs, targets)
@@ -228,33 +249,73 @@ class _Planner:
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
             residents = residents_of(traced, self.model, inputs, targets)
-            refuse_other_results(traced, residents, self.model, self.loss, inputs, targets)
         traced = in_parameter_layouts(traced, residents)
         state = ModuleState(traced, self.model, self.loss)
         guard = self._guard(traced, state, inputs, targets, computes=True)
-        graph = self._costed(traced, residents)
-        store_all = store_all_schedule(graph)
+        graph = lower_for_linux(traced, dma=self.folder is not None, resident_gradients=False)
+        key = graph_hash(graph)
         beside = _Beside.values_of(traced)
         # A share of the memory is of the example's, whatever the shape of later batches.
-        plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
+        plain_bytes = store_all_schedule(graph).peak_bytes - graph.resident_bytes + beside.renewed_bytes
         budget = None if self.ram is None else self._budget(plain_bytes)
         if self.optimizer is not None:
             graph, traced = updating_inside(
                 graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
             )
-            store_all = store_all_schedule(graph)
-        limit_s = deadline_s(self.deadline, store_all.time_s)
+        first: list[Schedule] = []
+        limit_s = None
+
+        def first_plan(graph: Graph) -> CompiledStep | None:
+            options = replace(self.options, paging=False, time_limit_s=FIRST_SHARE * self.options.time_limit_s)
+            try:
+                first.append(self._schedule(graph, store_all_schedule(graph), beside, budget, None, options))
+            except NoScheduleError as lack:
+                if lack.status is Refused.IMPOSSIBLE and self.folder is None:
+                    raise
+                return None
+            return self._compiled(traced, graph, first[0], budget, None, timed=True, update=_nothing)
+
         try:
-            schedule = self._schedule(graph, store_all, beside, budget, limit_s)
+            graph = self._costed(graph, key, traced, residents, first_plan)
+            store_all = store_all_schedule(graph)
+            limit_s = deadline_s(self.deadline, store_all.time_s)
+            rest_s = (1.0 - FIRST_SHARE if first else 1.0) * self.options.time_limit_s
+            options = replace(self.options, starts=(*self.options.starts, *first), time_limit_s=rest_s)
+            schedule = self._schedule(graph, store_all, beside, budget, limit_s, options)
         except NoScheduleError as lack:
-            if budget is None or limit_s is not None or self.optimizer is not None:
+            if budget is None or self.deadline is not None or self.optimizer is not None:
                 raise
             slices = by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)
             raise lack.adding(slices) from None
-        pages = any(step.do is Action.PAGE_OUT for step in schedule.steps)
-        compiled = self._compiled(traced, graph, schedule, budget, self._pager() if pages else None)
+        with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
+            self._refuse_other_results(traced, graph, schedule, budget, residents, inputs, targets)
+        compiled = self._compiled(traced, graph, schedule, budget, self._pager(schedule))
         report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget, self.note)
         return Planned(traced, like, guard, graph, schedule, compiled, state, report, self.optimizer)
+
+    def _refuse_other_results(
+        self,
+        traced: TracedGraph,
+        graph: Graph,
+        schedule: Schedule,
+        budget: int | None,
+        residents: dict[str, Tensor],
+        inputs: Sequence[Any],
+        targets: Sequence[Any],
+    ) -> None:
+        """Compare the plan with eager PyTorch, which holds so much that it keeps within the budget, too."""
+        limit_bytes = math.inf
+        if budget is not None and traced.device == "cpu":
+            gradients = sum(traced.values[ref.source].bytes for ref in traced.gradients.values())
+            largest = max(_needs(graph).values())
+            limit_bytes = max(budget - gradients - largest, largest / 2)
+        seen, given = Seen(), (self.model, self.loss, inputs, targets)
+        with ExitStack() as until:
+            pager = self._pager(schedule)
+            if pager is not None:
+                until.callback(pager.close)
+            compiled = self._compiled(traced, graph, schedule, budget, pager, update=seen)
+            refuse_other_results(traced, residents, *given, step=(compiled, seen), limit_bytes=limit_bytes)
 
     def _guard(
         self, traced: TracedGraph, state: ModuleState, inputs: Sequence[Any], targets: Sequence[Any], computes: bool
@@ -262,7 +323,8 @@ class _Planner:
         """Of what one step reads, taken once with its data or without."""
 
         def run() -> None:
-            value = self.loss(self.model(*inputs), *targets)
+            with let_go([*residents.values(), *state.tensors()]) if traced.lets_go else nullcontext():
+                value = self.loss(self.model(*inputs), *targets)
             trained = [tensor for tensor in state.tensors() if tensor.requires_grad]
             torch.autograd.grad(value, trained, allow_unused=True)
 
@@ -283,10 +345,16 @@ class _Planner:
         self.ram = ram_bytes(self.ram, plain_bytes)
         return self.ram
 
-    def _costed(self, traced: TracedGraph, residents: dict[str, Tensor]) -> Graph:
-        graph = lower_for_linux(traced, dma=self.folder is not None, resident_gradients=False)
+    def _costed(
+        self,
+        graph: Graph,
+        key: str,
+        traced: TracedGraph,
+        residents: dict[str, Tensor],
+        first_plan: Callable[[Graph], CompiledStep | None],
+    ) -> Graph:
         if self.profile is None:
-            return costed_here(graph, traced, residents, self.folder)
+            return costed_here(graph, key, traced, residents, self.folder, first_plan)
         rows = read_profile(profile_path(str(self.profile)))
         names = sorted(set(rows["board"]))
         if len(names) != 1:
@@ -297,7 +365,13 @@ class _Planner:
         return costed if self.folder is not None else without_paging(costed)
 
     def _schedule(
-        self, graph: Graph, store_all: Schedule, beside: _Beside, budget: int | None, limit_s: float | None
+        self,
+        graph: Graph,
+        store_all: Schedule,
+        beside: _Beside,
+        budget: int | None,
+        limit_s: float | None,
+        options: OptimiseOptions,
     ) -> Schedule:
         """The store-all schedule if it keeps the limits, for nothing takes less; a verified plan otherwise."""
         plain_bytes = store_all.peak_bytes - graph.resident_bytes + beside.renewed_bytes
@@ -314,7 +388,8 @@ class _Planner:
         base_bytes = graph.resident_bytes - beside.renewed_bytes - beside.states_bytes
         ram = store_all.peak_bytes if budget is None else base_bytes + budget
         try:
-            schedule = optimise(graph, ram, limit_s, self.options)
+            schedule = optimise(graph, ram, limit_s, options)
+            give_back()
         except NoScheduleError as lack:
             if budget is None:
                 raise
@@ -338,16 +413,28 @@ class _Planner:
             raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {faults[0]}")
         return schedule
 
-    def _pager(self) -> AnyPager:
-        assert self.folder is not None
+    def _pager(self, schedule: Schedule) -> AnyPager | None:
+        """What a schedule needs to page, if it does."""
+        if self.folder is None or all(step.do is not Action.PAGE_OUT for step in schedule.steps):
+            return None
         return Pager(self.folder) if isinstance(self.folder, Path) else PinnedPager(CudaStreams(self.device))
 
     def _compiled(
-        self, traced: TracedGraph, graph: Graph, schedule: Schedule, budget: int | None, pager: AnyPager | None
+        self,
+        traced: TracedGraph,
+        graph: Graph,
+        schedule: Schedule,
+        budget: int | None,
+        pager: AnyPager | None,
+        timed: bool = False,
+        update: Callable[[str, Tensor], None] | None = None,
     ) -> CompiledStep:
+        """The step, with the optimiser's updates within, if it has one, or ``update`` in their place."""
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
-        update = None if self.optimizer is None else self.optimizer.update
-        return compile_steps(traced, steps, pager, limit_bytes=math.inf if budget is None else budget, update=update)
+        if update is None and self.optimizer is not None:
+            update = self.optimizer.update
+        limit_bytes, clock = math.inf if budget is None else budget, device_named(self.device).marker()
+        return compile_steps(traced, steps, pager, timed, limit_bytes, clock, update)
 
 
 def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
@@ -383,11 +470,7 @@ def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: fl
     """
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     results = next((node.inputs for node in graph.nodes if node.id == STEP_NODE), ())
-    needs = {
-        node.id: sum(sizes[id] for id in node.inputs) + sum(value.bytes for value in node.values) + node.workspace_bytes
-        for node in graph.nodes
-        if node.id != STEP_NODE
-    }
+    needs = _needs(graph)
     largest = max(needs, key=lambda id: needs[id])
     message = f"{graph.name}: no plan {asked}"
     smallest = "the smallest that does is " if least <= CLOSE * below else ""
@@ -403,6 +486,20 @@ def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: fl
 def _split(batch: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arguments of the model, and what the loss takes besides."""
     return _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _needs(graph: Graph) -> dict[str, int]:
+    """Bytes of each operator while it runs."""
+    sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+    return {
+        node.id: sum(sizes[id] for id in node.inputs) + sum(value.bytes for value in node.values) + node.workspace_bytes
+        for node in graph.nodes
+        if node.id != STEP_NODE
+    }
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

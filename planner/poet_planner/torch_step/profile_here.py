@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a step's operators and pages cost on this computer, measured when they are first wanted and kept from then on.
 
-Each operator is timed in its place in the step, where it finds the caches as training does; in a loop of its own it is
-up to a quarter quicker. Nothing is changed: the step's results are dropped.
+Each operator is timed in its place in a step, where it finds the caches as training does; in a loop of its own it is
+up to a quarter quicker. The step is that of a first plan, so that it keeps within the memory of a plan. Nothing is
+changed: its results are dropped.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,10 +25,9 @@ from poet_profiles.files.cache import cache_folder
 from poet_profiles.files.ram_disk import ram_disk
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node, PageCost
-from poet_profiles.graph.file import graph_hash
-from poet_runtime.compiled_step import CompiledStep, compile_steps
+from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.devices import Cpu, device_named
-from poet_runtime.executor import store_all_steps
+from poet_runtime.measured_sizes import times_apart_s
 from poet_runtime.page_benchmark import PageBenchmark
 from poet_runtime.pinned_pager import CudaStreams
 from poet_runtime.traced_graph import TracedGraph
@@ -39,8 +38,8 @@ from poet_planner.costs.fitting import fit_relative
 CACHE = "costs-here"
 # In the place of a folder: pages wait in the memory of a GPU's host.
 HOST = "host"
-WARM_UP = 2
-ROUNDS = 5
+WARM_UP = 1
+ROUNDS = 3
 TRANSFERS = 15
 PAGE_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 # Smaller transfers do not follow the line that the costs of pages are read off, and gain little.
@@ -69,15 +68,20 @@ class PageCosts:
 
 
 def costed_here(
-    graph: Graph, traced: TracedGraph, residents: Mapping[str, Tensor], page_folder: Path | str | None
+    graph: Graph,
+    key: str,
+    traced: TracedGraph,
+    residents: Mapping[str, Tensor],
+    page_folder: Path | str | None,
+    first_plan: Callable[[Graph], CompiledStep | None],
 ) -> Graph:
     """A graph with the times of this computer, and page costs of a folder's disk if there is one.
 
-    Energies are times: no sensor says more. ``residents`` are parameters, buffers and the batch of the example.
-    ``page_folder`` is a folder; or, for a GPU, `HOST`.
+    Energies are times: no sensor says more. ``key`` is what the times are kept under. ``residents`` are parameters,
+    buffers and the batch of the example. ``page_folder`` is a folder; or, for a GPU, `HOST`. ``first_plan`` makes a
+    timed step of a graph whose costs are near the true ones, if one is found.
     """
     device = device_named(traced.device)
-    costs = _kept(f"step {graph_hash(graph)}", device, lambda: _timed(traced, residents, device), _step_costs)
     pages = None
     if isinstance(page_folder, Path):
         # A disk may get the number that a file system in RAM had before the computer started anew.
@@ -86,35 +90,48 @@ def costed_here(
     elif page_folder is not None:
         pages = _kept("pages in pinned memory", device, lambda: _pinned(device), _page_costs)
 
-    def costed(node: Node) -> Node:
-        time_s = costs.times_s[node.id] + costs.overhead_s if node.id in costs.times_s else 0.0
+    def costed(node: Node, costs: StepCosts) -> Node:
+        time_s = costs.times_s[node.id] + costs.overhead_s if node.id in costs.times_s else node.time_s
         paged = [
             replace(value, page=pages.cost(value.bytes) if pages and value.bytes >= LEAST_PAGE_BYTES else None)
             for value in node.values
         ]
         return replace(node, time_s=time_s, energy_j=time_s, values=tuple(paged))
 
-    return replace(graph, nodes=tuple(costed(node) for node in graph.nodes))
+    def with_costs(costs: StepCosts) -> Graph:
+        return replace(graph, nodes=tuple(costed(node, costs) for node in graph.nodes))
+
+    def measure() -> dict[str, Any]:
+        return _timed(traced, residents, device, lambda costs: first_plan(with_costs(costs)))
+
+    return with_costs(_kept(f"step by a plan {key}", device, measure, _step_costs))
 
 
-def _timed(traced: TracedGraph, residents: Mapping[str, Tensor], device: Cpu) -> dict[str, Any]:
-    """Medians over some steps; a half of a kernel's call has its share of the whole call."""
+def _timed(
+    traced: TracedGraph,
+    residents: Mapping[str, Tensor],
+    device: Cpu,
+    first_plan: Callable[[StepCosts], CompiledStep | None],
+) -> dict[str, Any]:
+    """Medians over some steps by a first plan; a half of a kernel's call has its share of the whole call."""
+    apart = times_apart_s(traced, residents)
+    step = first_plan(StepCosts(apart, 0.0))
+    if step is None:
+        return {"times_s": apart, "overhead_s": 0.0}
     given = {**residents, **traced.constants}
-    whole = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=math.inf, clock=device.marker())
-    split = compile_steps(traced, store_all_steps(traced), timed=True, limit_bytes=-math.inf, clock=device.marker())
     with device.kept_randomness():
-        times, gaps = _medians(whole, [given[id] for id in whole.residents], device)
-        apart, _ = _medians(split, [given[id] for id in split.residents], device)
-    for id in [id for id in times if id not in apart]:
-        halves = whole.halves[id]
-        together = times.pop(id)
-        share = together / (sum(apart[half] for half in halves) or 1.0)
-        times.update((half, apart[half] * share) for half in halves)
-    return {"times_s": times, "overhead_s": gaps}
+        spans, gaps = _medians(step, [given[id] for id in step.residents], device)
+    times: dict[str, list[float]] = {id: [] for id in apart}
+    for id, span in zip(step.operators, spans, strict=True):
+        halves = [half for half in step.halves.get(id, (id,)) if half in apart]
+        together = sum(apart[half] for half in halves) or 1.0
+        for half in halves:
+            times[half].append(span * apart[half] / together)
+    return {"times_s": {id: fmean(each) for id, each in times.items()}, "overhead_s": gaps}
 
 
-def _medians(step: CompiledStep, tensors: list[Tensor], device: Cpu) -> tuple[dict[str, float], float]:
-    """Median seconds of each operator, and between two of them."""
+def _medians(step: CompiledStep, tensors: list[Tensor], device: Cpu) -> tuple[list[float], float]:
+    """Median seconds of each computation, and between two of them."""
     rounds = []
     for number in range(WARM_UP + ROUNDS):
         step.run(tensors)
@@ -123,8 +140,7 @@ def _medians(step: CompiledStep, tensors: list[Tensor], device: Cpu) -> tuple[di
     readings = np.array(rounds)
     spans = _typical(readings[:, 1::2] - readings[:, ::2])
     gaps = _typical(readings[:, 2::2] - readings[:, 1:-1:2])
-    times = {id: float(span) for id, span in zip(step.operators, spans, strict=True)}
-    return times, float(np.mean(gaps)) if len(gaps) else 0.0
+    return [*map(float, spans)], float(np.mean(gaps)) if len(gaps) else 0.0
 
 
 def _typical(readings: NDArray[np.float64]) -> NDArray[np.float64]:

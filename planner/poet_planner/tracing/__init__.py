@@ -28,6 +28,7 @@ from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.recurrent import with_last_states
+from poet_planner.tracing.saved import let_go
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
@@ -55,7 +56,7 @@ def trace(
     device : str
         Where all tensors have to be.
     data : bool
-        Whether it is traced over the example's data, too, in the memory of an eager step. Without, a library that asks
+        Whether it is traced over the example's data, too, in the memory of a forward pass. Without, a library that asks
         whether its tensors are fake may take another way, unless an earlier trace was ``shown_by_fakes``.
     segments : int
         For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
@@ -103,6 +104,7 @@ def trace(
         ranges={id: _range(one) for id, one in labels if _are_labels(one)},
         device=device,
         shown_by_fakes=captured.shown_by_fakes,
+        lets_go=captured.lets_go,
     )
 
 
@@ -171,7 +173,7 @@ def in_eagers_words(name: str, eager_step: Callable[[], object]) -> Iterator[Non
             yield
     except UserError as refusal:
         if refusal.__cause__ is not None:
-            with users_code(name):
+            with users_code(name), let_go(()):
                 eager_step()
         if str(refusal).startswith((f"{name}:", f"{name},", f"{name} raised")):
             raise

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
 from poet_planner.tracing.kept import Before
 from poet_planner.tracing.recurrent import WholeLayers
+from poet_planner.tracing.saved import WantsSavedError, let_go
 from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
@@ -61,7 +63,8 @@ class Captured:
     ``trained``, then what the step put in the place of each of the buffers ``rebound``, then the tensors in the places
     ``kept``, so many in each. A node's ``meta["custom"]``
     holds ``module`` (the path), ``backward`` and ``written``. ``loss_parameters`` are those of the loss alone, by the
-    names that they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
+    names that they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same,
+    ``lets_go`` whether the step is the same with what autograd saves let go.
     """
 
     graph: GraphModule
@@ -71,6 +74,7 @@ class Captured:
     loss_parameters: dict[str, Tensor]
     result: tuple[str, Kind]
     shown_by_fakes: bool
+    lets_go: bool
     kept: tuple[tuple[Kept, int], ...] = ()
 
 
@@ -109,7 +113,8 @@ def capture(
         Whether what it leaves in Python is wanted.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
-    that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
+    that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of a forward pass
+    without gradients (:mod:`poet_planner.tracing.saved`), or where gradients are asked questions of an eager step.
     Module, loss and batch stay as they are.
 
     Raises
@@ -190,6 +195,8 @@ def _captured(
             within.enter_context(where.watching(module))
             within.enter_context(_autocast_cache())
             watch = within.enter_context(refusals.Watch(where, asked, flat, drawn, loss))
+            if asked.lets_go:
+                within.enter_context(let_go(flat, watch.note_untrue))
             if loss is None:
                 within.enter_context(torch.no_grad())
             if segments:
@@ -213,11 +220,16 @@ def _captured(
         return [value, *gradients, *rebound.values(), *(tensor for _, tensors in left for tensor in tensors)]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
+    lets_go = loss is not None
     parts = (module, loss, inputs, targets)
+    given = step, flat, parts, snapshot, data, set() if ways is None else ways
     try:
-        graph, shown_by_fakes = _undisturbed(
-            lambda: _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways), snapshot
-        )
+        try:
+            graph, shown_by_fakes = _undisturbed(partial(_repeatable, *given, lets_go), snapshot)
+        except WantsSavedError:
+            lets_go = False
+            snapshot.restore()
+            graph, shown_by_fakes = _undisturbed(partial(_repeatable, *given, lets_go), snapshot)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
@@ -237,7 +249,7 @@ def _captured(
             "tensor, and look at them outside of the step"
         ) from None
     result = ("loss", Kind.LOSS) if loss is not None else (INFERENCE_OUTPUT, Kind.OUTPUT)
-    found = graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes
+    found = graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes, lets_go
     return Captured(*found, kept=tuple(kept))
 
 
@@ -322,7 +334,13 @@ def _autocast_cache() -> Iterator[None]:
 
 
 def _repeatable(
-    step: Step, flat: Sequence[Tensor], parts: Sequence[object], snapshot: Snapshot, data: bool, ways: set[Way]
+    step: Step,
+    flat: Sequence[Tensor],
+    parts: Sequence[object],
+    snapshot: Snapshot,
+    data: bool,
+    ways: set[Way],
+    lets_go: bool,
 ) -> tuple[GraphModule, bool]:
     """The step's graph, once it is sure that it is the same for all steps and all data, and whether fakes show it."""
     displace_generators()
@@ -330,6 +348,7 @@ def _repeatable(
     everything = range(len(flat))
     questions: list[str] = []
     fake = _Fake(flat)
+    over_data = partial(_over_data, step, flat, lets_go)
     needs_data = False
     try:
         first = fake.graph(step)
@@ -339,14 +358,14 @@ def _repeatable(
         snapshot.restore()
         displace_generators()
         start = plain_state(*parts)
-        first = _over_data(step, flat, everything, refusals.Asked(questions))
+        first = over_data(everything, refusals.Asked(questions))
     way = _way(first)
     if way in ways and not (data or needs_data):
         return first, True
     once = plain_state(*parts)
     written = written_placeholders(first)
     try:
-        second = _over_data(step, flat, written) if data or needs_data else fake.graph(step)
+        second = over_data(written) if data or needs_data else fake.graph(step)
     except RuntimeError as error:
         if "backward through the graph a second time" not in str(error):
             raise
@@ -358,22 +377,24 @@ def _repeatable(
     differs = refusals.difference(first, second) is not None
     if differs and not data:
         snapshot.restore()
-        return _repeatable(step, flat, parts, snapshot, True, ways)
+        return _repeatable(step, flat, parts, snapshot, True, ways, lets_go)
     if differs:
         # Perhaps it asks whether its tensors are fake; and PyTorch's cache of fake results may hand out one tensor
         # where a kernel makes two. Then it is the same over data, time after time.
         snapshot.restore()
         questions.clear()
-        first = _over_data(step, flat, written, refusals.Asked(questions))
+        first = over_data(written, refusals.Asked(questions))
         refusals.refuse_another_step(first, second)
         _one_mode(first)
 
     def otherwise(number: int) -> GraphModule | None:
         snapshot.restore()
         try:
-            return _over_data(step, flat, everything, refusals.Asked([], number))
+            return over_data(everything, refusals.Asked([], number))
         except UserError:
             return GraphModule({}, torch.fx.Graph())
+        except WantsSavedError:
+            raise
         except Exception:
             return None
 
@@ -409,7 +430,7 @@ class _Fake:
 
 
 def _over_data(
-    step: Step, flat: Sequence[Tensor], written: Container[int], asked: refusals.Asked | None = None
+    step: Step, flat: Sequence[Tensor], lets_go: bool, written: Container[int], asked: refusals.Asked | None = None
 ) -> GraphModule:
     """What it does with these tensors: of those that it writes, by number, with copies."""
 
@@ -421,7 +442,7 @@ def _over_data(
     devices = {tensor.device for tensor in flat if tensor.device.type not in ("cpu", "meta")}
     with torch.random.fork_rng(devices=[*devices]):
         protected = [tensor for number, tensor in enumerate(flat) if number not in written]
-        asked = replace(asked or refusals.Asked(), protected=refusals.storages(protected))
+        asked = replace(asked or refusals.Asked(), protected=refusals.storages(protected), lets_go=lets_go)
         return _traced(step, [*itertools.starmap(stand_in, enumerate(flat))], asked)
 
 

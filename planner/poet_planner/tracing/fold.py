@@ -62,7 +62,7 @@ class Part:
 def fold_part(graph: fx.GraphModule, operands: Sequence[str]) -> Part:
     """A flat graph over operands of these ids, of which it writes none."""
     placeholders = tuple((id, Kind.PARAMETER) for id in operands)
-    return _Folder(Captured(graph, placeholders, (), (), {}, ("", Kind.OUTPUT), True), "").part()
+    return _Folder(Captured(graph, placeholders, (), (), {}, ("", Kind.OUTPUT), True, False), "").part()
 
 
 @dataclass

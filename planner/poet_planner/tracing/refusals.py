@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from poet_planner.tracing import schema
+from poet_planner.tracing.saved import WantsSavedError
 from poet_planner.tracing.snapshot import generators
 from poet_planner.tracing.written import written_at
 
@@ -68,6 +69,7 @@ class Asked:
     # matters.
     flipped: int | None = None
     protected: frozenset[int] = frozenset()  # storages that it must not write: they are the user's own
+    lets_go: bool = False  # what autograd saves
 
 
 def storages(tensors: Iterable[Tensor]) -> frozenset[int]:
@@ -103,6 +105,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Weak references keep an address from being another storage's later.
         self._references = [_reference(tensor.untyped_storage()) for tensor in flat]
         self._dependent = set(storages(flat))
+        self._untrue: set[int] = set()
         self._drawn = drawn
         self._states = _generators_states()
         self._line = ""
@@ -132,9 +135,17 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._answer(Tensor.item, args, depends)
             self.number_taken_at = here(self._path())
         results = func(*args, **kwargs)
+        made = (*_tensors(results), *(given if func._schema.is_mutable else ()))
         if depends:
-            self._note((*_tensors(results), *(given if func._schema.is_mutable else ())))
+            self._note(made, self._dependent)
+        if not self._untrue.isdisjoint(storages(given)):
+            self._note(made, self._untrue)
         return results
+
+    def note_untrue(self, tensor: Tensor) -> None:
+        """It stands in the place of what autograd saved, and has other numbers."""
+        for kind in (self._dependent, self._untrue):
+            self._note([tensor], kind)
 
     def _note_place(self) -> None:
         """Let the operator's node know the user's line; at each new line, see whether a generator has come further."""
@@ -154,13 +165,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if states[name] != self._states.get(name):
                     self._drawn[name] = here(self._path())
 
-    def _note(self, tensors: Iterable[Tensor]) -> None:
-        """These depend on the step's tensors."""
+    def _note(self, tensors: Iterable[Tensor], kind: set[int]) -> None:
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._dependent:
+            if storage._cdata not in kind:
                 self._references.append(_reference(storage))
-                self._dependent.add(storage._cdata)
+                kind.add(storage._cdata)
 
     def _refuse_to_write(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
@@ -174,6 +184,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _answer(self, question: Callable[..., Any], tensors: Sequence[Tensor], depends: bool) -> Any:
         if any(isinstance(tensor, FakeTensor) for tensor in tensors):
             raise NeedsDataError
+        if not self._untrue.isdisjoint(storages(tensors)):
+            raise WantsSavedError
         with torch.utils._python_dispatch._disable_current_modes():
             answer = question(*tensors)
         if not depends:

@@ -7,12 +7,15 @@ another way while it is traced. So each step is compared with a real one before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
-from poet_runtime.compiled_step import compile_steps
+from poet_runtime.compiled_step import CompiledStep, compile_steps
 from poet_runtime.devices import device_named
 from poet_runtime.executor import residents_of, store_all_steps
 from poet_runtime.nested import parts_of
@@ -21,10 +24,25 @@ from torch import Tensor, nn
 
 from poet_planner.models import Model
 from poet_planner.tracing.drawn_batches import drawn_batches
+from poet_planner.tracing.in_pieces import Step, backward_in_pieces
 from poet_planner.tracing.snapshot import Snapshot
 
 # Without deterministic algorithms a GPU adds in any order.
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-5
+
+
+@dataclass
+class Seen:
+    """Results of a step, by what they are in words: their digests, or whole; also of an update's gradient."""
+
+    whole: bool = False
+    results: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, parameter: str, gradient: Tensor) -> None:
+        self.note(_of(parameter), gradient)
+
+    def note(self, what: str, result: Tensor) -> None:
+        self.results[what] = result.detach() if self.whole else _digest(result)
 
 
 def refuse_other_results(
@@ -35,10 +53,14 @@ def refuse_other_results(
     inputs: Sequence[Any],
     targets: Sequence[Any],
     bits: bool = True,
+    step: tuple[CompiledStep, Seen] | None = None,
+    limit_bytes: float = math.inf,
 ) -> Tensor:
     """Take the step both ways, and compare the loss, the gradients and what the step writes; return eager's loss.
 
-    Model, batch and random generator stay as they are.
+    Model, batch and random generator stay as they are. ``step`` is a plan of the step, and what is given the gradients
+    that it uses up; else the step keeps everything. ``limit_bytes`` is the most that eager PyTorch's backward pass
+    holds of what autograd saves.
 
     Raises
     ------
@@ -46,33 +68,47 @@ def refuse_other_results(
         If they differ: on the CPU in any bit, unless eager PyTorch itself gives others each time; on a GPU by more than
         rounding, and so everywhere without ``bits``.
     """
-    plain = compile_steps(traced, store_all_steps(traced))
+    planned, seen = step or (compile_steps(traced, store_all_steps(traced)), Seen())
     given = {**residents, **traced.constants}
     device = device_named(traced.device)
+    exact = bits and device.kind == "cpu"
     with device.kept_randomness():
         state = device.random_state()
 
-        def eager() -> dict[str, Tensor]:
+        def by_plan() -> dict[str, Any]:
             device.set_random_state(state)
-            return _eager(traced, {id: given[id] for id in plain.updates}, model, loss, inputs, targets)
+            seen.results = {}
+            value, gradients, contents = planned.run([given[id] for id in planned.residents])
+            seen.note("the loss", value)
+            for id, gradient in zip(planned.gradients, gradients, strict=True):
+                seen.note(_of(id), gradient)
+            for what, content in zip((*planned.updates, *_numbered(planned.kept)), contents, strict=True):
+                seen.note(what, content)
+            return seen.results
 
-        value, gradients, contents = plain.run([given[id] for id in plain.residents])
-        found = {
-            "the loss": value,
-            **{_of(id): gradient for id, gradient in zip(plain.gradients, gradients, strict=True)},
-            **dict(zip((*plain.updates, *_numbered(plain.kept)), contents, strict=True)),
-        }
-        expected = eager()
-        exact = bits and device.kind == "cpu" and any(_differing(found, expected, True))
-        if exact:
+        def eager() -> dict[str, Any]:
+            device.set_random_state(state)
+            written = {id: given[id] for id in planned.updates}
+            eagers = Seen(seen.whole)
+            losses.append(_eager(traced, written, model, loss, inputs, targets, eagers, given.values(), limit_bytes))
+            return eagers.results
+
+        losses: list[Tensor] = []
+        seen.whole = not exact
+        found, expected = by_plan(), eager()
+        if exact and found != expected:
+            seen.whole = True
+            found, expected = by_plan(), eager()
             exact = not any(_differing(expected, eager(), True))
+    if not seen.whole:
+        return losses[0]
     for what in _differing(found, expected, exact):
         difference = float((found[what].double() - expected[what].double()).abs().max())
         raise UserError(
             f"{traced.name}: {what} is not eager PyTorch's (largest difference {difference:.2g}); poet does not trace "
             f"this model rightly on {traced.device}: train it with PyTorch, and report it"
         )
-    return expected["the loss"]
+    return losses[0]
 
 
 def refuse_other_step(model: Model, traced: TracedGraph) -> None:
@@ -114,28 +150,68 @@ def _eager(
     loss: Callable[..., Tensor],
     inputs: Sequence[Any],
     targets: Sequence[Any],
-) -> dict[str, Tensor]:
-    """One real step; ``written`` are the tensors that it writes, by resident id, and they are put back."""
-    state = Snapshot(model, loss, inputs, targets, data=False)
+    seen: Seen,
+    held: Iterable[Tensor],
+    limit_bytes: float,
+) -> Tensor:
+    """The loss of one real step; ``written`` are the tensors that it writes, by resident id, and they are put back."""
+    device = device_named(traced.device)
+    random, state = device.random_state(), Snapshot(model, loss, inputs, targets, data=False)
     kept = {id: tensor.clone() for id, tensor in written.items()}
     parameters = {**dict(model.named_parameters()), **traced.loss_parameters}
     trained = [parameters[id] for id in traced.gradients]
-    try:
-        with torch.enable_grad():
-            value = loss(model(*inputs), *targets)
-            for parameter in trained:
-                parameter.grad = None
-            value.backward()  # type: ignore[no-untyped-call]  # a reentrant checkpoint takes no `autograd.grad`
-            gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in trained]
-        # A buffer may be another tensor now.
-        now = {**written, **dict(model.named_buffers())}
-        left = {id: now[id].detach().clone() for id in written}
-        there = [(one.path, tensor) for one in traced.kept if one.refs for tensor in parts_of(one.get()).tensors]
-        names = _numbered([path for path, _ in there])
-        left |= {name: tensor.detach().clone() for name, (_, tensor) in zip(names, there, strict=True)}
-    finally:
+
+    def put_back() -> None:
         state.restore()
         with torch.no_grad():
             for id, tensor in written.items():
                 tensor.copy_(kept[id])
-    return {"the loss": value.detach(), **dict(zip(map(_of, traced.gradients), gradients, strict=True)), **left}
+
+    def again() -> None:
+        gradients = [parameter.grad for parameter in trained]
+        put_back()
+        device.set_random_state(random)
+        for parameter, gradient in zip(trained, gradients, strict=True):
+            parameter.grad = gradient
+
+    def left() -> dict[str, Tensor]:
+        return {**written, **dict(model.named_buffers())}  # A buffer may be another tensor now.
+
+    def between(value: Tensor) -> None:
+        losses.append(value.detach())
+        note_left()
+        for parameter in trained:
+            parameter.grad = None
+
+    def note_left() -> None:
+        now = left()
+        for id in written:
+            seen.note(id, now[id].clone() if seen.whole else now[id])
+        there = [(one.path, tensor) for one in traced.kept if one.refs for tensor in parts_of(one.get()).tensors]
+        for what, (_, tensor) in zip(_numbered([path for path, _ in there]), there, strict=True):
+            seen.note(what, tensor.clone() if seen.whole else tensor)
+
+    losses: list[Tensor] = []
+    step = Step(
+        forward=lambda: loss(model(*inputs), *targets),
+        between=between,
+        again=again,
+        written=lambda: [(id(tensor), tensor._version) for tensor in left().values()],
+        held=held,
+    )
+    try:
+        with torch.enable_grad():
+            if backward_in_pieces(step, limit_bytes) == 1:
+                note_left()
+        seen.note("the loss", losses[-1])
+        for id_, one in zip(traced.gradients, trained, strict=True):
+            seen.note(_of(id_), torch.zeros_like(one) if one.grad is None else one.grad)
+    finally:
+        put_back()
+    return losses[-1]
+
+
+def _digest(tensor: Tensor) -> bytes:
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    data = plain.view(torch.uint8).numpy().data if plain.numel() else b""
+    return hashlib.blake2b(data, digest_size=16).digest()

@@ -109,8 +109,17 @@ class Loaded:
 
     @cached_property
     def workspaces_bytes(self) -> list[int]:
-        """What the kernel of each operator allocates here beside its results, with the agent's number of threads."""
-        self.plain_step.run()
+        """What the kernel of each operator allocates here beside its results, with the agent's number of threads.
+
+        Raises
+        ------
+        RefusedError
+            If the board has not the RAM for an operator by itself.
+        """
+        graph = self.program.graph
+        sizes = {id: value.bytes for id, value in graph.values.items()}
+        most = max((sum(sizes[id] for id in (*graph.inputs(one), *one.values)) for one in graph.operators), default=0)
+        check_room(most, "an operator needs")
         return [operator.workspace_bytes for operator in rehearsed(self.program.graph, self.residents).operators]
 
     def call(self, index: int) -> Call:

@@ -13,6 +13,8 @@ from poet_profiles.errors import UserError
 from poet_profiles.program.guest import as_guest, is_users
 
 _LONGEST = 300
+# How PyTorch, oneDNN, Python's threads and C++ say that there is no memory.
+_LACKS = ("llocate memory", "could not create a primitive", "can't start new thread", "std::bad_alloc")
 
 
 @contextmanager
@@ -32,7 +34,20 @@ def users_code(whose: str) -> Iterator[None]:
         except UserError:
             raise
         except (Exception, SystemExit) as error:
+            refuse_lack_of_memory(whose, error)
             raise UserError(f"{whose}{_running(error)} raised {_in_a_line(error)}") from error
+
+
+def refuse_lack_of_memory(whose: str, error: BaseException) -> None:
+    """Raise a UserError without a cause if an error says that there is no memory left: nobody's code is at fault."""
+    words = " ".join(str(error).split())
+    if isinstance(error, UserError):
+        return
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or any(map(words.count, _LACKS)):
+        said = f": {words[:_LONGEST]}" if words else ""
+        raise UserError(
+            f"{whose}: memory has run out ({type(error).__name__}{said}); give it more, or less to do (a smaller batch)"
+        ) from None
 
 
 def _in_a_line(error: BaseException) -> str:

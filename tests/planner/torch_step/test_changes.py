@@ -293,7 +293,7 @@ def test_after_each_change_between_two_steps_they_are_eagers_and_it_is_named(
     found, step = left(changes, "retrace")
     assert [differing(*states) for states in zip(expected, found, strict=True)] == [[]] * (len(kinds) + 1), kinds
     assert step.report.retraced == len(kinds)
-    for kind, line in zip(kinds, capsys.readouterr().err.splitlines()[1:], strict=True):
+    for kind, line in zip(kinds, capsys.readouterr().err.splitlines()[2:], strict=True):
         assert re.match(f"poet: Net: {CHANGES[kind][1]}.*: traced again", line)
 
 
