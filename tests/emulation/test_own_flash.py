@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits in the own flash of emulated boards: cuts in erases and in programs, and what no flash bears."""
+"""Commits in the own flash of emulated boards survive power cuts anywhere."""
 
 from __future__ import annotations
 

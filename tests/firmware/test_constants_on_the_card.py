@@ -147,6 +147,11 @@ def test_a_program_of_ones_own_trains_commits_and_goes_on(
         assert program.library.poet_train(program.poet, c.c_float(RATE)) == fw.OK
     assert program.scores() == scores[1]
     assert program.tensors(graph) == expected
+    card.fail_reads = 0
+    assert program.library.poet_train(program.poet, c.c_float(RATE)) == fw.E_IO
+    card.fail_reads = None
+    assert program.scores() == scores[1], "no step is lost that was not committed yet"
+    assert program.tensors(graph) == expected
     for writes in (0, 1):
         card.fail_writes = writes
         assert program.call("poet_commit") == fw.E_IO

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -25,8 +25,10 @@ class CSink(c.Structure):
     _fields_ = (("context", c.c_void_p), ("write", WRITE))
 
 
-def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
-    """The gradient as one operator, all at once, and `sgd` or `sgd_general` after it."""
+def gradients_of(
+    operators: Operators, name: str, p: Params, inputs: Sequence[Array]
+) -> tuple[list[Array], Sequence[Array]]:
+    """As one operator makes them, all at once, in their weights' shapes; and the weights."""
     gy, x, *weights = inputs
     name = name.replace("_general", "")
     if name == "conv2d_update":
@@ -38,22 +40,28 @@ def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, 
             gradients += operators.run("sum_rows", {"m": p["m"], "n": p["n"]}, [gy])
     else:
         gradients, weights = [gy.view(np.uint8)], [x]
+    shaped = (gradient.view(np.float32) for gradient in gradients)
+    return [gradient.reshape(weight.shape) for gradient, weight in zip(shaped, weights, strict=True)], weights
+
+
+def separately(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
+    """The gradient as one operator, and `sgd` or `sgd_general` after it."""
     after = []
-    for gradient, weight in zip(gradients, weights, strict=True):
-        [new] = operators.run(
-            *descent_of(p, weight.size), [gradient.view(np.float32).reshape(weight.shape), weight], RATE
-        )
+    for gradient, weight in zip(*gradients_of(operators, name, p, inputs), strict=True):
+        [new] = operators.run(*descent_of(p, weight.size), [gradient, weight], RATE)
         after.append(new.tobytes())
     return after
 
 
-def through_sink(operators: Operators, name: str, p: Params, inputs: tuple[Array, ...]) -> list[bytes]:
+def through_sink(operators: Operators, name: str, p: Params, inputs: Sequence[Array]) -> list[bytes]:
     """What the operator writes to a card; whole blocks, but for the end of each output."""
     sizes = operators.sizes(name, p)
     written: list[bytes] = [b""] * sizes.outputs
+    states = sizes.outputs // 2 if p.get("momentum_nano") else 0
 
     def write(_context: int, output: int, data: int, count: int) -> int:
-        assert not any(written[output + 1 :]) and len(written[output]) % BLOCK == 0 < count
+        assert len(written[output]) % BLOCK == 0 < count
+        assert not any(written[output + 1 : sizes.outputs - states])
         written[output] += c.string_at(data, count)
         return 0
 
@@ -85,6 +93,33 @@ def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> No
         expected = separately(operators, name, params, inputs)
         assert [output.tobytes() for output in operators.run(name, params, inputs, RATE)] == expected
         assert through_sink(operators, name, params, inputs) == expected
+
+    equal()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_momentum_has_the_bits_of_a_descent_in_ram(operators: Operators, name: str) -> None:
+    """Whole, and with weights and velocity from the card, as far as tiles are whole blocks."""
+    general, rows = name.replace("_update", "_general_update"), {"conv2d_update": "k", "linear_update": "n"}
+
+    @settings(max_examples=examples(80), deadline=None, derandomize=True)
+    @given(CONFIGURATIONS[name], st.integers(0, 2**16), st.sampled_from([0, 1]), st.sampled_from([0.0, 0.25]))
+    def equal(params: Params, seed: int, nesterov: int, amount: float) -> None:
+        bits = int(np.float32(amount).view(np.int32))
+        descent = {"momentum_nano": 900_000_000, "decay_f32": bits, "clip_f32": bits, "nesterov": nesterov}
+        inputs = REFERENCES[name](params, Draw(seed)).inputs
+        gradients, weights = gradients_of(operators, name, params, inputs)
+        draw = np.random.default_rng(seed)
+        states = [draw.standard_normal(weight.shape).astype(np.float32) for weight in weights]
+        after = [
+            operators.run("sgd_general", {"size": given_[1].size, **descent}, given_, RATE)
+            for given_ in map(list, zip(gradients, weights, states, strict=True))
+        ]
+        expected = [part.tobytes() for parts in zip(*after, strict=True) for part in parts]
+        assert through_sink(operators, general, {**params, **descent}, [*inputs, *states]) == expected
+        count = params[rows[name]] if name in rows else 0
+        if count and (params["tile"] == count or params["tile"] * weights[0].nbytes // count % BLOCK == 0):
+            assert through_sink(operators, f"streamed_{general}", {**params, **descent}, [*inputs, *states]) == expected
 
     equal()
 

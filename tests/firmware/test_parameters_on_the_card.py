@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ MODEL, BATCH, STEPS = "digits_cnn", 4, 3
 WIDE = "tests.support.networks.own:sixteen_channels"
 SLICED = Streaming(64, 1024, SLICES_ABOVE)
 RULED = Optimizer(weight_decay=0.1, clip_value=0.01)
+MOVED = Optimizer(momentum=0.9, nesterov=True, weight_decay=0.1)
 BOARD = load_board("nrf52840")
 Run = tuple[Schedule, list[dict[str, str]], dict[str, bytes]]
 
@@ -77,6 +79,7 @@ def runs(
         ("streamed, clip and decay", ruled, everything_recomputed),
         ("in RAM, not sliced, clip and decay", wide.graph(BOARD, optimizer=RULED), store_all_schedule),
         ("sliced, clip and decay", sliced_ruled, everything_paged),
+        *_with_momentum(step, wide),
     ]
     for name, graph, make in forms:
         one, model = (wide, WIDE) if "sliced" in name else (step, MODEL)
@@ -88,6 +91,17 @@ def runs(
         answers = answers_of(program, folder / "card.img", session.requests)
         results[name] = (schedule, session.steps(answers), _whole(graph, session.found(answers)))
     return results
+
+
+def _with_momentum(step: TrainingStep, wide: TrainingStep) -> Iterator[tuple[str, Graph, Callable[[Graph], Schedule]]]:
+    fetched, streaming = MemoryLayout(card_above_bytes=64), Streaming(above_bytes=64, tile_bytes=1024)
+    yield "in RAM, momentum", step.graph(BOARD, optimizer=MOVED), store_all_schedule
+    yield "fetched, momentum", step.graph(BOARD, optimizer=MOVED, layout=fetched), store_all_schedule
+    streamed = replace(fetched, streaming=streaming)
+    yield "streamed, momentum", step.graph(BOARD, optimizer=MOVED, layout=streamed), everything_recomputed
+    yield "in RAM, not sliced, momentum", wide.graph(BOARD, optimizer=MOVED), store_all_schedule
+    sliced = replace(fetched, streaming=SLICED)
+    yield "sliced, momentum", wide.graph(BOARD, optimizer=MOVED, layout=sliced), everything_paged
 
 
 def _whole(graph: Graph, weights: dict[str, bytes]) -> dict[str, bytes]:
@@ -147,11 +161,12 @@ def test_frozen_weights_may_lie_in_flash_and_on_the_card(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("rule", ["clip and decay", "momentum"])
 @pytest.mark.parametrize("name", ["fetched", "streamed", "sliced"])
-def test_clip_and_decay_have_the_bits_of_those_in_ram(runs: dict[str, Run], name: str) -> None:
+def test_other_descents_have_the_bits_of_those_in_ram(runs: dict[str, Run], name: str, rule: str) -> None:
     in_ram = "in RAM, not sliced" if name == "sliced" else "in RAM"
-    _, steps_in_ram, weights_in_ram = runs[f"{in_ram}, clip and decay"]
-    _, steps, weights = runs[f"{name}, clip and decay"]
+    _, steps_in_ram, weights_in_ram = runs[f"{in_ram}, {rule}"]
+    _, steps, weights = runs[f"{name}, {rule}"]
     assert [one["loss"] for one in steps] == [one["loss"] for one in steps_in_ram]
     assert weights == weights_in_ram != runs[in_ram][2]
 

@@ -19,7 +19,7 @@ ABSENT, PROTECTED = -9, -10
 
 
 class Chip:
-    """NOR of 64 KB or FRAM of 16 KB: a command is carried out when it is deselected, and takes three looks."""
+    """NOR flash of 64 KB or FRAM of 16 KB, which carries a command out when it is deselected."""
 
     def __init__(self, nor: bool) -> None:
         self.flash = Flash(65536, SECTOR) if nor else Flash(16384, 0)

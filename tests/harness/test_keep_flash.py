@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-harness flash --keep flash`: a training goes on from the chip's own flash, without a card."""
+"""A training goes on from the chip's own flash, without a card."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ typedef struct poet_sizes {
     uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
     uint32_t kept;        /* POET_KEPT_*: which operands are kept tensors, on the card */
     uint32_t kept_input;  /* with POET_KEPT_INPUT: which input */
+    uint32_t kept_also;   /* bit i: and input i, whose next version is an output */
     uint32_t kept_rows;   /* into so many rows they are divided, and read and written row by row; 0: they are not */
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */

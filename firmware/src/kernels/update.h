@@ -2,7 +2,7 @@
 /* Gradient descent on a kept tensor, tile by tile: a tile of gradients lies in the workspace, becomes the next version
  * of as many weights there, and goes to where the tensor's next version is kept.
  *
- *     poet_update update = poet_update_begin(args, output, weights, rule);   // its buffer begins the workspace
+ *     poet_update update = poet_update_begin(args, &descent, 2, 1, 0, false, room); // its buffer begins the workspace
  *     for (each tile)
  *         poet_update_tile(&update, gradient, count);                        // `gradient` is overwritten
  *     status = poet_update_end(&update);
@@ -19,26 +19,44 @@
     512u /* a block of the card: at the begin of the workspace, for what fills none yet \
           */
 
-typedef struct poet_update {
-    const poet_op_args *args;
+/* One output, written from its begin to its end. */
+typedef struct poet_update_writer {
     uint32_t output;
-    const float *weights; /* those of the next tile */
-    poet_gradient_rule rule;
+    uint8_t *buffer;  /* a block */
     uint32_t written; /* bytes */
     uint32_t waiting; /* bytes in the buffer */
+} poet_update_writer;
+
+typedef struct poet_update {
+    const poet_op_args *args;
+    const poet_descent *descent;
+    const float *weights; /* those of the next tile */
+    int32_t done;         /* elements */
+    poet_update_writer weights_out, velocity_out;
+    uint32_t velocity_input;
+    bool streamed;        /* the velocity: it is read from the card */
+    float *next_velocity; /* room for those of a tile; NULL: there is no velocity */
     int status;
 } poet_update;
 
-poet_update poet_update_begin(const poet_op_args *args, uint32_t output, const float *weights, poet_gradient_rule rule);
+/* Behind a block and a tile of gradients in the workspace: what a velocity takes, a block and a tile. */
+static inline uint32_t poet_update_velocity_bytes(const poet_descent *descent, uint32_t tile_bytes)
+{
+    return descent->momentum_nano > 0 ? POET_UPDATE_BUFFER_BYTES + tile_bytes : 0u;
+}
+
+/* Of a tensor of an operator that has so many, which begin at input `first`, velocities behind them; outputs likewise.
+ * `room` is for a velocity (poet_update_velocity_bytes). */
+poet_update poet_update_begin(const poet_op_args *args, const poet_descent *descent, uint32_t first, uint32_t tensors,
+                              uint32_t tensor, bool streamed, void *room);
 
 /* Makes next weights of a gradient, where it lies. POET_E_NOT_FINITE if one of them is infinite or no number. */
 int poet_update_descend(float rate, poet_gradient_rule rule, const float *weights, float *gradient, int32_t count);
 
-/* Of an operator that ends with these parameters; a velocity it has none. */
-static inline bool poet_update_suits(const poet_descent *descent)
-{
-    return poet_is_descent(descent) && descent->momentum_nano == 0;
-}
+/* The velocities of an operator that ends with these parameters: inputs behind all others, outputs behind all others,
+ * one for each output; of one that streams its weights, that of the weights is streamed, too. */
+int poet_update_add_velocities(int status, const poet_descent *descent, int32_t rows, int32_t tile_rows,
+                               poet_sizes *sizes);
 
 void poet_update_tile(poet_update *update, float *gradient, int32_t count);
 

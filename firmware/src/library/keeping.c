@@ -6,9 +6,6 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
 {
     const poet_model *model = network->train->model;
     const poet_tables *tables = network->tables;
-    if (poet_record_ends_steps(model)) {
-        return POET_E_UNSUPPORTED;
-    }
     poet_record_init(keeping->record, model, p->runner.ram, tables->checks, tables->homes);
     const int status = poet_record_load(keeping->record, p->card);
     if (status == POET_E_ABSENT) {
@@ -17,6 +14,7 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
     }
     p->pager.page_area = poet_record_page_block(keeping->record);
     p->run.record = keeping->record;
+    p->stale = poet_record_ends_steps(model);
     return status;
 }
 
@@ -24,11 +22,15 @@ int poet_keeping_restore(poet *p)
 {
     const int status = poet_record_restore(p->run.record, p->card);
     p->steps = status == POET_OK ? p->run.record->step : p->steps;
+    p->stale = p->stale && status != POET_OK;
     return status;
 }
 
 int poet_keeping_commit(poet *p)
 {
+    if (poet_record_ends_steps(p->network->train->model)) {
+        return p->stale ? POET_E_ORDER : POET_OK; /* each step did */
+    }
     const int status = poet_record_commit(p->run.record, p->steps);
     if (status != POET_OK && status != POET_E_NOT_FINITE) {
         (void)poet_record_load(p->run.record, p->card); /* which one counts is not known */

@@ -7,6 +7,7 @@
 
 #include "poet/crc32.h"
 #include "poet/feature_maker.h"
+#include "poet/keeping.h"
 #include "poet/saved.h"
 
 #include "card.h"
@@ -122,7 +123,15 @@ void *poet_features(poet *p, uint32_t sample)
 static int count(poet *p, int status)
 {
     p->steps += status == POET_OK;
+    /* What a step with parameters on the card leaves in RAM counts once its commit is done. */
+    p->stale = p->stale || (status < POET_OK && poet_record_ends_steps(p->network->train->model));
     return status;
+}
+
+/* Tensors in RAM as the record has them. */
+static int refresh(poet *p)
+{
+    return p->stale ? p->network->keeping->restore(p) : POET_OK;
 }
 
 /* After a piece of a step, of which the features may be the first part. */
@@ -136,7 +145,10 @@ int poet_train(poet *p, float rate)
     if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
-    const int status = p->network->maker == NULL ? POET_OK : p->network->maker->make(p);
+    int status = refresh(p);
+    if (status == POET_OK && p->network->maker != NULL) {
+        status = p->network->maker->make(p);
+    }
     p->run.learning_rate = rate;
     return status != POET_OK ? status : count(p, poet_runner_step(&p->runner, &p->run));
 }
@@ -145,6 +157,10 @@ int poet_train_begin(poet *p, float rate)
 {
     if (!poet_is_idle(p)) {
         return POET_E_ORDER;
+    }
+    const int status = refresh(p);
+    if (status != POET_OK) {
+        return status;
     }
     p->run.learning_rate = rate;
     return p->network->maker == NULL ? poet_runner_begin(&p->runner, &p->run) : p->network->maker->begin(p);
@@ -177,6 +193,10 @@ int poet_infer(poet *p)
     }
     if (p->network->infer == NULL) {
         return POET_E_ABSENT;
+    }
+    const int fresh = refresh(p);
+    if (fresh != POET_OK) {
+        return fresh;
     }
     poet_runner runner;
     poet_run run; /* what is not set here, poet_runner_begin sets */

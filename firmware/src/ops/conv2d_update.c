@@ -55,23 +55,23 @@ int poet_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)params;
     const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_suits(&descent) ? poet_conv2d_update_sizes(params, sizes) : POET_E_ARGUMENT;
+    return poet_update_add_velocities(poet_conv2d_update_sizes(params, sizes), &descent, p->k, p->tile, sizes);
 }
 
 int poet_streamed_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_conv2d_general_update_params *p = (const poet_streamed_conv2d_general_update_params *)params;
     const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_suits(&descent) ? poet_streamed_conv2d_update_sizes(params, sizes) : POET_E_ARGUMENT;
+    return poet_update_add_velocities(poet_streamed_conv2d_update_sizes(params, sizes), &descent, p->k, p->tile, sizes);
 }
 
 /* `present` is where to read a tile of present weights; NULL: they are a value. They arrive while their gradient is
  * computed. */
 static int update_weights(const poet_op_args *args, const poet_conv *conv, int32_t tile_rows, float *present,
-                          float *gradient, float *rows, poet_gradient_rule rule)
+                          float *gradient, float *velocity, float *rows, const poet_descent *descent)
 {
     const int32_t out_channels = out_channels_of(conv);
-    poet_update update = poet_update_begin(args, 0, args->inputs[2], rule);
+    poet_update update = poet_update_begin(args, descent, 2, conv->bias ? 2u : 1u, 0, present != NULL, velocity);
     for (int32_t k = 0; k < out_channels; k += tile_rows) {
         const int32_t count = out_channels - k < tile_rows ? out_channels - k : tile_rows;
         int status = POET_OK;
@@ -92,9 +92,11 @@ static int update_weights(const poet_op_args *args, const poet_conv *conv, int32
     return poet_update_end(&update);
 }
 
-static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient, poet_gradient_rule rule)
+/* Its stack is not there while gradients of weights are made. */
+__attribute__((noinline)) static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient,
+                                                 float *velocity, const poet_descent *descent)
 {
-    poet_update update = poet_update_begin(args, 1, args->inputs[3], rule);
+    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, velocity);
     for (int32_t k = 0; k < out_channels_of(conv); k++) {
         *gradient = poet_bias_gradient(conv, k, args->inputs[0]);
         poet_update_tile(&update, gradient, 1);
@@ -103,7 +105,7 @@ static int update_bias(const poet_op_args *args, const poet_conv *conv, float *g
 }
 
 /* The workspace: a block that is not full yet, a tile of gradients, of present weights, the rows of the input. */
-static int run(const poet_op_args *args, int32_t tile_rows, bool streamed, poet_gradient_rule rule)
+static int run(const poet_op_args *args, int32_t tile_rows, bool streamed, const poet_descent *descent)
 {
     poet_conv conv;
     int status = poet_conv_read(args->params, &conv);
@@ -111,31 +113,34 @@ static int run(const poet_op_args *args, int32_t tile_rows, bool streamed, poet_
         return status;
     }
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    float *behind = gradient + tile_rows * conv.taps;
-    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, behind + tile_rows * conv.taps, rule)
-                      : update_weights(args, &conv, tile_rows, NULL, gradient, behind, rule);
-    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient, rule);
+    float *velocity = gradient + tile_rows * conv.taps;
+    float *behind =
+        velocity + poet_update_velocity_bytes(descent, 4u * (uint32_t)(tile_rows * conv.taps)) / sizeof(float);
+    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, velocity,
+                                       behind + tile_rows * conv.taps, descent)
+                      : update_weights(args, &conv, tile_rows, NULL, gradient, velocity, behind, descent);
+    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient, velocity, descent);
 }
 
 int poet_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false, poet_no_rule);
+    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false, &(poet_descent){0});
 }
 
 int poet_streamed_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true, poet_no_rule);
+    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true, &(poet_descent){0});
 }
 
 int poet_conv2d_general_update_run(const poet_op_args *args)
 {
     const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)args->params;
-    return run(args, p->tile, false, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+    return run(args, p->tile, false, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
 }
 
 int poet_streamed_conv2d_general_update_run(const poet_op_args *args)
 {
     const poet_streamed_conv2d_general_update_params *p =
         (const poet_streamed_conv2d_general_update_params *)args->params;
-    return run(args, p->tile, true, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+    return run(args, p->tile, true, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
 }

@@ -48,14 +48,14 @@ int poet_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)params;
     const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_suits(&descent) ? poet_linear_update_sizes(params, sizes) : POET_E_ARGUMENT;
+    return poet_update_add_velocities(poet_linear_update_sizes(params, sizes), &descent, p->n, p->tile, sizes);
 }
 
 int poet_streamed_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_linear_general_update_params *p = (const poet_streamed_linear_general_update_params *)params;
     const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_suits(&descent) ? poet_streamed_linear_update_sizes(params, sizes) : POET_E_ARGUMENT;
+    return poet_update_add_velocities(poet_streamed_linear_update_sizes(params, sizes), &descent, p->n, p->tile, sizes);
 }
 
 static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, float *sums)
@@ -72,11 +72,12 @@ static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, 
 }
 
 /* As in conv2d_update.c. */
-static int update_weights(const poet_op_args *args, float *present, float *gradient, poet_gradient_rule rule)
+static int update_weights(const poet_op_args *args, float *present, float *gradient, float *velocity,
+                          const poet_descent *descent)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const float *gy = args->inputs[0];
-    poet_update update = poet_update_begin(args, 0, args->inputs[2], rule);
+    poet_update update = poet_update_begin(args, descent, 2, p->bias == 1 ? 2u : 1u, 0, present != NULL, velocity);
     for (int32_t n = 0; n < p->n; n += p->tile) {
         const int32_t rows = p->n - n < p->tile ? p->n - n : p->tile;
         const poet_product product = {
@@ -99,11 +100,13 @@ static int update_weights(const poet_op_args *args, float *present, float *gradi
     return poet_update_end(&update);
 }
 
-static int update_bias(const poet_op_args *args, float *gradient, poet_gradient_rule rule)
+/* Its stack is not there while gradients of weights are made. */
+__attribute__((noinline)) static int update_bias(const poet_op_args *args, float *gradient, float *velocity,
+                                                 const poet_descent *descent)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const int32_t columns_at_once = p->tile * p->k;
-    poet_update update = poet_update_begin(args, 1, args->inputs[3], rule);
+    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, velocity);
     for (int32_t n = 0; n < p->n; n += columns_at_once) {
         const int32_t columns = p->n - n < columns_at_once ? p->n - n : columns_at_once;
         sum_columns((const float *)args->inputs[0] + n, p->m, p->n, columns, gradient);
@@ -112,33 +115,35 @@ static int update_bias(const poet_op_args *args, float *gradient, poet_gradient_
     return poet_update_end(&update);
 }
 
-static int run(const poet_op_args *args, bool streamed, poet_gradient_rule rule)
+static int run(const poet_op_args *args, bool streamed, const poet_descent *descent)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    const int status = update_weights(args, streamed ? gradient + p->tile * p->k : NULL, gradient, rule);
-    return status != POET_OK || !p->bias ? status : update_bias(args, gradient, rule);
+    float *velocity = gradient + p->tile * p->k;
+    float *present = velocity + poet_update_velocity_bytes(descent, 4u * (uint32_t)(p->tile * p->k)) / sizeof(float);
+    const int status = update_weights(args, streamed ? present : NULL, gradient, velocity, descent);
+    return status != POET_OK || !p->bias ? status : update_bias(args, gradient, velocity, descent);
 }
 
 int poet_linear_update_run(const poet_op_args *args)
 {
-    return run(args, false, poet_no_rule);
+    return run(args, false, &(poet_descent){0});
 }
 
 int poet_streamed_linear_update_run(const poet_op_args *args)
 {
-    return run(args, true, poet_no_rule);
+    return run(args, true, &(poet_descent){0});
 }
 
 int poet_linear_general_update_run(const poet_op_args *args)
 {
     const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)args->params;
-    return run(args, false, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+    return run(args, false, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
 }
 
 int poet_streamed_linear_general_update_run(const poet_op_args *args)
 {
     const poet_streamed_linear_general_update_params *p =
         (const poet_streamed_linear_general_update_params *)args->params;
-    return run(args, true, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+    return run(args, true, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
 }

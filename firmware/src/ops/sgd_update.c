@@ -21,15 +21,15 @@ int poet_sgd_general_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_sgd_general_update_params *p = (const poet_sgd_general_update_params *)params;
     const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_suits(&descent) ? poet_sgd_update_sizes(params, sizes) : POET_E_ARGUMENT;
+    return poet_update_add_velocities(poet_sgd_update_sizes(params, sizes), &descent, p->size, p->tile, sizes);
 }
 
-static int run(const poet_op_args *args, poet_gradient_rule rule)
+static int run(const poet_op_args *args, const poet_descent *descent)
 {
     const poet_sgd_update_params *p = (const poet_sgd_update_params *)args->params;
     const float *gradient = args->inputs[0];
     float *tile = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    poet_update update = poet_update_begin(args, 0, args->inputs[1], rule);
+    poet_update update = poet_update_begin(args, descent, 1, 1, 0, false, tile + p->tile);
     for (int32_t i = 0; i < p->size; i += p->tile) {
         const int32_t count = p->size - i < p->tile ? p->size - i : p->tile;
         memcpy(tile, gradient + i, sizeof *tile * (size_t)count);
@@ -40,11 +40,11 @@ static int run(const poet_op_args *args, poet_gradient_rule rule)
 
 int poet_sgd_update_run(const poet_op_args *args)
 {
-    return run(args, poet_no_rule);
+    return run(args, &(poet_descent){0});
 }
 
 int poet_sgd_general_update_run(const poet_op_args *args)
 {
     const poet_sgd_general_update_params *p = (const poet_sgd_general_update_params *)args->params;
-    return run(args, poet_gradient_rule_of(p->clip_f32, p->decay_f32));
+    return run(args, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
 }

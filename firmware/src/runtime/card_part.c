@@ -21,7 +21,8 @@ static bool is_operand_sound(const poet_model *model, const poet_schedule *sched
 {
     const bool input = place < sizes->inputs;
     const uint32_t bytes = poet_operand_bytes(sizes, place);
-    if (input ? (sizes->kept & POET_KEPT_INPUT) == 0 || place != sizes->kept_input
+    if (input ? (sizes->kept & POET_KEPT_INPUT) == 0 ||
+                    (place != sizes->kept_input && (sizes->kept_also >> place & 1u) == 0)
               : (sizes->kept & POET_KEPT_OUTPUTS) == 0 || place >= sizes->inputs + sizes->outputs) {
         return poet_lies_inside(model, schedule, word, bytes, !input);
     }

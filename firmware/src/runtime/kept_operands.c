@@ -8,53 +8,68 @@
 
 #include "runner_parts.h"
 
+/* How far a next version is. */
+typedef struct writing {
+    uint32_t done;
+    uint32_t block;
+    uint32_t crc;
+} writing;
+
+/* What was read of an input from its begin on. */
+typedef struct reading {
+    uint32_t done;
+    uint32_t crc;
+} reading;
+
 /* The kept tensors of one node, while its operator runs. */
 typedef struct kept_operands {
-    const poet_kept *const *inputs; /* NULL where an operand is in RAM */
-    const poet_kept *const *outputs;
+    const poet_model *model;
+    const uint32_t *inputs; /* words of the schedule */
+    const uint32_t *outputs;
     poet_record *record;
     poet_pager *pager;
 
-    struct { /* the output under way */
-        uint32_t done;
-        uint32_t block;
-        uint32_t crc;
-    } written;
+    writing written[POET_MAX_OUTPUTS]; /* outputs may take turns */
+    reading read[2]; /* weights, at most the third input, and their velocity, which lies behind them */
 
-    struct { /* the transfer under way, and what was read before it from the tensor's begin on */
+    struct { /* the transfer under way */
         poet_kept_place place;
         const void *data;
         uint32_t bytes;
-        bool in_order;
-        uint32_t done;
-        uint32_t crc;
-    } read;
+        reading *in_order; /* NULL: it does not go on from what was read before */
+    } transfer;
 } kept_operands;
+
+/* The kept tensor of an operand; NULL where it is in RAM. */
+static const poet_kept *kept_of(const poet_model *model, uint32_t word)
+{
+    return (word & POET_WORD_KEPT) != 0 ? &model->kept[word >> POET_WORD_KEPT_SHIFT] : NULL;
+}
 
 static int write(void *context, uint32_t output, const void *data, uint32_t bytes)
 {
     kept_operands *operands = context;
-    const poet_kept *kept = operands->outputs[output];
+    writing *const out = &operands->written[output];
+    const poet_kept *kept = kept_of(operands->model, operands->outputs[output]);
     const poet_block_device *device = operands->record->device;
     int status = POET_OK;
-    if (operands->written.done == 0) {
-        operands->written.crc = 0;
-        status = poet_record_begin(operands->record, kept, 0, &operands->written.block);
+    if (out->done == 0) {
+        out->crc = 0;
+        status = poet_record_begin(operands->record, kept, 0, &out->block);
     }
     if (status == POET_OK) {
-        status = bytes <= kept->bytes - operands->written.done
-                     ? device->write(device->context, operands->written.block, data, bytes)
-                     : POET_E_CORRUPT;
+        status =
+            bytes <= kept->bytes - out->done ? device->write(device->context, out->block, data, bytes) : POET_E_CORRUPT;
     }
     if (status != POET_OK) {
         return status;
     }
-    operands->written.crc = poet_crc32_quick(operands->written.crc, data, bytes);
-    operands->written.block += bytes / POET_BLOCK_BYTES;
-    operands->written.done += bytes;
-    if (operands->written.done == kept->bytes) {
-        poet_record_end(operands->record, kept, operands->written.crc);
-        operands->written.done = 0;
+    out->crc = poet_crc32_quick(out->crc, data, bytes);
+    out->block += bytes / POET_BLOCK_BYTES;
+    out->done += bytes;
+    if (out->done == kept->bytes) {
+        poet_record_end(operands->record, kept, out->crc);
+        out->done = 0;
     }
     return POET_OK;
 }
@@ -62,7 +77,7 @@ static int write(void *context, uint32_t output, const void *data, uint32_t byte
 static int write_row(void *context, uint32_t output, uint32_t row, void *before, const void *after)
 {
     const kept_operands *operands = context;
-    const poet_kept *kept = operands->outputs[output];
+    const poet_kept *kept = kept_of(operands->model, operands->outputs[output]);
     const poet_block_device *device = operands->record->device;
     const uint32_t bytes = kept->bytes / kept->rows;
     const uint32_t crc_before = poet_crc32_quick(row, before, bytes);
@@ -86,50 +101,44 @@ static int write_row(void *context, uint32_t output, uint32_t row, void *before,
 static int read(void *context, uint32_t input, uint32_t offset, void *data, uint32_t bytes)
 {
     kept_operands *operands = context;
-    const poet_kept *kept = operands->inputs[input];
+    const poet_kept *kept = kept_of(operands->model, operands->inputs[input]);
     const uint32_t row_bytes = kept->bytes / kept->rows;
     const uint32_t row = offset / row_bytes;
     offset %= row_bytes;
     if (offset % POET_BLOCK_BYTES != 0 || bytes > row_bytes || offset > row_bytes - bytes) {
         return POET_E_ARGUMENT;
     }
+    reading *const in = &operands->read[input > 2u];
     int status = poet_pager_wait(operands->pager);
     if (status == POET_OK) {
-        status = poet_record_find(operands->record, kept, row, &operands->read.place);
+        status = poet_record_find(operands->record, kept, row, &operands->transfer.place);
     }
     if (status != POET_OK) {
         return status;
     }
     if (offset == 0) {
-        operands->read.done = 0;
-        operands->read.crc = 0;
+        in->done = 0;
+        in->crc = 0;
     }
-    operands->read.in_order = offset == operands->read.done;
-    operands->read.data = data;
-    operands->read.bytes = bytes;
-    return poet_pager_start_unchecked_in(operands->pager, operands->read.place.block + offset / POET_BLOCK_BYTES, data,
-                                         bytes);
+    operands->transfer.in_order = offset == in->done ? in : NULL;
+    operands->transfer.data = data;
+    operands->transfer.bytes = bytes;
+    return poet_pager_start_unchecked_in(operands->pager, operands->transfer.place.block + offset / POET_BLOCK_BYTES,
+                                         data, bytes);
 }
 
 static int wait(void *context)
 {
-    kept_operands *operands = context;
-    const poet_kept_place *place = &operands->read.place;
+    const kept_operands *operands = context;
+    const poet_kept_place *place = &operands->transfer.place;
+    reading *const in = operands->transfer.in_order;
     const int status = poet_pager_wait(operands->pager);
-    if (status != POET_OK || !operands->read.in_order || !place->checked) {
+    if (status != POET_OK || in == NULL || !place->checked) {
         return status;
     }
-    operands->read.crc = poet_crc32_quick(operands->read.crc, operands->read.data, operands->read.bytes);
-    operands->read.done += operands->read.bytes;
-    return operands->read.done < place->bytes || operands->read.crc == place->crc ? POET_OK : POET_E_CORRUPT;
-}
-
-/* The kept tensor of each operand, or NULL. */
-static void find_kept(const poet_model *model, const uint32_t *words, uint32_t count, const poet_kept **kept)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        kept[i] = (words[i] & POET_WORD_KEPT) != 0 ? &model->kept[words[i] >> POET_WORD_KEPT_SHIFT] : NULL;
-    }
+    in->crc = poet_crc32_quick(in->crc, operands->transfer.data, operands->transfer.bytes);
+    in->done += operands->transfer.bytes;
+    return in->done < place->bytes || in->crc == place->crc ? POET_OK : POET_E_CORRUPT;
 }
 
 /* A unit that no node has written would count on as it was, and nobody would see it. */
@@ -187,10 +196,10 @@ static int store(const poet_runner *runner, const poet_run *run, const poet_kept
 }
 
 /* An operator that reads or writes the card by itself. */
-static int compute(const poet_run *run, const poet_kept *const *inputs, const poet_kept *const *outputs,
+static int compute(const poet_run *run, const poet_model *model, const uint32_t *inputs, const uint32_t *outputs,
                    const poet_operator *operator, poet_op_args *args)
 {
-    kept_operands operands = {.inputs = inputs, .outputs = outputs, .record = run->record, .pager = run->pager};
+    kept_operands operands = {model, inputs, outputs, .record = run->record, .pager = run->pager};
     const poet_sink sink = {&operands, write, write_row};
     const poet_source source = {
         .context = &operands,
@@ -210,27 +219,24 @@ static int run_call(const poet_runner *runner, const poet_run *run, const poet_c
                     const poet_operator *operator, poet_op_args *args)
 {
     const uint32_t *words = runner->schedule->words + call->words;
-    const poet_kept *inputs[POET_MAX_INPUTS];
-    const poet_kept *outputs[POET_MAX_OUTPUTS];
-    find_kept(runner->model, words, call->inputs, inputs);
-    find_kept(runner->model, words + call->inputs, call->outputs, outputs);
+    const uint32_t *outputs = words + call->inputs;
     switch (operator->code) {
     case POET_OP_COMMIT:
         return commit(runner, run->record);
     case POET_OP_FETCH:
-        return fetch(run, inputs[0], args->outputs[0]);
+        return fetch(run, kept_of(runner->model, words[0]), args->outputs[0]);
     case POET_OP_STORE:
-        return store(runner, run, outputs[0], args->inputs[0]);
+        return store(runner, run, kept_of(runner->model, outputs[0]), args->inputs[0]);
     default:
         break;
     }
     for (uint32_t i = 0; i < call->outputs; i++) {
-        const int status = outputs[i] != NULL ? poet_runner_check_loss(runner) : POET_OK;
+        const int status = (outputs[i] & POET_WORD_KEPT) != 0 ? poet_runner_check_loss(runner) : POET_OK;
         if (status != POET_OK) {
             return status;
         }
     }
-    return compute(run, inputs, outputs, operator, args);
+    return compute(run, runner->model, words, outputs, operator, args);
 }
 
 /* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */

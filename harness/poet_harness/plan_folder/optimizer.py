@@ -80,6 +80,11 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> T
         names.get(parameter, parameter): {"momentum_buffer": names.get(velocity, velocity)}
         for _, parameter, velocity in (update.operands[:3] for update in with_state)
     }
+    for update in updates:
+        if update.op not in OPTIMIZERS and parse_params(update.params).get("momentum_nano"):
+            half = len(update.results) // 2
+            for parameter, velocity in zip(update.results[:half], update.results[half:], strict=True):
+                state[names.get(parameter, parameter)] = {"momentum_buffer": names.get(velocity, velocity)}
     params = parse_params(updates[0].params) if updates else {}
     options: dict[str, Option] = {
         "momentum": params.get("momentum_nano", 0) / UNITS_IN_ONE,

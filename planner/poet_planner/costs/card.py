@@ -62,7 +62,7 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source
         return None
     outputs = OPERATORS[op].sizes(configuration).outputs
     descents = (_descent(size, configuration) for size in outputs)
-    written = (*_tiles(outputs[0], configuration), *outputs[1:])
+    written = (*_tiles(outputs[0], configuration), *outputs[1:]) * _tensors(configuration)
     others = (*_bias_gradient(op, configuration), *descents)
     return CardWork(others, written_bytes=written, parts=_parts(op, configuration, configuration.get("tile", 1)))
 
@@ -94,8 +94,8 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
     if whole.endswith("_update"):
         descents = tuple(_descent(part, p) for part in sizes.outputs)
         others = (*_bias_gradient(whole, p), *descents)
-        written = (*reads, *sizes.outputs[1:])
-        return CardWork(others, reads, written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
+        written = (*reads, *sizes.outputs[1:]) * _tensors(p)
+        return CardWork(others, reads * _tensors(p), written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
     halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
     if overlaps and len(reads) > 1 and halved:
         half = p["tile"] // 2
@@ -108,6 +108,11 @@ def _descent(size: int, p: Params) -> tuple[str, str]:
     own = {name: p[name] for name in DESCENT_PARAMS.split() if name in p}
     op = "sgd_general" if own else "sgd"
     return op, params_key(op, {"size": size // 4, **own})
+
+
+def _tensors(p: Params) -> int:
+    """How many an update writes for each parameter: its velocity, too, if it has one."""
+    return 2 if p.get("momentum_nano") else 1
 
 
 def _rows(p: Params) -> int:

@@ -90,11 +90,6 @@ class Optimizer:
         return self == Optimizer()
 
     @property
-    def has_state(self) -> bool:
-        """Whether it keeps tensors for each parameter from step to step."""
-        return self.is_adam or self.momentum > 0
-
-    @property
     def words(self) -> str:
         """As on a command line: what differs from plain gradient descent."""
         default = Optimizer()

@@ -72,10 +72,10 @@ def with_parameters_on_the_card(
     Raises
     ------
     UserError
-        If the step ends with an optimiser that has a state: that would have to lie there, too.
+        If the step ends with Adam, whose state would have to lie there, too.
     """
     if any(node.operation and node.operation.op in OPTIMIZERS and not is_descent(node) for node in graph.nodes):
-        raise UserError("parameters on the card: the firmware has no optimiser with a state there; leave it out")
+        raise UserError("parameters on the card: the firmware has no Adam there; leave it out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
     batch_and_parameters = _large(graph, above_bytes, batch_on_card)
@@ -121,12 +121,20 @@ def _large(graph: Graph, above_bytes: int, batch_on_card: bool) -> dict[str, Kep
     trained = _trained(graph)
     sizes = _sizes(graph.residents)
     beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
-    return {
+    states = {
+        state: node.operation.operands[1]
+        for node in graph.nodes
+        if node.operation and is_descent(node)
+        for state in node.operation.operands[2:]
+    }
+    kept = {
         resident.id: _kept(resident, resident.id in trained)
         for resident in graph.residents
         if (batch_on_card and resident.kind in BATCH_KINDS)
         or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
     }
+    # A state lies where its parameter does: one update changes both.
+    return kept | {one.id: _kept(one, True) for one in graph.residents if states.get(one.id) in kept}
 
 
 def _beyond(graph: Graph, in_flash: Iterable[Constant]) -> dict[str, Kept]:
@@ -138,7 +146,7 @@ def _beyond(graph: Graph, in_flash: Iterable[Constant]) -> dict[str, Kept]:
 def _trained(graph: Graph) -> dict[str, str]:
     """By parameter, the gradient that it descends."""
     descents = (node.operation.operands for node in graph.nodes if node.operation and is_descent(node))
-    return {parameter: gradient for gradient, parameter in descents}
+    return {parameter: gradient for gradient, parameter, *_ in descents}
 
 
 class _Fused(NamedTuple):
@@ -162,11 +170,13 @@ class _Step:
         self._descent = _descent(ends[0]) if ends else {}
         self.kept = dict(kept)
         self.nodes: list[Node] = []
-        self._dropped = {id for id, (_, parameter) in descents.items() if parameter in self.kept}
+        self._dropped = {id for id, (_, parameter, *_s) in descents.items() if parameter in self.kept}
         self._trains: dict[str, list[str]] = {}
-        for gradient, parameter in descents.values():
+        self._states: dict[str, tuple[str, ...]] = {}
+        for gradient, parameter, *states in descents.values():
             if parameter in self.kept:
                 self._trains.setdefault(gradient, []).append(parameter)
+                self._states[parameter] = tuple(states)
         others = [node for node in graph.nodes if node.id != ORDERING_NODE and node.id not in self._dropped]
         self._readers = Counter(id for node in others for id in node.inputs)
         for id, rows in self._tables([node.operation for node in others if node.operation]).items():
@@ -275,9 +285,11 @@ class _Step:
         assert reading.operation is not None
         results = reading.operation.results
         parameters = tuple(self._trains[gradient][0] for gradient in results)
+        states = tuple(state for parameter in parameters for state in self._states[parameter])
+        first = {parameters[0], *self._states[parameters[0]]}
         old = tuple(
-            parameter if fused.streams and place == 0 else self._fetch(parameter, node)
-            for place, parameter in enumerate(parameters)
+            tensor if fused.streams and tensor in first else self._fetch(tensor, node)
+            for tensor in (*parameters, *states)
         )
         fetched = (id for id in old if id not in self.kept)
         self._written.append(done(node.id))
@@ -291,14 +303,18 @@ class _Step:
             workspace_bytes=OPERATORS[fused.op].sizes(fused.params).workspace,
             recomputable=False,
             operation=Operation(
-                fused.op, params_key(fused.op, fused.params), (*reading.operation.operands, *old), parameters
+                fused.op,
+                params_key(fused.op, fused.params),
+                (*reading.operation.operands, *old),
+                (*parameters, *states),
             ),
             uses=Uses.BOTH,
         )
 
     def _update(self, node: Node, gradient: str, parameter: str) -> None:
         """Add a node that updates ``parameter`` by a gradient that another node has made."""
-        weights, id = self._fetch(parameter, node), added(parameter, "update")
+        states = self._states[parameter]
+        old, id = [self._fetch(tensor, node) for tensor in (parameter, *states)], added(parameter, "update")
         size = self.kept[parameter].bytes // 4
         op = self._updating_op("sgd")
         params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes), **self._descent}
@@ -309,11 +325,11 @@ class _Step:
                 time_s=0.0,
                 energy_j=0.0,
                 values=(Value(id, 0),),
-                inputs=(gradient, weights),
+                inputs=(gradient, *old),
                 workspace_bytes=OPERATORS[op].sizes(params).workspace,
                 recomputable=False,
                 backward=True,
-                operation=Operation(op, params_key(op, params), (gradient, weights), (parameter,)),
+                operation=Operation(op, params_key(op, params), (gradient, *old), (parameter, *states)),
                 uses=Uses.BOTH,
             )
         )
@@ -383,6 +399,8 @@ def _beside(graph: Graph, parameter: dict[str, str]) -> dict[str, str]:
 def _descent(operation: Operation) -> dict[str, int]:
     """How it descends, as an update's parameters say it; nothing, where it is plain."""
     params = parse_params(operation.params)
+    if operation.op == "sgd_momentum":
+        return {**dict.fromkeys(DESCENT_PARAMS.split(), 0), "momentum_nano": params["momentum_nano"]}
     return {name: params[name] for name in DESCENT_PARAMS.split() if name in params}
 
 

@@ -49,7 +49,7 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
     if layout.card_above_bytes is not None:
         if not board.has_card:
             raise _keeps_none_on_a_card(board)
-        if optimizer.has_state:
+        if optimizer.is_adam:
             raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
         graph = step.in_slices(dma, optimizer, streaming.slices_above_bytes)
         room = flash_for_constants(graph, board)

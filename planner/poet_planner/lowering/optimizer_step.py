@@ -91,7 +91,7 @@ def changes(
 def is_descent(node: Node) -> bool:
     """Whether it is the update of a parameter by its gradient and nothing else, its two operands."""
     operation = node.operation
-    return operation is not None and operation.op in ("sgd", "sgd_general") and len(operation.operands) == 2
+    return operation is not None and operation.op in ("sgd", "sgd_general", "sgd_momentum")
 
 
 def _given(traced: TracedGraph, lowered: Lowered) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from poet_profiles.files.whole_file import write_whole
 from poet_profiles.firmware.arduino import library_properties
 from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
@@ -33,7 +32,7 @@ from poet_planner.schedule.c_headers import (
 )
 from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
-from poet_planner.schedule.lacks import CURE, lost_words
+from poet_planner.schedule.lacks import CURE, lacks, lost_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def check_name(name: str) -> None:
 
 def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
-    if commits_each_step(graph):
+    if "library" in lacks(graph):
         return f"{lost_words(graph)}; {CURE}"
     features = [resident.id for resident in graph.residents if resident.kind == FEATURE]
     read = {id for node in graph.nodes for id in (node.operation.operands if node.operation else ())}

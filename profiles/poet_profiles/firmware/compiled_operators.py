@@ -33,7 +33,8 @@ _GEMM = "rows columns channels k_rows taps a_row a_channel a_k_row a_tap b_colum
 _GEMM += " out_column panels b_panel out_panel"
 _FOUND = "times entered by_elements tile_rows in_place"
 _LATER_SIZES = (
-    "in_place kept kept_input kept_rows index_input index_bytes index_bound not_negative s8 starts scales takes_over"
+    "in_place kept kept_input kept_also kept_rows index_input index_bytes index_bound not_negative s8 starts scales"
+    " takes_over"
 )
 
 

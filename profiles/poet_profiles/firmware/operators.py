@@ -71,8 +71,8 @@ class Sizes:
     """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
 
     ``flops`` counts a multiply-accumulate as two operations; ``workspace`` is the firmware's scratch memory in bytes.
-    Tensors on the card are the input ``kept_input``, if there is one, and all outputs if ``kept_outputs``; if
-    ``kept_rows`` is not 0, they are read and written row by row, of so many.
+    Tensors on the card are the input ``kept_input``, if there is one, its velocity ``kept_also``, and all outputs if
+    ``kept_outputs``; if ``kept_rows`` is not 0, they are read and written row by row, of so many.
     """
 
     inputs: tuple[int, ...]
@@ -80,6 +80,7 @@ class Sizes:
     flops: int
     workspace: int = 0
     kept_input: int | None = None
+    kept_also: int | None = None
     kept_outputs: bool = False
     kept_rows: int = 0
     takes_over: tuple[int, ...] = ()
@@ -87,7 +88,7 @@ class Sizes:
     @property
     def ram(self) -> tuple[int, ...]:
         """Operands that are not on the card, and the workspace, in bytes."""
-        inputs = (size for place, size in enumerate(self.inputs) if place != self.kept_input)
+        inputs = (size for place, size in enumerate(self.inputs) if place not in (self.kept_input, self.kept_also))
         return (*inputs, *(() if self.kept_outputs else self.outputs), self.workspace)
 
 
@@ -148,6 +149,7 @@ def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
         flops=_flops(op, values, outputs),
         workspace=found.workspace_bytes,
         kept_input=found.kept_input if found.kept & KEPT_INPUT else None,
+        kept_also=found.kept_also.bit_length() - 1 if found.kept_also else None,
         kept_outputs=bool(found.kept & KEPT_OUTPUTS),
         kept_rows=found.kept_rows,
         takes_over=tuple(place for place in range(found.inputs) if found.takes_over >> place & 1),

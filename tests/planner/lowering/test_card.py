@@ -215,11 +215,11 @@ def test_what_two_parameters_share_is_not_fused() -> None:
     check_graph(graph)
 
 
-def test_momentum_is_refused() -> None:
+def test_adam_is_refused() -> None:
     graph = lower_for_firmware(
-        traced(models.load("digits_cnn_small")), resident_gradients=False, optimizer=Optimizer(momentum=0.9)
+        traced(models.load("digits_cnn_small")), resident_gradients=False, optimizer=Optimizer("adam")
     )
-    with pytest.raises(UserError, match="no optimiser with a state"):
+    with pytest.raises(UserError, match="the firmware has no Adam there"):
         with_parameters_on_the_card(graph, ABOVE)
 
 

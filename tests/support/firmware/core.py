@@ -137,7 +137,7 @@ Network = structure(
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
-    making=u32,
+    making=u32, stale=c.c_bool,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,
