@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from poet_profiles.errors import UserError
@@ -26,7 +26,9 @@ from poet_planner.torch_step.guard import Change, Guard
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
 from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.report import Report
+from poet_planner.torch_step.slices import WHOLE, Slices, Sums
 from poet_planner.torch_step.structure import Structure
+from poet_planner.tracing.micro_batches import cut
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 # The first step may allocate what later ones find there.
@@ -47,7 +49,8 @@ class Planned:
     compiled: CompiledStep
     state: ModuleState
     report: Report
-    optimizer: InnerOptimizer | None = None
+    optimizer: InnerOptimizer | Sums | None = None
+    slices: Slices = WHOLE
 
     def __post_init__(self) -> None:
         self._device = device_named(self.traced.device)
@@ -70,13 +73,15 @@ class Planned:
 
     def __call__(self, batch: Sequence[Tensor]) -> Tensor:
         """Take one step: the loss, detached; gradients and buffers as `backward()` would leave them."""
-        for tensor, (id, shape, dtype, steps) in zip(batch, self._layouts, strict=True):
+        parts = cut(batch, self.slices.count) if self.slices.count > 1 else [batch]
+        for tensor, (id, shape, dtype, steps) in zip(parts[0], self._layouts, strict=True):
             if tensor.dtype != dtype or _steps(shape, tensor.stride()) != steps:
                 raise UserError(
                     f"{self.traced.name}: {id} is {tensor.dtype} with strides {tensor.stride()}, and was {dtype} with "
                     f"strides {steps} when compiled; convert it, or call poet_planner.compile again"
                 )
-        tensors: list[Any] = [*self.state.tensors(), *batch, *(place() for place in self._constants), None]
+        state = self.state.tensors()
+        tensors: list[Any] = [*state, *parts[0], *(place() for place in self._constants), None]
         report = self.report
         with ExitStack() as within:
             # Eager's gradients are plain tensors, whatever class the batch is of.
@@ -91,8 +96,13 @@ class Planned:
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
             peak = within.enter_context(self._device.allocations()) if observing else None
             started = time.perf_counter()
-            given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
-            loss, gradients, contents = self.compiled.run(given)
+            loss: Any = None
+            for part in parts:
+                tensors[len(state) : len(state) + len(part)] = part
+                given = [tensors[at].detach() if needs_grad else tensors[at] for at, needs_grad in self._places]
+                one, gradients, contents = self.compiled.run(given)
+                loss = one if loss is None else loss + one
+                del one
             with torch.no_grad():
                 for place, gradient in zip(self._trained, gradients, strict=True):
                     accumulate(tensors[place], gradient)
@@ -107,7 +117,7 @@ class Planned:
         if self.compiled.pager is not None:
             report.out_bytes = self.compiled.pager.traffic.out_bytes
             report.in_bytes = self.compiled.pager.traffic.in_bytes
-        return loss
+        return cast(Tensor, loss)
 
     def close(self) -> None:
         """End the thread and the file of its pages."""
@@ -194,7 +204,7 @@ class PlannedStep(Closing):
         ------
         UserError
             If the batch is not what was compiled, the step cannot be traced again, or is not to be, or a page could not
-            be moved. Gradients and buffers are then as they were.
+            be moved. Gradients and buffers are then as they were, or the line says that gradients have been added.
         """
         if self._closed:
             raise UserError("the step has been closed; call poet_planner.compile again")

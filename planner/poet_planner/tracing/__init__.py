@@ -43,6 +43,7 @@ def trace(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    divisor: int = 1,
 ) -> TracedGraph:
     """The training step ``loss(module(*inputs), *targets)`` and its gradients as a graph.
 
@@ -59,6 +60,8 @@ def trace(
     segments : int
         For a microcontroller: recurrent layers are operators of poet's own, with its bits and not eager PyTorch's, over
         so many segments of their steps. 0: they are PyTorch's.
+    divisor : int
+        What the loss is divided by: the step's is a part of a batch.
 
     Raises
     ------
@@ -82,7 +85,9 @@ def trace(
 
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
-        captured = capture(module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, segments)
+        captured = capture(
+            module, tensors[: len(given)], tensors[len(given) :], run, loss, data, ways, segments, divisor
+        )
         folded = with_last_states(fold(captured, name)) if segments else fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))

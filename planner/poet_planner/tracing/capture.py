@@ -77,6 +77,7 @@ def capture(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    divisor: int = 1,
 ) -> Captured:
     """Trace one training step.
 
@@ -98,6 +99,8 @@ def capture(
     segments : int
         Above 0 recurrent layers are operators of poet's own, as the firmware has them, each over so many segments of
         its steps.
+    divisor : int
+        What the loss is divided by.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -112,7 +115,7 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments, divisor)
     finally:
         snapshot.restore()
 
@@ -149,6 +152,7 @@ def _captured(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
+    divisor: int = 1,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = own_parameters(loss, module)
@@ -191,6 +195,7 @@ def _captured(
                 refuse_unfit_output(value)
             else:
                 refuse_unfit_loss(value)
+                value = value if divisor == 1 else value / divisor
                 where.watch_backward(value, watch.written)
                 gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
