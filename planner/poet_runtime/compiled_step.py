@@ -50,6 +50,8 @@ class CompiledStep:
         ``gradients``, and what takes the place of ``updates``.
     residents, gradients, updates : tuples of str
         Ids of residents; of parameters whose gradients it leaves; of buffers and others that the step changes.
+    kept : tuple of str
+        Paths of what it leaves in Python, one for each tensor; they come after the contents of updates.
     peak_bytes : int
         The most that values, workspaces and the new contents of buffers hold at once, in the graph's sizes.
     operators : tuple of str
@@ -71,6 +73,7 @@ class CompiledStep:
     times_ns: list[Any]
     halves: dict[str, tuple[str, ...]]
     pager: AnyPager | None = None
+    kept: tuple[str, ...] = ()
 
     def run(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Call the function in the gradient modes that it sets itself, and leave the mode as it was.
@@ -100,7 +103,7 @@ class CompiledStep:
         if missing:
             raise UserError(f"{graph.name}: no tensor for {', '.join(missing)}; give every resident one")
         loss, gradients, contents = self.run([given[id] for id in self.residents])
-        updates = dict(zip(self.updates, contents, strict=True))
+        updates = dict(zip(self.updates, contents, strict=False))
         buffers = {resident.id for resident in graph.residents if resident.kind is Kind.BUFFER}
         return StepResult(
             loss=loss,
@@ -463,7 +466,8 @@ class _Writer:
             self._pager.open()
         loss = self._operand(self._graph.loss)
         gradients = [self._operand(ref) for ref in self._graph.left_gradients.values()]
-        self._line(f"return {loss}, {_tuple(gradients)}, {_tuple([*self._updates.values()])}")
+        kept = [self._operand(ref) for one in self._graph.kept for ref in one.refs]
+        self._line(f"return {loss}, {_tuple(gradients)}, {_tuple([*self._updates.values(), *kept])}")
         untouched = self._device.untouched(self._blanks)
         self._globals |= {name: untouched[layout] for layout, name in self._blanks.items()}
         source = self._source()
@@ -486,6 +490,7 @@ class _Writer:
                 one.operator.id: one.halves for one in self._instructions if isinstance(one, _Compute) and one.halves
             },
             pager=self._pager,
+            kept=tuple(kept.path for kept in self._graph.kept for _ in kept.refs),
         )
 
     def _source(self) -> str:

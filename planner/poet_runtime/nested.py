@@ -1,19 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors in what a model is called with: tuples, lists, dicts and dataclasses of tensors and of fixed values."""
+"""The tensors in what a model is called with: tuples, lists, dicts and objects of tensors and of fixed values."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import torch
 from poet_profiles.errors import UserError
 from torch import Tensor
 
 _FIXED = (bool, int, float, complex, str, bytes, Enum, slice, range, torch.dtype, torch.device, torch.memory_format)
+
+
+class Touched(BaseException):
+    """Somebody has looked at what an `Unread` stands for, at a path."""
+
+
+class Unread:
+    """Stands for a value that is no tensor: of its type alone may be asked, all else ends in `Touched`."""
+
+    __slots__ = ("_kind", "_path")
+
+    def __init__(self, kind: type, path: str) -> None:
+        object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_path", path)
+
+    def __getattribute__(self, name: str) -> Any:
+        kind = object.__getattribute__(self, "_kind")
+        if name == "__class__":
+            return kind
+        if not hasattr(kind, name) and not kind.__dictoffset__:
+            raise AttributeError(name)
+        raise Touched(object.__getattribute__(self, "_path"))
+
+
+def _touched(unread: Any, *_: Any, **__: Any) -> NoReturn:
+    raise Touched(object.__getattribute__(unread, "_path"))
+
+
+_OWN = ("__new__", "__init__", "__getattribute__", "__doc__", "__init_subclass__", "__class_getitem__")
+_OPERATORS = {name for kind in (int, float, str, bytes, list, dict, set) for name in vars(kind) if name not in _OWN}
+for _name in (*_OPERATORS, "__bytes__", "__call__", "__complex__", "__dir__", "__fspath__", "__next__", "__setattr__"):
+    if _name.startswith("__"):
+        setattr(Unread, _name, _touched)
+
+
+@dataclass
+class Parts:
+    """What a nest is made of.
+
+    Attributes
+    ----------
+    form
+        Containers with their keys in order, ``...`` where a tensor is, None where there is none; it can be hashed.
+    tensors : list of Tensor
+        In order.
+    values : dict
+        By path, all that holds no tensor, each as large as may be.
+    """
+
+    form: Any
+    tensors: list[Tensor] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def parts_of(nested: Any, where: str = "the batch") -> Parts:
+    """Take a nest apart; what is no container that poet knows is a value."""
+    if isinstance(nested, Tensor):
+        return Parts(..., [nested])
+    parts = [(key, parts_of(part, where + key)) for key, part in _held(nested)]
+    tensors = [tensor for _, part in parts for tensor in part.tensors]
+    if not tensors:
+        return Parts(None, [], {where: nested})
+    values = {path: value for _, part in parts for path, value in part.values.items()}
+    return Parts((type(nested), tuple((key, part.form) for key, part in parts)), tensors, values)
+
+
+def other_nest(now: Any, was: Any, where: str = "the batch") -> str | None:
+    """Where a tensor, or what holds some, has come to or gone from a form, in words; the order does not matter."""
+    if isinstance(now, tuple) and isinstance(was, tuple):
+        ours, theirs = dict(now[1]), dict(was[1])
+        found = (other_nest(ours.get(key), theirs.get(key), where + key) for key in {**theirs, **ours})
+        return next(filter(None, found), None)
+    return None if now is was else f"{where} {_FORM[type(now)]} now, and {_FORM[type(was)]} in the example"
+
+
+_FORM = {type(...): "is a tensor", tuple: "holds tensors", type(None): "is no tensor"}
+
+
+def _held(nested: Any) -> list[tuple[str, Any]]:
+    """What a container holds, and what a path to it ends with."""
+    if type(nested) is Unread or isinstance(nested, str):
+        return []
+    if isinstance(nested, list | tuple):
+        return [(f"[{index}]", part) for index, part in enumerate(nested)]
+    if isinstance(nested, Mapping):
+        return [(f"[{key!r}]", part) for key, part in nested.items()]
+    return [(f".{name}", getattr(nested, name)) for name in _names(nested)]
+
+
+def _names(nested: Any) -> list[str]:
+    """The attributes that an object is made of."""
+    if isinstance(nested, SimpleNamespace):
+        return [*vars(nested)]
+    plain = isinstance(nested, type) or not is_dataclass(nested)
+    return [] if plain else [one.name for one in fields(nested)]
 
 
 def tensors_in(nested: Any, where: str = "the batch") -> list[Tensor]:
@@ -25,27 +121,31 @@ def tensors_in(nested: Any, where: str = "the batch") -> list[Tensor]:
         If something else than tensors, fixed values and containers of them is there; it is found at ``where``.
     """
     found: list[Tensor] = []
-    _changed(nested, found.append, where)
+    _changed(nested, found.append, where, {})
     return found
 
 
 def with_tensors(nested: Any, tensors: Iterable[Tensor]) -> Any:
     """The same nest with other tensors in their places; containers are new ones, too."""
     others = iter(tensors)
-    return _changed(nested, lambda _: next(others), "the batch")
+    return _changed(nested, lambda _: next(others), "the batch", {})
+
+
+def with_values(nested: Any, values: Mapping[str, Any]) -> Any:
+    """The same nest with other values at some paths (`parts_of`)."""
+    return _changed(nested, lambda tensor: tensor, "the batch", values)
 
 
 def fixed_in(nested: Any) -> Any:
     """What of it is the same for all batches, as plain data: containers and fixed values, a tensor's place empty."""
-    if isinstance(nested, Tensor):
+    if isinstance(nested, Tensor) or type(nested) is Unread:
         return ...
     if isinstance(nested, list | tuple):
         return [fixed_in(part) for part in nested]
     if isinstance(nested, Mapping):
         return {key: fixed_in(part) for key, part in nested.items()}
-    if is_dataclass(nested) and not isinstance(nested, type):
-        return {field.name: fixed_in(getattr(nested, field.name)) for field in fields(nested)}
-    return nested
+    names = _names(nested)
+    return {name: fixed_in(getattr(nested, name)) for name in names} if names else nested
 
 
 def orders_in(fixed: Any) -> tuple[Any, ...]:
@@ -70,25 +170,30 @@ def apart(tensors: Iterable[Tensor], others: Iterable[Tensor]) -> list[Tensor]:
     return separate
 
 
-def _changed(nested: Any, change: Callable[[Tensor], Any], where: str) -> Any:
+def _changed(nested: Any, change: Callable[[Tensor], Any], where: str, values: Mapping[str, Any]) -> Any:
+    if where in values:
+        return values[where]
+    if type(nested) is Unread:
+        return nested
     if isinstance(nested, Tensor):
         return change(nested)
     if nested is None or isinstance(nested, _FIXED):
         return nested
     if isinstance(nested, list | tuple):
-        parts = [_changed(part, change, f"{where}[{index}]") for index, part in enumerate(nested)]
+        parts = [_changed(part, change, f"{where}[{index}]", values) for index, part in enumerate(nested)]
         return type(nested)(*parts) if hasattr(nested, "_fields") else type(nested)(parts)
     other: Any
     if isinstance(nested, Mapping):
         other = copy.copy(nested)
         for key, part in nested.items():
-            other[key] = _changed(part, change, f"{where}[{key!r}]")
+            other[key] = _changed(part, change, f"{where}[{key!r}]", values)
         return other
-    if is_dataclass(nested) and not isinstance(nested, type):
+    names = _names(nested)
+    if names or isinstance(nested, SimpleNamespace):
         other = copy.copy(nested)
-        for field in fields(nested):
-            part = _changed(getattr(nested, field.name), change, f"{where}.{field.name}")
-            object.__setattr__(other, field.name, part)
+        for name in names:
+            part = _changed(getattr(nested, name), change, f"{where}.{name}", values)
+            object.__setattr__(other, name, part)
         return other
     raise UserError(
         f"{where} is of type {type(nested).__name__}; inputs and targets of a Model may be tensors, None, numbers, "

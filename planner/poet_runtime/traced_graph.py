@@ -212,6 +212,33 @@ class OptimizerUpdate:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A place of Python's state that a step leaves something in.
+
+    Attributes
+    ----------
+    path : str
+        As people call it.
+    container, name : object
+        Where it is, and under which name there.
+    get, put : callables
+        What reads it, and what puts something there.
+    nest : object
+        What is left, with nothing in the places of its tensors; without tensors the thing itself.
+    refs : tuple of Ref
+        The tensors.
+    """
+
+    path: str
+    container: Any
+    name: Any
+    get: Callable[[], Any]
+    put: Callable[[Any], object]
+    nest: Any
+    refs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
 class TracedGraph:
     """One training step: loss and gradient of every parameter that needs one. Or a forward pass alone.
 
@@ -251,6 +278,8 @@ class TracedGraph:
         Updates that the step itself takes; the gradients of other parameters are left for an optimiser after it.
     device : str
         Where all its tensors are, as PyTorch has it.
+    kept : tuple of Kept
+        What it leaves in Python beside gradients and buffers.
     shown_by_fakes : bool
         Whether a trace over fake tensors alone shows the same step.
     """
@@ -272,7 +301,13 @@ class TracedGraph:
     int8_ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     optimizer_updates: tuple[OptimizerUpdate, ...] = ()
     device: str = "cpu"
+    kept: tuple[Kept, ...] = ()
     shown_by_fakes: bool = True
+
+    @property
+    def results(self) -> tuple[Ref, ...]:
+        """What is there when the step is over: the loss, what it has kept, and gradients."""
+        return (self.loss, *(ref for kept in self.kept for ref in kept.refs), *self.left_gradients.values())
 
     @cached_property
     def changed(self) -> frozenset[str]:
@@ -289,7 +324,7 @@ class TracedGraph:
     def updating(self, updates: Sequence[OptimizerUpdate]) -> TracedGraph:
         """The step with the optimiser's updates inside: the gradients that they use up live no longer than need be."""
         graph = replace(self, optimizer_updates=tuple(updates))
-        results = {ref.source for ref in (*graph.left_gradients.values(), graph.loss)}
+        results = {ref.source for ref in graph.results}
         used = {ref.source for ref in self.gradients.values()} - results
         values = {id: replace(value, resident=None) if id in used else value for id, value in self.values.items()}
         return replace(graph, values=values)

@@ -57,6 +57,7 @@ BATCHES: dict[str, Callable[[], tuple[Any, ...]]] = {
     "lists in tuples": lambda: ([x(), (x(), [x(), None])],),
     "a dataclass": lambda: (Sides(x(), x(), 0.5), Sides(x())),
     "a named tuple": lambda: (Pair(x(), x()),),
+    "a namespace": lambda: (SimpleNamespace(a=x(), b=SimpleNamespace(), c="double"),),
 }
 
 
@@ -123,7 +124,7 @@ def test_parts_of_one_tensor_take_no_more_than_they_show() -> None:
     assert {r.id: r.bytes for r in graph.residents if r.kind == "input"} == {"input0": 192, "input1": 192}
 
 
-@pytest.mark.parametrize("thing", [SimpleNamespace(x=1), object(), {1, 2}, "numpy"])
+@pytest.mark.parametrize("thing", [object(), {1, 2}, "numpy"])
 def test_what_cannot_be_looked_into_is_refused(thing: Any) -> None:
     if thing == "numpy":
         thing = x().numpy()

@@ -34,8 +34,9 @@ def lower_for_linux(traced: TracedGraph, dma: bool, resident_gradients: bool = T
 
 
 def _results(traced: TracedGraph) -> tuple[str, ...]:
-    """Ids of the values that are there when the step ends: gradients, and the loss."""
-    return tuple(dict.fromkeys(ref.source for ref in (*traced.gradients.values(), traced.loss)))
+    """Ids of the values that are there when the step ends: gradients, the loss, and what is kept."""
+    results = (*traced.gradients.values(), *traced.results)
+    return tuple(dict.fromkeys(ref.source for ref in results if ref.source in traced.values))
 
 
 def _with_results_as_values(traced: TracedGraph) -> TracedGraph:
@@ -45,8 +46,8 @@ def _with_results_as_values(traced: TracedGraph) -> TracedGraph:
         replace(operator, recomputable=operator.recomputable and results.isdisjoint(operator.values))
         for operator in traced.operators
     )
-    residents = (resident for resident in traced.residents if resident.kind not in (Kind.GRADIENT, Kind.LOSS))
-    return replace(traced, operators=tuple(operators), values=values, residents=tuple(residents))
+    residents = tuple(one for one in traced.residents if one.kind not in (Kind.GRADIENT, Kind.LOSS, Kind.OUTPUT))
+    return replace(traced, operators=tuple(operators), values=values, residents=residents)
 
 
 def _end(results: tuple[str, ...]) -> Node:

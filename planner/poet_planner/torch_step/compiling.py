@@ -24,7 +24,7 @@ from poet_runtime.compiled_step import AnyPager, CompiledStep, compile_steps
 from poet_runtime.devices import Cpu, device_named
 from poet_runtime.executor import residents_of
 from poet_runtime.measured_sizes import measured
-from poet_runtime.nested import tensors_in
+from poet_runtime.nested import parts_of
 from poet_runtime.pager import Pager
 from poet_runtime.pinned_pager import CudaStreams, PinnedPager
 from poet_runtime.program import Program
@@ -54,9 +54,10 @@ from poet_planner.torch_step.slices import AUTO, WHOLE, Slices, Sums, counts_for
 from poet_planner.torch_step.step import Planned, PlannedStep
 from poet_planner.torch_step.structure import Structure, structure, with_arguments
 from poet_planner.torch_step.updating import updating_inside
+from poet_planner.torch_step.values import Values
 from poet_planner.tracing import in_eagers_words, trace
-from poet_planner.tracing.capture import without_data
-from poet_planner.tracing.micro_batches import common_divisor, share
+from poet_planner.tracing.capture import Way, share, without_data
+from poet_planner.tracing.micro_batches import common_divisor
 from poet_planner.tracing.same_as_eager import refuse_other_results
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
@@ -163,8 +164,8 @@ def compile(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
         *(inner, quiet, device.name, note, slices),
     )
-    refuse_unfit_batch(type(model).__name__, tensors_in(example), device.name)
-    return PlannedStep(example, planner.planned, retraces=on_change == RETRACE)
+    refuse_unfit_batch(type(model).__name__, parts_of(example).tensors, device.name)
+    return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE)
 
 
 @dataclass(frozen=True)
@@ -205,13 +206,19 @@ class _Planner:
     def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
         """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
         started = time.perf_counter()
-        inputs, targets = _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
+        inputs, targets = _split(batch)
         slices = known[0].slices if known else WHOLE
-        first = first_slice((inputs, targets), slices.count)
         # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
         data = not all(planned.traced.shown_by_fakes for planned in known) if known else self.slices in (1, AUTO)
-        traced = self._traced(first, slices.divisor, data)
-        like = structure(traced)
+        ways: set[Way] = set()
+        first = first_slice((inputs, targets), slices.count)
+        traced = self._traced(first, slices.divisor, data, ways)
+        like, needs_data = structure(traced), not traced.shown_by_fakes
+
+        def again(batch: Sequence[Any]) -> TracedGraph:
+            return self._traced(first_slice(_split(batch), slices.count), slices.divisor, needs_data, ways)
+
+        values = Values.of(batch, traced, again)
         kept = next((planned for planned in known if (planned.structure, planned.slices) == (like, slices)), None)
         if kept is not None:
             planned = self._kept(kept, traced, *first)
@@ -222,13 +229,17 @@ class _Planner:
                 traced = self._traced((inputs, targets), data=False)
             counts = counts_for((inputs, targets)) if self.slices == AUTO else [int(self.slices)]
             planned = self._quickest(traced, inputs, targets, counts)
+        planned.values = values
         if not self.quiet:
-            again = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
-            print(f"poet: {traced.name}: {again}{'plan kept' if kept else planned.report}", file=sys.stderr)
+            anew = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
+            print(f"poet: {traced.name}: {anew}{'plan kept' if kept else planned.report}", file=sys.stderr)
         return planned
 
-    def _traced(self, batch: tuple[Any, Any], divisor: int = 1, data: bool = True) -> TracedGraph:
-        return trace(self.model, *batch, self.loss, type(self.model).__name__, self.device, data, divisor=divisor)
+    def _traced(
+        self, batch: tuple[Any, Any], divisor: int = 1, data: bool = True, ways: set[Way] | None = None
+    ) -> TracedGraph:
+        name = type(self.model).__name__
+        return trace(self.model, *batch, share(self.loss, divisor), name, self.device, data, ways, keeps=True)
 
     def _quickest(
         self, traced: TracedGraph, inputs: Any, targets: Any, counts: Sequence[int], any_does: bool = False
@@ -345,7 +356,8 @@ class _Planner:
         # A buffer of the loss is no resident, but a constant.
         followed = [*self.model.parameters(), *self.model.buffers(), *traced.loss_parameters.values()]
         followed += traced.constants.values()
-        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads)
+        kept = [one for one in traced.kept if one.refs]
+        return Guard({"": self.model, "loss": self.loss}, state.slots, followed, reads, kept)
 
     def _budget(self, plain_bytes: int) -> int:
         assert self.ram is not None
@@ -439,7 +451,7 @@ def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
     UserError
         If it is on a GPU that is not there, or elsewhere.
     """
-    tensors = (*model.parameters(), *model.buffers(), *tensors_in(example))
+    tensors = (*model.parameters(), *model.buffers(), *parts_of(example).tensors)
     return device_named(str(tensors[0].device)) if tensors and tensors[0].device.type != "meta" else Cpu()
 
 
@@ -485,6 +497,11 @@ def _plain_bytes(graph: Graph, traced: TracedGraph) -> int:
     """What a step allocates that keeps everything."""
     held = store_all_schedule(graph).peak_bytes - graph.resident_bytes
     return held + _Beside.values_of(traced).renewed_bytes
+
+
+def _split(batch: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments of the model, and what the loss takes besides."""
+    return _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
 
 
 def _arguments(part: Any) -> tuple[Any, ...]:

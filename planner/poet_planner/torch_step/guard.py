@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from poet_runtime.traced_graph import Kept
 from torch import Tensor
 from torch.utils._device import DeviceContext
 
@@ -37,13 +38,18 @@ class Guard:
 
     ``roots`` are model and loss, by what their paths begin with; ``slots`` are the parameters and buffers that the step
     reads and trains. ``followed`` are the tensors that it reads at each call: other numbers in them, or others in their
-    places, are no change.
+    places, are no change. Nor is what it leaves itself in the places ``kept``.
     """
 
     def __init__(
-        self, roots: Mapping[str, object], slots: Iterable[Slot], followed: Iterable[Tensor], reads: Reads
+        self,
+        roots: Mapping[str, object],
+        slots: Iterable[Slot],
+        followed: Iterable[Tensor],
+        reads: Reads,
+        kept: Iterable[Kept] = (),
     ) -> None:
-        places = Places(roots, slots, reads)
+        places = Places(roots, slots, reads, kept)
         ids = {id(tensor) for tensor in followed}
         others = {id(tensor): (path, tensor) for path, _, tensor in places.tensors if id(tensor) not in ids}
         self._groups = places.groups

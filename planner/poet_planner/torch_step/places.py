@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from poet_runtime.traced_graph import Kept
 from torch import Tensor, nn
 from torch.nn.modules import module as every_module
 
@@ -93,7 +94,9 @@ class Places:
         Path of each place that holds a tensor, what reads it, and the tensor.
     """
 
-    def __init__(self, roots: Mapping[str, object], slots: Iterable[Slot], reads: Reads) -> None:
+    def __init__(
+        self, roots: Mapping[str, object], slots: Iterable[Slot], reads: Reads, kept: Iterable[Kept] = ()
+    ) -> None:
         self.groups: list[Group] = []
         self.facts: list[Fact] = []
         self.tensors: list[tuple[str, Callable[[], Any], Tensor]] = []
@@ -104,6 +107,11 @@ class Places:
         self._kept: list[object] = []
         self._pending: deque[tuple[str, Any, Callable[[], Any]]] = deque()
         self._reached: set[Ran] = set()
+        self._written: dict[int, set[object]] = defaultdict(set)
+        for one in kept:
+            self._kept.append(one.container)
+            self._written[id(one.container)].add(one.name)
+            self._known[id(one.container)].add(one.name)
         for path, root in roots.items():
             self._pending.append((path, root, partial(_itself, root)))
         for mapping, key, path in slots:
@@ -160,6 +168,8 @@ class Places:
 
     def _look(self, path: str, thing: Any, where: Callable[[], Any]) -> None:
         kind: Any = type(thing)
+        if id(thing) in self._written and is_a(thing, list, CellType):
+            return
         if is_a(thing, dict):
             self._mapping(path, thing)
         elif is_a(thing, tuple):
@@ -229,7 +239,9 @@ class Places:
         if id(thing) not in self._keyed:
             self._keyed.add(id(thing))
             self._kept.append(thing)
-            self._fact(partial(tuple, dict.keys(thing)), partial(_keys_changed, path))
+            written = self._written.get(id(thing), ())
+            keys = partial(_keys_without, thing, written) if written else partial(tuple, dict.keys(thing))
+            self._fact(keys, partial(_keys_changed, path))
 
     def _sequence(self, path: str, thing: Any) -> None:
         base = list if is_a(thing, list) else deque
@@ -445,6 +457,10 @@ def _getter(names: Sequence[Any], kind: Any = dict) -> Callable[[Any], Sequence[
         (name,) = names
         return lambda mapping: (mapping[name],)
     return itemgetter(*names)
+
+
+def _keys_without(thing: dict[Any, Any], written: Collection[object]) -> tuple[Any, ...]:
+    return tuple(key for key in dict.keys(thing) if key not in written)
 
 
 def _itself(thing: Any) -> Any:

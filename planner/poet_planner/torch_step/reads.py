@@ -164,9 +164,11 @@ class _Watch:
             self._reads.watched.add(kind)
             return
         get, put = kind.__getattribute__, kind.__setattr__
-        noted = self._noted
+        noted, mine = self._noted, threading.get_ident()
 
         def read(thing: Any, name: str) -> Any:
+            if threading.get_ident() != mine:
+                return get(thing, name)
             names = noted(thing)
             caller = sys._getframe(1)
             if name == "__dict__" and origin_of_code(caller.f_code, caller.f_globals) is not Origin.PLATFORM:
@@ -185,7 +187,8 @@ class _Watch:
 
         def write(thing: Any, name: str, value: Any) -> None:
             put(thing, name, value)
-            noted(thing).written.add(name)
+            if threading.get_ident() == mine:
+                noted(thing).written.add(name)
 
         for name, note in (("__getattribute__", read), ("__setattr__", write)):
             try:

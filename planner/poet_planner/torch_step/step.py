@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, cast
 
@@ -18,7 +19,7 @@ from poet_profiles.schedule import Schedule
 from poet_runtime.compiled_step import CompiledStep
 from poet_runtime.devices import device_named
 from poet_runtime.executor import accumulate
-from poet_runtime.nested import fixed_in, orders_in, tensors_in
+from poet_runtime.nested import Parts, Touched, other_nest, parts_of, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
 
@@ -28,6 +29,8 @@ from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.report import Report
 from poet_planner.torch_step.slices import WHOLE, Slices, Sums
 from poet_planner.torch_step.structure import Structure
+from poet_planner.torch_step.values import Values, readable, touched
+from poet_planner.tracing.alone import alone, in_turn
 from poet_planner.tracing.micro_batches import cut
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
@@ -51,6 +54,7 @@ class Planned:
     report: Report
     optimizer: InnerOptimizer | Sums | None = None
     slices: Slices = WHOLE
+    values: Values = field(default_factory=Values)  # of the batch
 
     def __post_init__(self) -> None:
         self._device = device_named(self.traced.device)
@@ -100,14 +104,18 @@ class Planned:
             for part in parts:
                 tensors[len(state) : len(state) + len(part)] = part
                 given = [tensors[at].detach() if needs_grad else tensors[at] for at, needs_grad in self._places]
-                one, gradients, contents = self.compiled.run(given)
-                loss = one if loss is None else loss + one
-                del one
+                value, gradients, contents = self.compiled.run(given)
+                loss = value if loss is None else loss + value
+                del value
             with torch.no_grad():
-                for place, gradient in zip(self._trained, gradients, strict=True):
-                    accumulate(tensors[place], gradient)
-                if contents:
-                    torch._foreach_copy_([tensors[place] for place in self._updated], list(contents))
+                for trained, gradient in zip(self._trained, gradients, strict=True):
+                    accumulate(tensors[trained], gradient)
+                if self._updated:
+                    new = list(contents[: len(self._updated)])
+                    torch._foreach_copy_([tensors[place] for place in self._updated], new)
+            kept = iter(contents[len(self._updated) :])
+            for one in self.traced.kept:
+                one.put(with_tensors(one.nest, [next(kept) for _ in one.refs]) if one.refs else one.nest)
             elapsed_s = time.perf_counter() - started
         report.steps += 1
         if peak is not None:
@@ -125,7 +133,7 @@ class Planned:
             self.compiled.pager.close()
 
 
-_Form = tuple[tuple[Any, ...], tuple[torch.Size, ...]]
+_Form = tuple[Any, tuple[torch.Size, ...]]
 
 
 class _Plans:
@@ -137,11 +145,14 @@ class _Plans:
         self.in_a_row = 0
         self.steps = 0
 
-    def current(self) -> list[Change]:
-        """What the latest plan finds changed, and then each other; none if one of them, the latest now, fits."""
+    def current(self, batch: Mapping[str, Any]) -> list[Change]:
+        """What the latest plan finds changed, and then each other; none if one of them, the latest now, fits.
+
+        ``batch`` is what is no tensor in it, by path.
+        """
         changes: list[Change] = []
         for number, planned in enumerate(self.planned):
-            change = planned.guard.changed()
+            change = planned.values.changed(batch) or planned.guard.changed()
             if change is None:
                 self.planned.insert(0, self.planned.pop(number))
                 planned.report.retraced = self.traces
@@ -184,16 +195,18 @@ class PlannedStep(Closing):
         self,
         example: Sequence[Any],
         planned_for: Callable[[Sequence[Any], Sequence[Planned], str], Planned],
+        parts: Sequence[object],
         retraces: bool = True,
     ) -> None:
         self._planned_for = planned_for
+        self._parts = parts
+        self._lock = threading.RLock()
         self._retraces = retraces
-        self._fixed = fixed_in(example)
         self._plans: dict[_Form, _Plans] = {}
         self._closed = False
-        tensors = tensors_in(example)
-        self._form = _form(self._fixed, tensors)
-        self._plan(example, self._form)
+        parts_given = parts_of(tuple(example))
+        self._form = _form(parts_given)
+        self._plan(tuple(example), parts_given)
 
     def __call__(self, *batch: Any) -> Tensor:
         """Take one step with a batch in the example's form, and return the loss, detached.
@@ -206,15 +219,20 @@ class PlannedStep(Closing):
             If the batch is not what was compiled, the step cannot be traced again, or is not to be, or a page could not
             be moved. Gradients and buffers are then as they were, or the line says that gradients have been added.
         """
+        with self._lock:
+            loss: Tensor = in_turn(self._parts, self._step, batch)
+            return loss
+
+    def _step(self, batch: Sequence[Any]) -> Tensor:
         if self._closed:
             raise UserError("the step has been closed; call poet_planner.compile again")
-        tensors = tensors_in(batch)
-        fixed = fixed_in(batch)
-        if fixed != self._fixed:
-            raise UserError("the batch has another nesting, or other fixed values, than the example; compile for it")
+        parts = parts_of(batch)
+        change = other_nest(parts.form, self._form[0])
+        if change is not None:
+            raise UserError(f"the batch has another nesting than the example: {change}; compile for it")
         traced = self.planned.traced
-        refuse_unfit_batch(traced.name, tensors, traced.device)
-        return self._plan(batch, _form(fixed, tensors))(tensors)
+        refuse_unfit_batch(traced.name, parts.tensors, traced.device)
+        return self._plan(batch, parts)(parts.tensors)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be pickled or copied: threads, files and the places of parameters are of this process and model."""
@@ -243,14 +261,19 @@ class PlannedStep(Closing):
             for planned in plans.planned:
                 planned.close()
 
-    def _plan(self, batch: Sequence[Any], form: _Form) -> Planned:
+    def _plan(self, batch: Sequence[Any], parts: Parts) -> Planned:
+        form = _form(parts)
         plans = self._plans.get(form) or _Plans()
-        changes = plans.current()
+        changes = plans.current(parts.values)
         if changes or not plans.planned:
             if changes:
                 self._refuse(plans, changes[0])
             words = changes[0].words if changes else ""
-            plans.add(self._planned_for(batch, plans.planned, words), changes)
+            try:
+                with alone(*self._parts):
+                    plans.add(self._planned_for(readable(batch), plans.planned, words), changes)
+            except Touched as path:
+                raise touched(path, parts) from None
             self._plans[form] = plans
         plans.steps += 1
         return plans.planned[0]
@@ -271,9 +294,9 @@ def _itself(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _form(fixed: Any, tensors: Sequence[Tensor]) -> _Form:
-    """What a batch has to have in common with another of the same plan: the order of keys, and all shapes."""
-    return orders_in(fixed), tuple(tensor.shape for tensor in tensors)
+def _form(parts: Parts) -> _Form:
+    """What a batch has to have in common with another of the same plan: its nesting, in order, and all shapes."""
+    return parts.form, tuple(tensor.shape for tensor in parts.tensors)
 
 
 def _steps(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:

@@ -32,7 +32,9 @@ def structure(traced: TracedGraph) -> Structure:
     ]
     values = [(value.id, value.shape, value.stride, value.dtype, value.resident) for value in traced.values.values()]
     gradients = [(id, _planned(ref)) for id, ref in traced.gradients.items()]
-    return operators, values, traced.residents, gradients, _planned(traced.loss), [*traced.loss_parameters], settings()
+    kept = [(one.path, tuple(map(_planned, one.refs))) for one in traced.kept]
+    results = gradients, _planned(traced.loss), kept
+    return operators, values, traced.residents, results, [*traced.loss_parameters], settings()
 
 
 def with_arguments(planned: TracedGraph, traced: TracedGraph) -> TracedGraph:
@@ -49,6 +51,7 @@ def with_arguments(planned: TracedGraph, traced: TracedGraph) -> TracedGraph:
         bookkeeping=tuple(map(taken_over, planned.bookkeeping)),
         gradients={id: planned.gradients.get(id, ref) for id, ref in traced.gradients.items()},
         constants=traced.constants,
+        kept=tuple(replace(one, refs=was.refs) for one, was in zip(traced.kept, planned.kept, strict=True)),
         frozen=traced.frozen,
         loss_parameters=traced.loss_parameters,
     )

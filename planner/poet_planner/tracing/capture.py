@@ -8,6 +8,7 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 from __future__ import annotations
 
 import itertools
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from poet_profiles.errors import UserError
-from poet_runtime.traced_graph import Kind, Written
+from poet_runtime.traced_graph import Kept, Kind, Written
 from torch import Tensor, nn
 from torch._C._autograd import _get_sequence_nr
 from torch._subclasses.fake_tensor import (
@@ -33,6 +34,7 @@ from torch.utils._pytree import tree_map_only
 
 from poet_planner.tracing import refusals
 from poet_planner.tracing.checkpointing import without_checkpointing
+from poet_planner.tracing.kept import Before
 from poet_planner.tracing.recurrent import WholeLayers
 from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
@@ -54,7 +56,8 @@ class Captured:
     """A flat graph and what its placeholders and outputs are.
 
     The graph returns the ``result`` (the loss, or the output of a forward pass), then the gradient of each of
-    ``trained``, then what the step put in the place of each of the buffers ``rebound``. A node's ``meta["custom"]``
+    ``trained``, then what the step put in the place of each of the buffers ``rebound``, then the tensors in the places
+    ``kept``, so many in each. A node's ``meta["custom"]``
     holds ``module`` (the path), ``backward`` and ``written``. ``loss_parameters`` are those of the loss alone, by the
     names that they have among the placeholders. ``shown_by_fakes`` says whether fake tensors alone would show the same.
     """
@@ -66,6 +69,7 @@ class Captured:
     loss_parameters: dict[str, Tensor]
     result: tuple[str, Kind]
     shown_by_fakes: bool
+    kept: tuple[tuple[Kept, int], ...] = ()
 
 
 def capture(
@@ -77,7 +81,7 @@ def capture(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
-    divisor: int = 1,
+    keeps: bool = False,
 ) -> Captured:
     """Trace one training step.
 
@@ -99,8 +103,8 @@ def capture(
     segments : int
         Above 0 recurrent layers are operators of poet's own, as the firmware has them, each over so many segments of
         its steps.
-    divisor : int
-        What the loss is divided by.
+    keeps : bool
+        Whether what it leaves in Python is wanted.
 
     The step is traced twice, to see that it is always the same: over fake tensors, and over these, so that a library
     that asks whether its tensors are fake is answered as in eager PyTorch. That takes the memory of an eager step.
@@ -115,7 +119,7 @@ def capture(
     refusals.refuse_hooks_on_gradients(module, loss)
     snapshot = Snapshot(module, loss, inputs, targets, data=False)
     try:
-        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments, divisor)
+        return _captured(module, inputs, targets, run, loss, snapshot, data, ways, segments, keeps)
     finally:
         snapshot.restore()
 
@@ -152,7 +156,7 @@ def _captured(
     data: bool = True,
     ways: set[Way] | None = None,
     segments: int = 0,
-    divisor: int = 1,
+    keeps: bool = False,
 ) -> Captured:
     """The step; without a loss the forward pass."""
     loss_parameters = own_parameters(loss, module)
@@ -170,12 +174,14 @@ def _captured(
     state_count = len(parameters) + len(buffers)
     rebound: dict[str, Tensor] = {}
     drawn: dict[str, str] = {}
+    kept: list[tuple[Kept, int]] = []
 
     def step(asked: refusals.Asked, *flat: Tensor) -> list[Tensor | None]:
         state = {name: tensor for (name, _), tensor in zip(placeholders, flat[:state_count], strict=False)}
         given = flat[state_count : state_count + len(inputs)]
         wanted = flat[state_count + len(inputs) :]
         where = _Where()
+        before = Before(state.values(), module, loss) if keeps else None
         storages = {name: tensor.untyped_storage()._cdata for name, tensor in state.items()}
         with ExitStack() as within:
             within.enter_context(standing_in(module, loss, state, loss_parameters))
@@ -195,17 +201,21 @@ def _captured(
                 refuse_unfit_output(value)
             else:
                 refuse_unfit_loss(value)
-                value = value if divisor == 1 else value / divisor
                 where.watch_backward(value, watch.written)
                 gradients = torch.autograd.grad(value, [state[name] for name in trained], allow_unused=True)
             rebound.clear()
             rebound.update(refusals.rebound_buffers(module, state, storages))
-        return [value, *gradients, *rebound.values()]
+        left = before.left(any(refusals.NUMBER_TAKEN in one for one in asked.questions)) if before else []
+        if not kept:
+            kept.extend((place, len(tensors)) for place, tensors in left)
+        return [value, *gradients, *rebound.values(), *(tensor for _, tensors in left for tensor in tensors)]
 
     flat = (*parameters.values(), *buffers.values(), *inputs, *targets)
     parts = (module, loss, inputs, targets)
     try:
-        graph, shown_by_fakes = _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways)
+        graph, shown_by_fakes = _undisturbed(
+            lambda: _repeatable(step, flat, parts, snapshot, data, set() if ways is None else ways), snapshot
+        )
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UserError(
             f"{refusals.raised_at(error)}{refusals.depends_on_data(f'what {error.func} returns')}"
@@ -215,7 +225,7 @@ def _captured(
         before = f", before {drawn[name]}," if name in drawn else ""
         raise UserError(
             f"the step draws from {name}, or seeds it{before} which a plan would not repeat; draw with PyTorch, and "
-            "seed outside of the step"
+            f"seed outside of the step{_OR_ANOTHER * (threading.active_count() > 1)}"
         ) from None
     except (RuntimeError, TypeError) as error:
         if not any(words in str(error) for words in _WANTS_DATA):
@@ -225,11 +235,44 @@ def _captured(
             "tensor, and look at them outside of the step"
         ) from None
     result = ("loss", Kind.LOSS) if loss is not None else (INFERENCE_OUTPUT, Kind.OUTPUT)
-    return Captured(graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes)
+    found = graph, placeholders, trained, tuple(rebound), loss_parameters, result, shown_by_fakes
+    return Captured(*found, kept=tuple(kept))
 
 
+_OR_ANOTHER = " (if it is another thread that draws: let it wait for poet)"
+
+
+def _undisturbed(trace: Callable[[], tuple[GraphModule, bool]], snapshot: Snapshot) -> tuple[GraphModule, bool]:
+    """Trace; again where numbers were drawn, which may have been another thread's doing."""
+    for _ in range(_TRIES):
+        try:
+            return trace()
+        except refusals.DrawsError:
+            if threading.active_count() == 1:
+                raise
+            snapshot.restore()
+    return trace()
+
+
+_TRIES = 3
 # How PyTorch says that something outside of it asks for a fake tensor's data.
 _WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part's share of the batch's loss."""
+
+    loss: Loss
+    divisor: int
+
+    def __call__(self, output: Any, *targets: Any) -> Tensor:
+        return self.loss(output, *targets) / self.divisor
+
+
+def share(loss: Loss, divisor: int) -> Loss:
+    """The loss itself where there is nothing to divide by."""
+    return loss if divisor == 1 else Share(loss, divisor)
 
 
 def own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
@@ -309,6 +352,7 @@ def _repeatable(
         needs_data = True
         snapshot.restore()
         displace_generators()
+        start = plain_state(*parts)
         first = _over_data(step, flat, everything, refusals.Asked(questions))
     way = _way(first)
     if way in ways and not (data or needs_data):
@@ -409,6 +453,9 @@ def _traced(step: Step, flat: Sequence[Tensor], asked: refusals.Asked) -> GraphM
 def _drop_unread(graph: GraphModule) -> None:
     """Take out what nobody reads: over fake tensors views are made that eager PyTorch leaves out, over data checks."""
     for node in reversed(graph.graph.nodes):
+        if node.target is torch.ops.aten.detach.default:
+            # The same numbers; hooks on what autograd saves are given one more, and eager PyTorch at times none.
+            node.replace_all_uses_with(node.args[0])
         if node.op == "call_function" and not node.users and is_pure(node.target, node.args, node.kwargs):
             graph.graph.erase_node(node)
 

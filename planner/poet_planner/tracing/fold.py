@@ -8,6 +8,7 @@ storage sees it from then on, as in eager PyTorch.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import torch
 from poet_profiles.errors import UserError
 from poet_runtime.traced_graph import (
     Blank,
+    Kept,
     Kind,
     Ref,
     TracedGraph,
@@ -94,7 +96,7 @@ class _Folder:
         self._node: fx.Node
 
     def graph(self) -> TracedGraph:
-        loss, gradients, rebound = self._results(self._walked())
+        loss, gradients, rebound, kept = self._results(self._walked())
         self._update_residents(rebound)
         self._account_generator()
         return TracedGraph(
@@ -106,6 +108,7 @@ class _Folder:
             loss=loss,
             constants=self._constants,
             loss_parameters=self._captured.loss_parameters,
+            kept=kept,
         )
 
     def part(self) -> Part:
@@ -342,9 +345,12 @@ class _Folder:
         """Whether an argument is a tensor without views, which a blank can stand for in a write."""
         return isinstance(argument, fx.Node) and not self._place(argument).views
 
-    def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref], dict[str, _Place]]:
+    def _results(self, node: fx.Node) -> tuple[Ref, dict[str, Ref], dict[str, _Place], tuple[Kept, ...]]:
         loss_node, *others = cast(list[fx.Node], node.args[0])
-        gradient_nodes, rebound_nodes = others[: len(self._captured.trained)], others[len(self._captured.trained) :]
+        rest = iter(others)
+        gradient_nodes, rebound_nodes = (
+            [*itertools.islice(rest, len(names))] for names in (self._captured.trained, self._captured.rebound)
+        )
         claimed: set[str] = set()
         name, kind = self._captured.result
         loss = self._claim(loss_node, poets_own(name), kind, claimed)
@@ -354,7 +360,17 @@ class _Folder:
                 resident = poets_own(f"{parameter}.grad")
                 gradients[parameter] = self._claim(gradient, resident, Kind.GRADIENT, claimed)
         rebound = zip(self._captured.rebound, map(self._place, rebound_nodes), strict=True)
-        return loss, gradients, dict(rebound)
+        kept = [
+            replace(place, refs=tuple(self._left(next(rest), f"kept{number}", claimed) for _ in range(count)))
+            for number, (place, count) in enumerate(self._captured.kept)
+        ]
+        return loss, gradients, dict(rebound), tuple(kept)
+
+    def _left(self, node: fx.Node, name: str, claimed: set[str]) -> Ref:
+        """What is left in Python: what is there all the time as it is, else a result."""
+        ref = self._ref(self._place(node))
+        there = ref.source not in self._values
+        return ref if there else self._claim(node, poets_own(f"{name}.{len(claimed)}"), Kind.OUTPUT, claimed)
 
     def _claim(self, node: fx.Node, resident: str, kind: Kind, claimed: set[str]) -> Ref:
         """Let a result live in a resident: its own value where that is the same numbers, else a copy of it."""

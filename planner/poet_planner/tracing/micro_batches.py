@@ -8,7 +8,7 @@ those of their parts, in double, where they differ by next to nothing or by much
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from poet_planner.models import Model
-from poet_planner.tracing.capture import own_parameters, standing_in
+from poet_planner.tracing.capture import own_parameters, share, standing_in
 from poet_planner.tracing.drawn_batches import Batch, compared_with, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
@@ -94,6 +94,9 @@ def _refuse_what_is_left(option: str, traced: TracedGraph) -> None:
         if operator.updates:
             _refuse_norm(option, [operator])
             raise UserError(f"{option}: {operator.updates[0]} changes once a batch, not once a part; leave it out")
+    for one in traced.kept:
+        if one.refs:
+            raise UserError(f"{option}: {one.path} would be left of the last part alone; leave it out")
 
 
 def _refuse_norm(option: str, operators: Sequence[TracedOperator]) -> None:
@@ -103,13 +106,6 @@ def _refuse_norm(option: str, operators: Sequence[TracedOperator]) -> None:
                 f"{option}: {operator.module or operator.id} normalises by the statistics of the whole batch; put it "
                 "into evaluation mode, or use GroupNorm"
             )
-
-
-def share(loss: Callable[..., Tensor], divisor: int) -> Callable[..., Tensor]:
-    """A part's share of the batch's loss."""
-    if divisor == 1:
-        return loss
-    return lambda output, *targets: loss(output, *targets) / divisor
 
 
 def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:

@@ -80,6 +80,7 @@ def name(graph: TracedGraph, others: Iterable[str] = ()) -> TracedGraph:
         residents=tuple(replace(r, id=resident_ids.get(r.id, r.id)) for r in graph.residents),
         gradients={parameter: rename(ref) for parameter, ref in graph.gradients.items()},
         loss=rename(graph.loss),
+        kept=tuple(replace(kept, refs=tuple(map(rename, kept.refs))) for kept in graph.kept),
         constants={resident_ids[id]: data for id, data in graph.constants.items()},
     )
 

@@ -32,7 +32,7 @@ def prune(graph: TracedGraph) -> TracedGraph:
 
 def living(graph: TracedGraph, operators: Sequence[TracedOperator]) -> tuple[list[TracedOperator], set[str]]:
     """Those of the operators that something needs of the graph, and the ids of all that is read."""
-    needed = {graph.loss.source, *(ref.source for ref in graph.gradients.values())}
+    needed = {ref.source for ref in graph.results}
     kept: list[TracedOperator] = []
     for operator in reversed(operators):
         if operator.random or operator.updates or needed.intersection(operator.values):

@@ -284,10 +284,10 @@ def refuse_changes_from_step_to_step(
             raise DrawsError(name)
     changed = [name for name in {**once, **twice} if once.get(name, ...) != twice.get(name, ...)]
     if changed:
-        raise UserError(
-            f"the step changes {changed[0]} each time it is taken, which a plan would not; count in a buffer "
-            "(register_buffer), or outside of the step"
-        )
+        cure = "count in a buffer (register_buffer), or outside of the step"
+        if changed[0].startswith("the length of "):
+            cure = "keep only what is new in it (clear() it first, or make a new list)"
+        raise UserError(f"the step changes {changed[0]} each time it is taken, which a plan would not; {cure}")
 
 
 def refuse_what_was_kept(second: GraphModule) -> None:

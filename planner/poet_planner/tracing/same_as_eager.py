@@ -15,6 +15,7 @@ from poet_profiles.errors import UserError
 from poet_runtime.compiled_step import compile_steps
 from poet_runtime.devices import device_named
 from poet_runtime.executor import residents_of, store_all_steps
+from poet_runtime.nested import parts_of
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
@@ -59,7 +60,7 @@ def refuse_other_results(
         found = {
             "the loss": value,
             **{_of(id): gradient for id, gradient in zip(plain.gradients, gradients, strict=True)},
-            **dict(zip(plain.updates, contents, strict=True)),
+            **dict(zip((*plain.updates, *_numbered(plain.kept)), contents, strict=True)),
         }
         expected = eager()
         exact = bits and device.kind == "cpu" and any(_differing(found, expected, True))
@@ -98,6 +99,10 @@ def _differing(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], exac
             yield what
 
 
+def _numbered(paths: Sequence[str]) -> list[str]:
+    return [f"tensor {number} that is kept, in {path}," for number, path in enumerate(paths)]
+
+
 def _of(parameter: str) -> str:
     return f"the gradient of {parameter}"
 
@@ -125,6 +130,9 @@ def _eager(
         # A buffer may be another tensor now.
         now = {**written, **dict(model.named_buffers())}
         left = {id: now[id].detach().clone() for id in written}
+        there = [(one.path, tensor) for one in traced.kept if one.refs for tensor in parts_of(one.get()).tensors]
+        names = _numbered([path for path, _ in there])
+        left |= {name: tensor.detach().clone() for name, (_, tensor) in zip(names, there, strict=True)}
     finally:
         state.restore()
         with torch.no_grad():

@@ -31,7 +31,7 @@ _CONTAINERS = (OrderedDict, dict, list, tuple, set, deque)
 _BUFFERS = (np.ndarray, bytearray, array.array)
 # Larger ones are data sets; a copy of one may not fit.
 _MOST_BUFFER_BYTES = 64 << 10
-_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 # Whoever wrote them, they are there to hold what others put in.
 _HOLDERS = (MutableMapping, MutableSequence, MutableSet, SimpleNamespace)
 
@@ -41,7 +41,7 @@ class Snapshot:
 
     def __init__(self, *parts: object, data: bool = True) -> None:
         self._undo: list[Undo] = [put for _, put in generators().values()]
-        for _, thing in _reachable(*parts):
+        for _, thing in reachable(*parts):
             self._undo += _undo_tensor(thing, data) if is_a(thing, Tensor) else _undo(thing)
 
     def restore(self) -> None:
@@ -62,15 +62,15 @@ def plain_state(*parts: object) -> dict[str, object]:
     A tensor is a tensor, whatever it holds.
     """
     state: dict[str, object] = {name: repr(value) for name, (value, _) in generators().items()}
-    for path, thing in _reachable(*parts):
+    for path, thing in reachable(*parts):
         generator = _generator(thing)
         if generator is not None:
             state[path] = repr(generator[0])
         if _is_buffer(thing):
             state[path] = bytes(_bytes_of(thing))
-        items = [*_items(thing)]
+        items = [*items_of(thing)]
         for name, value in items:
-            state[_joined(path, name)] = _shown(value)
+            state[joined(path, name)] = _shown(value)
         if base_of(thing) is not None:
             state[f"the length of {path}"] = len(items)
     return state
@@ -83,7 +83,7 @@ def _shown(value: object) -> object:
     return value if is_a(value, *_PLAIN) else Tensor if is_a(value, Tensor) else type(value)
 
 
-def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
+def reachable(*parts: object) -> Iterator[tuple[str, Any]]:
     """Everything with a state that hangs on the parts, once, and the path to it."""
     seen: set[int] = set()
     pending: list[tuple[str, object]] = [("", part) for part in reversed(parts)]
@@ -93,8 +93,8 @@ def _reachable(*parts: object) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(thing))
         yield path, thing
-        children = [(_joined(path, name), child) for name, child in _items(thing)]
-        children += [(_joined(path, name), child) for name, child in _beside(thing)]
+        children = [(joined(path, name), child) for name, child in items_of(thing)]
+        children += [(joined(path, name), child) for name, child in _beside(thing)]
         children.append((type(thing).__qualname__, type(thing)))
         pending += reversed(children)
 
@@ -111,7 +111,7 @@ def _has_state(thing: object) -> bool:
         return True
     if is_a(thing, type, FunctionType):
         return _is_users(thing)
-    return _is_users(type(thing)) and (_attributes(thing) is not None or any(True for _ in _slots(thing)))
+    return _is_users(type(thing)) and (attributes_of(thing) is not None or any(True for _ in slots_of(thing)))
 
 
 def _is_users(thing: Any) -> bool:
@@ -139,7 +139,7 @@ def held_in(container: Any, base: Any) -> list[Any]:
     return [*base.items(container)] if issubclass(base, dict) else [*base.__iter__(container)]
 
 
-def _attributes(thing: object) -> dict[str, Any] | None:
+def attributes_of(thing: object) -> dict[str, Any] | None:
     """An object's own attributes."""
     try:
         found = object.__getattribute__(thing, "__dict__")
@@ -148,7 +148,7 @@ def _attributes(thing: object) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
-def _slots(thing: object) -> Iterator[tuple[str, Any, Any]]:
+def slots_of(thing: object) -> Iterator[tuple[str, Any, Any]]:
     """Attributes of an object that have a place of their own: name, descriptor and value."""
     for kind in type(thing).__mro__:
         for name, place in vars(kind).items() if "__slots__" in vars(kind) and _is_users(kind) else ():
@@ -159,7 +159,7 @@ def _slots(thing: object) -> Iterator[tuple[str, Any, Any]]:
                     continue
 
 
-def _items(thing: Any) -> Iterable[tuple[str, object]]:
+def items_of(thing: Any) -> Iterable[tuple[str, object]]:
     """What one thing holds, and under which names."""
     base = base_of(thing)
     if is_a(thing, nn.Module):
@@ -188,8 +188,8 @@ def _beside(thing: Any) -> Iterable[tuple[str, object]]:
 
 
 def _own(thing: Any) -> list[tuple[str, object]]:
-    slots = [(name, value) for name, _, value in _slots(thing)]
-    return [*((_name(name), value) for name, value in (_attributes(thing) or {}).items()), *slots]
+    slots = [(name, value) for name, _, value in slots_of(thing)]
+    return [*((_name(name), value) for name, value in (attributes_of(thing) or {}).items()), *slots]
 
 
 def _name(key: object) -> str:
@@ -197,8 +197,8 @@ def _name(key: object) -> str:
 
 
 def _module_items(module: nn.Module) -> Iterator[tuple[str, object]]:
-    for name, value in (_attributes(module) or {}).items():
-        yield from value.items() if name in _MODULE_DICTS else ((name, value),)
+    for name, value in (attributes_of(module) or {}).items():
+        yield from value.items() if name in MODULE_DICTS else ((name, value),)
 
 
 def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
@@ -223,20 +223,24 @@ def _is_full(cell: CellType) -> bool:
         return False
 
 
-def _joined(path: str, name: str) -> str:
+def joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name
 
 
-_NOBODYS_SEED = 3_141_592_653
+_nobodys_seeds = itertools.count(3_141_592_653)
 
 
 def displace_generators() -> None:
-    """Put PyTorch's, Python's and NumPy's own where no program's seed does: then a step that seeds one changes it."""
-    torch.default_generator.manual_seed(_NOBODYS_SEED)
-    random.seed(_NOBODYS_SEED)
+    """Put PyTorch's, Python's and NumPy's own where no program's seed does: then a step that seeds one changes it.
+
+    Each time elsewhere, lest other threads draw the same numbers again.
+    """
+    seed = next(_nobodys_seeds) % 2**32
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed(_NOBODYS_SEED)
+        numpy.random.seed(seed)
 
 
 def generators() -> dict[str, tuple[object, Undo]]:
@@ -276,19 +280,21 @@ def _undo(thing: Any) -> Iterator[Undo]:
         if _is_full(thing):
             yield partial(setattr, thing, "cell_contents", thing.cell_contents)
     elif is_a(thing, type):
-        yield partial(_reassign, thing, {name: value for name, value in _items(thing) if is_a(value, *_PLAIN)})
+        names = {name: value for name, value in items_of(thing) if is_a(value, *_PLAIN, Tensor)}
+        yield partial(_reassign, thing, names)
     elif is_a(thing, FunctionType):
-        names = {name: value for name, value in _items(thing) if is_a(value, *_PLAIN)}
-        yield partial(thing.__globals__.update, names.items() & thing.__globals__.items())
+        known = thing.__globals__
+        names = {name: known[name] for name in _names(thing.__code__) if is_a(known.get(name, known), *_PLAIN, Tensor)}
+        yield partial(known.update, names)
     elif not is_a(thing, MethodType, partial):
         if base is not None and base is not tuple:
             yield partial(_refill, thing, base, held_in(thing, base))
-        attributes = _attributes(thing)
+        attributes = attributes_of(thing)
         if attributes is not None:
-            inner = [attributes[name] for name in _MODULE_DICTS if name in attributes] if is_a(thing, nn.Module) else []
+            inner = [attributes[name] for name in MODULE_DICTS if name in attributes] if is_a(thing, nn.Module) else []
             for one in (attributes, *inner):
                 yield partial(_refill, one, base_of(one), held_in(one, base_of(one)))
-        for _, place, value in _slots(thing):
+        for _, place, value in slots_of(thing):
             yield partial(_put, place, thing, value)
 
 

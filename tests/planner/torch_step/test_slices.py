@@ -154,6 +154,14 @@ def test_a_plan_of_slices_keeps_its_budget_and_pages(tmp_path: Path) -> None:
             assert report.out_bytes == 2 * report.planned_out_bytes
 
 
+class Keeping(nn.Module):
+    """Keeps what went through it, and how many it was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last, self.width = x, x.shape[1]
+        return x
+
+
 class Fixed(nn.Module):
     """Works with batches of eight only."""
 
@@ -171,6 +179,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], Loss, str]] = {
     ),
     "batch norm without buffers": (
         lambda: convolutions(nn.BatchNorm2d(8, track_running_stats=False)), cross_entropy, "4 normalises by the"
+    ),
+    "what a step leaves": (
+        lambda: convolutions(Keeping()), cross_entropy, "last would be left of the last part alone; leave it out"
     ),
     "fixed size": (lambda: convolutions(Fixed()), cross_entropy, "invalid for input of size"),
     "contrasting loss": (convolutions, contrasting, "something couples samples; leave it out"),
@@ -223,21 +234,20 @@ def test_what_cannot_be_asked_for_is_refused(given: dict[str, Any], words: str) 
         poet.compile(module, cross_entropy, batch, slices=2, optimizer=torch.optim.SGD(module.parameters()), quiet=True)
 
 
-@pytest.mark.parametrize("loss", [cross_entropy, summed])
-def test_a_refusal_names_how_many_slices_do(loss: Loss) -> None:
+def test_a_refusal_names_how_many_slices_do() -> None:
     module, batch = convolutions(nn.Dropout(0.1))
     with pytest.raises(poet.NoScheduleError, match=r"; slices=(\d) does$") as refusal:
-        poet.compile(module, loss, batch, ram="30%", options=OPTIONS, quiet=True)
+        poet.compile(module, cross_entropy, batch, ram="30%", options=OPTIONS, quiet=True)
     assert refusal.value.printed == str(refusal.value)
     count = int(re.findall(r"slices=(\d)", str(refusal.value))[0])
     for asked in (count, "auto"):
-        step = poet.compile(module, loss, batch, ram="30%", slices=asked, options=OPTIONS, quiet=True)
+        step = poet.compile(module, cross_entropy, batch, ram="30%", slices=asked, options=OPTIONS, quiet=True)
         assert step.report.slices >= count
     with pytest.raises(poet.NoScheduleError):
-        poet.compile(module, loss, batch, ram="30%", slices=count // 2, options=OPTIONS, quiet=True)
+        poet.compile(module, cross_entropy, batch, ram="30%", slices=count // 2, options=OPTIONS, quiet=True)
     with pytest.raises(poet.NoScheduleError, match=r"; slices=2: 4 normalises by the statistics"):
         module, batch = convolutions(nn.BatchNorm2d(8))
-        poet.compile(module, loss, batch, ram="30%", slices="auto", options=OPTIONS, quiet=True)
+        poet.compile(module, cross_entropy, batch, ram="30%", slices="auto", options=OPTIONS, quiet=True)
 
 
 def test_auto_takes_what_is_quickest_for_each_shape(capsys: pytest.CaptureFixture[str]) -> None:
