@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""poet's optimiser in the place of the solver of `torch.compile`'s `activation_memory_budget`.
+"""poet's optimiser as the solver of `torch.compile`'s memory budget.
 
 PyTorch hands it the joint graph and what may be recomputed, and no times; whatever it answers passes through a minimum
 cut once more. So poet plans for the peak of the whole step, and says what its plan computes once.
@@ -26,7 +26,7 @@ _FLOP_S, _BYTE_S = 1 / 40e9, 1 / 8e9
 
 
 class WithinPeak(CustomKnapsackSolver):
-    """Plans for a share of the peak of a step that keeps everything, or for the least that is found."""
+    """Plans for a share of a step's peak, or for the least that is found."""
 
     def __init__(self, share: float, seconds: float) -> None:
         self._share, self._options = share, OptimiseOptions(time_limit_s=seconds, capped=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of a batch: one planned step takes them one after the other, and their gradients are added up.
+"""Slices of a batch, one after the other through one planned step, with gradients added up.
 
 So bits are those of a loop that accumulates: ``for x, y in slices: (loss(model(x), y) / k).backward()``.
 """
@@ -62,7 +62,7 @@ def sums_bytes(traced: TracedGraph) -> int:
 
 
 class Sums:
-    """In an optimiser's place inside the step: adds each gradient to its parameter's as soon as may be."""
+    """In an optimiser's place: adds each gradient to its parameter's as soon as may be."""
 
     name = "accumulate"
 
@@ -75,7 +75,7 @@ class Sums:
         return True
 
     def cost(self, parameter: Tensor) -> UpdateCost:
-        """Of an addition, in proportion to one that was measured: what is added to has left the caches meanwhile."""
+        """Of an addition, in proportion to one that was measured outside of the caches."""
         self._element_s = self._element_s or _addition_s(parameter) / _ELEMENTS
         return UpdateCost(parameter.numel() * self._element_s, 0)
 
