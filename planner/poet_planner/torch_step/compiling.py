@@ -165,7 +165,7 @@ def compile(
         *(inner, quiet, device.name, note, slices),
     )
     refuse_unfit_batch(type(model).__name__, parts_of(example).tensors, device.name)
-    return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE)
+    return PlannedStep(example, planner.planned, (model, loss), retraces=on_change == RETRACE, quiet=quiet)
 
 
 @dataclass(frozen=True)

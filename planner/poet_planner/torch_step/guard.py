@@ -221,6 +221,8 @@ _SETTINGS: Mapping[str, Callable[[], Any]] = {
     "the default device": torch.get_default_device,
     "inference mode": torch.is_inference_mode_enabled,
     "use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+    "its warn_only": torch._C._get_deterministic_algorithms_warn_only,
+    "fill_uninitialized_memory": torch._C._get_deterministic_fill_uninitialized_memory,
     "the number of threads": torch.get_num_threads,  # which kernel is taken depends on it, and what that allocates
     "oneDNN": torch._C._get_mkldnn_enabled,
     "oneDNN's determinism": torch._C._get_mkldnn_deterministic,
@@ -235,6 +237,7 @@ _SETTINGS: Mapping[str, Callable[[], Any]] = {
     "memory-efficient attention": torch._C._get_mem_efficient_sdp_enabled,
     "plain attention": torch._C._get_math_sdp_enabled,
     "cuDNN's attention": torch._C._get_cudnn_sdp_enabled,
+    "the order of attention's kernels": lambda: str(torch._C._get_sdp_priority_order()),
     "what hooks into saved tensors": partial(torch._C._autograd._top_saved_tensors_default_hooks, True),
     "the modes of functions": _function_modes,
     "autocast": partial(_autocast, "cpu"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from poet_runtime.executor import accumulate
 from poet_runtime.nested import Parts, Touched, other_nest, parts_of, with_tensors
 from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from poet_planner.torch_step.guard import Change, Guard
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
@@ -38,6 +40,8 @@ from poet_planner.tracing.unfit import refuse_unfit_batch
 OBSERVED = 2
 # So often in a row, each time after fewer steps than that, a step is traced again before it is refused.
 MOST_TRACES = 8
+# So many shapes of batches are kept: each may have a thread, an open file and a page file.
+MOST_SHAPES = 8
 
 
 @dataclass
@@ -197,9 +201,11 @@ class PlannedStep(Closing):
         planned_for: Callable[[Sequence[Any], Sequence[Planned], str], Planned],
         parts: Sequence[object],
         retraces: bool = True,
+        quiet: bool = False,
     ) -> None:
         self._planned_for = planned_for
         self._parts = parts
+        self._quiet = quiet
         self._lock = threading.RLock()
         self._retraces = retraces
         self._plans: dict[_Form, _Plans] = {}
@@ -274,9 +280,26 @@ class PlannedStep(Closing):
                     plans.add(self._planned_for(readable(batch), plans.planned, words), changes)
             except Touched as path:
                 raise touched(path, parts) from None
-            self._plans[form] = plans
+        self._plans[form] = self._plans.pop(form, plans)  # the latest is last
+        if len(self._plans) > MOST_SHAPES:
+            self._let_go()
         plans.steps += 1
         return plans.planned[0]
+
+    def _let_go(self) -> None:
+        """Of the shape that has not come for the longest time; the example's stays."""
+        oldest = next(form for form in self._plans if form != self._form)
+        for planned in self._plans.pop(oldest).planned:
+            planned.close()
+        with alone():
+            FakeTensorMode.cache_clear()  # It grows with each shape.
+        if not self._quiet:
+            self._quiet = True
+            print(
+                f"poet: {self.planned.traced.name}: batches have come in more than {MOST_SHAPES} shapes, and each that "
+                "comes anew is traced and planned: pad them to a few lengths",
+                file=sys.stderr,
+            )
 
     def _refuse(self, plans: _Plans, change: Change) -> None:
         name = plans.planned[0].traced.name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What in a batch is no tensor counts where the step looks at it: file names, flags, numbers.
+"""What in a batch is no tensor counts where the step looks at it.
 
-Whether it does, a trace shows with something in its place that cannot be looked at.
+Whether it looks at a file name, say, a trace shows with something in its place that cannot be looked at.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ are those that eager PyTorch runs, which is what makes the graph's results equal
 from __future__ import annotations
 
 import itertools
+import linecache
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.fx import GraphModule
+from torch.fx import GraphModule, graph_module
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
@@ -40,6 +41,7 @@ from poet_planner.tracing.schema import is_pure, written_placeholders
 from poet_planner.tracing.snapshot import Snapshot, displace_generators, plain_state
 from poet_planner.tracing.unfit import refuse_unfit_loss, refuse_unfit_output
 
+_SOURCES = graph_module._loader.eval_cache
 Run = Callable[[nn.Module, Sequence[Tensor], Sequence[Tensor]], Tensor]
 Loss = Callable[..., Tensor]
 Way = tuple[object, ...]  # which operators a step calls, and where
@@ -445,7 +447,11 @@ def _traced(step: Step, flat: Sequence[Tensor], asked: refusals.Asked) -> GraphM
         return step(asked, *flat)
 
     with fx_traceback.preserve_node_meta(), torch.enable_grad(), without_checkpointing():
+        known = {*_SOURCES}
         graph = make_fx(taken)(*flat)
+    for name in _SOURCES.keys() - known:  # texts that nobody reads any more
+        linecache.cache.pop(name, None)
+        del _SOURCES[name]
     _drop_unread(graph)
     return graph
 

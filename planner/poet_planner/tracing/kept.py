@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step leaves in Python for others to read: attributes, elements of dicts and lists, variables, globals.
+"""What a step leaves in Python for others to read.
 
-Looked at is what hangs on model and loss before the step, and after it.
+These are attributes, elements of dicts and lists, variables and globals: what hangs on model and loss before the step
+is compared with what hangs on them after it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _WHERE = "keep it in an attribute, a dict, a list, a variable or a global"
 
 
 class Before:
-    """What hangs on the parts of a step before it is taken; ``state`` are its parameters and buffers."""
+    """What hangs on the parts of a step before it is taken.
+
+    ``state`` are its parameters and buffers.
+    """
 
     def __init__(self, state: Iterable[Tensor], *parts: object) -> None:
         self._parts = parts

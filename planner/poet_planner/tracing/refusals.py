@@ -18,6 +18,7 @@ from poet_profiles.errors import UserError
 from poet_runtime.traced_graph import Written
 from torch import Tensor, fx, nn
 from torch._C._autograd import _get_sequence_nr
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
@@ -132,6 +133,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._answer(Tensor.item, args, depends)
             self.number_taken_at = here(self._path())
         results = func(*args, **kwargs)
+        if results is None and func._schema.is_mutable:
+            raise UserError(
+                f"{here(self._path())} calls {func}, which writes into its arguments and returns nothing; call what "
+                "returns a new tensor (of a custom_op, mutates_args=())"
+            )
         if depends:
             self._note((*_tensors(results), *(given if func._schema.is_mutable else ())))
         return results
@@ -196,7 +202,8 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def _generators_states() -> dict[str, bytes]:
-    with torch.utils._python_dispatch._disable_current_modes():
+    # Within torch.func a state would be a tensor of its.
+    with torch.utils._python_dispatch._disable_current_modes(), temporarily_clear_interpreter_stack():
         return {name: pickle.dumps(state) for name, (state, _) in generators().items()}
 
 

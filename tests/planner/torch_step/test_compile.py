@@ -10,8 +10,9 @@ import os
 import pickle
 import re
 from collections import OrderedDict, UserDict
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ from poet_planner.torch_step import profile_here
 from poet_planner.torch_step.step import PlannedStep
 from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
 from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd import set_detect_anomaly
+from torch.autograd.graph import allow_mutation_on_saved_tensors, save_on_cpu, saved_tensors_hooks
+from torch.func import functional_call, grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.planner.torch_step.networks import Batch, small_bert, small_mobilenet, small_resnet, small_vgg, tiny
 from tests.support import ROOT
@@ -309,13 +314,55 @@ class Doubled(TorchFunctionMode):
         return 2 * found if function is torch.nn.functional.linear else found
 
 
+class Halved(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tangents are half of what they are."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        return found / 2 if function is torch.ops.aten.tanh.default else found
+
+
 def compressed() -> Any:
     return saved_tensors_hooks(
         lambda x: x.bfloat16() if x.is_floating_point() else x, lambda x: x.float() if x.is_floating_point() else x
     )
 
 
-@pytest.mark.parametrize("around", [compressed, Doubled])
+@contextmanager
+def setting(owner: Any, name: str, value: object) -> Iterator[None]:
+    """By the attribute of that name, or by the functions that get and set it."""
+    if hasattr(owner, name):
+        get, put = partial(getattr, owner, name), partial(setattr, owner, name)
+    else:
+        get, put = getattr(owner, f"get_{name}"), getattr(owner, f"set_{name}")
+    before = get()
+    put(value)
+    try:
+        yield
+    finally:
+        put(before)
+
+
+AROUND: dict[str, Callable[[], Any]] = {
+    "hooks on saved tensors": compressed,
+    "a mode of functions": Doubled,
+    "a mode of operators": Halved,
+    "saved tensors elsewhere": save_on_cpu,
+    "saved tensors that may change": allow_mutation_on_saved_tensors,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "anomalies": lambda: set_detect_anomaly(True),
+    "a device": lambda: torch.device("meta"),
+    "a default device": lambda: setting(torch, "default_device", "cpu"),
+    "a default type": lambda: setting(torch, "default_dtype", torch.float64),
+    "determinism": lambda: setting(torch, "deterministic_debug_mode", 1),
+    "precision, the old way": lambda: setting(torch, "float32_matmul_precision", "medium"),
+    "precision, the new way": lambda: setting(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+    "a GPU's precision": lambda: setting(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    "attention's kernels": lambda: sdpa_kernel(SDPBackend.MATH),
+}
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
 def test_what_stands_around_the_call_is_looked_at(around: Callable[[], Any]) -> None:
     module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
     x, labels = torch.randn(2, 4), torch.tensor([0, 2])
@@ -330,6 +377,57 @@ def test_what_stands_around_the_call_is_looked_at(around: Callable[[], Any]) -> 
                 step(x, labels)
             for one, parameter in zip(expected, module.parameters(), strict=True):
                 assert one is not None and parameter.grad is not None and torch.equal(one, parameter.grad)
+
+
+def test_no_gradient_is_wanted_in_inference_mode() -> None:
+    module, batch = tiny()
+    with compiled(module, batch) as step, torch.inference_mode(), pytest.raises(UserError, match="no parameter that"):
+        step(*batch)
+
+
+@torch.library.custom_op("poet_test::bump", mutates_args=("x",))
+def bump(x: Tensor) -> None:
+    x.add_(1.0)
+
+
+class Doing(nn.Module):
+    def __init__(self, do: Callable[[nn.Linear, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.fc, self.do = nn.Linear(6, 6), do
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.do(self.fc, x)
+
+
+def learned(fc: nn.Linear, x: Tensor) -> Tensor:
+    """After a step of descent on all of its parameters, in a dict."""
+    own = dict(fc.named_parameters())
+    slopes = grad(lambda own: functional_call(fc, own, (x,)).square().mean())(own)
+    return functional_call(fc, {name: own[name] - slopes[name] for name in own}, (x,))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "do",
+    [learned, lambda fc, x: fc(x.mul_(2)), lambda fc, x: torch.fft.fft(fc(x)).abs()],
+    ids=["gradients within", "an input that is written", "complex numbers"],
+)
+def test_what_a_step_does_besides_is_eagers(do: Callable[[nn.Linear, Tensor], Tensor]) -> None:
+    module, x, labels = Doing(do), torch.randn(4, 6), torch.tensor([0, 2, 1, 5])
+    given, ours = x.clone(), copy.deepcopy(module)
+    loss = eager(module, given, labels)
+    with compiled(ours, (x, labels)) as step:
+        assert differing(state_of(module, loss), state_of(ours, step(x, labels))) == []
+    assert torch.equal(given, x)
+
+
+def test_an_operator_that_only_writes_is_refused() -> None:
+    def do(fc: nn.Linear, x: Tensor) -> Tensor:
+        y = fc(x).detach().clone()
+        bump(y)
+        return fc(x) + y
+
+    with pytest.raises(UserError, match=r"test_compile.py:\d+\) calls poet_test.bump.default, which writes .* nothing"):
+        compiled(Doing(do), (torch.randn(4, 6), torch.tensor([0, 2, 1, 5])))
 
 
 class Named(nn.Module):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step leaves in Python is eager PyTorch's after each call, or refused: each row of the page."""
+"""What a step leaves in Python is eager PyTorch's after each call, or refused."""
 
 from __future__ import annotations
 
