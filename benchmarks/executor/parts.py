@@ -15,8 +15,10 @@ from poet_runtime.devices import Cpu
 from benchmarks.executor.measuring import peak_bytes
 from benchmarks.executor.networks import network
 from benchmarks.executor.variants import (
+    POET,
     Variant,
     budgeted,
+    by_hand,
     checkpointed,
     eager,
     greedy,
@@ -29,7 +31,8 @@ from benchmarks.executor.variants import (
 
 AT_CHECKPOINTS_PEAK = "plan at checkpoint's peak"
 # Each wants a process: torch.compile recompiles earlier functions under the last budget that was set.
-BUDGETS = (0.5, 0.1)
+BUDGETS = tuple(tenths / 10 for tenths in range(9, 0, -1))
+SOLVERS = ("dp", "dynamic_memory_budget_dp", POET)
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,12 @@ class TableSpec:
         Shares of plans that page; with them goes offloading of every saved tensor.
     checkpoint : bool
         Whether there is checkpointing of every block, and a plan at its peak.
-    budget : float, optional
-        An `activation_memory_budget`, which is then the only other row.
+    by_hand : tuple of int
+        In how many slices a batch is accumulated by hand.
+    sliced : tuple of int
+        Shares of plans in as many slices as poet takes.
+    budget, solver : float, str
+        An `activation_memory_budget` and what solves it, which is then the only other row.
     optimizer : bool
         Whether all rows take the optimiser's step, poet's inside.
     """
@@ -57,7 +64,10 @@ class TableSpec:
     shares: tuple[int, ...] = ()
     paged: tuple[int, ...] = ()
     checkpoint: bool = False
+    by_hand: tuple[int, ...] = ()
+    sliced: tuple[int, ...] = ()
     budget: float | None = None
+    solver: str = "dp"
     optimizer: bool = False
 
     @property
@@ -67,7 +77,7 @@ class TableSpec:
     @property
     def name(self) -> str:
         """Of its file."""
-        budget = "" if self.budget is None else f"-budget-{self.budget:g}"
+        budget = "" if self.budget is None else f"-budget-{self.budget:g}-{self.solver}"
         return f"{self.network}-{self.batch}{'-optimizer' if self.optimizer else ''}{budget}"
 
     def variants(self, seconds: float, folder: Path, absent: list[str], device: Cpu) -> Iterator[Variant]:
@@ -91,11 +101,16 @@ class TableSpec:
             return
         yield eager(module, batch)
         if self.budget is not None:
-            yield budgeted(module, batch, self.budget)
+            yield budgeted(module, batch, self.budget, self.solver, seconds)
             return
         yield planned(module, batch, None, None, seconds)
         for share in self.shares:
             yield from tried(f"plan {share}%", partial(planned, module, batch, f"{share}%", None, seconds))
+        for count in self.by_hand:
+            yield by_hand(module, batch, count)
+        for share in self.sliced:
+            name = f"plan {share}%"
+            yield from tried(name, partial(planned, module, batch, f"{share}%", None, seconds, slices="auto"))
         for share in self.paged:
             yield from tried(f"plan {share}%, pages", partial(planned, module, batch, f"{share}%", pages, seconds))
         for share in self.shares:
@@ -115,12 +130,13 @@ PARTS = (
     TableSpec("resnet18", 8),
     TableSpec("resnet18", 64, shares=(70, 50), paged=(50,), checkpoint=True),
     TableSpec("vgg16", 8, optimizer=True, shares=(40, 28)),
-    TableSpec("vgg16", 32, checkpoint=True),
+    TableSpec("vgg16", 32, checkpoint=True, by_hand=(2, 4, 8), sliced=(70,)),
     TableSpec("mobilenet_v2", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
-    TableSpec("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True),
+    TableSpec("bert4", 8, shares=(70, 50, 35), paged=(35,), checkpoint=True, by_hand=(2, 4, 8), sliced=(45, 33)),
     *(
-        TableSpec(*of, budget=budget)
+        TableSpec(*of, budget=budget, solver=solver)
         for of in (("resnet18", 64), ("mobilenet_v2", 8), ("bert4", 8))
+        for solver in SOLVERS
         for budget in BUDGETS
     ),
 )

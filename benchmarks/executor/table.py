@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import le
 
 from benchmarks.executor.measuring import Row
 from benchmarks.executor.parts import AT_CHECKPOINTS_PEAK
+from benchmarks.executor.variants import BUDGETED
 
 MIB = 1 << 20
 KEEP_ALL_EXTRA = 0.03
@@ -35,6 +37,17 @@ def table(rows: Sequence[Row], with_optimizer: bool = False) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def without_outdone(rows: Sequence[Row]) -> list[Row]:
+    """Of a solver's budgets only those that no other of its budgets beats in both time and peak."""
+    return [row for row in rows if not (row.name.startswith(BUDGETED) and any(_outdoes(other, row) for other in rows))]
+
+
+def _outdoes(one: Row, other: Row) -> bool:
+    same = one.name.split(", ")[1:] == other.name.split(", ")[1:] and one.name.startswith(BUDGETED)
+    extras = (one.peak_bytes, one.extra), (other.peak_bytes, other.extra)
+    return same and extras[0] != extras[1] and all(map(le, *extras))
 
 
 def missed(row: Row, rows: Sequence[Row], with_optimizer: bool = False) -> Iterator[str]:

@@ -22,6 +22,10 @@ from torch.nn.functional import cross_entropy
 from benchmarks.executor.greedy import greedy_steps
 from benchmarks.executor.networks import Batch, checkpoint_every_block
 
+BUDGETED = "activation_memory_budget"
+POET = "poet"
+# PyTorch asks no solver where a minimum cut keeps the budget.
+LEAST_BUDGET = 0.1
 # Saved tensors below this stay in RAM: a transfer of one costs more than it frees.
 LEAST_PAGE_BYTES = 64 << 10
 
@@ -30,7 +34,8 @@ LEAST_PAGE_BYTES = 64 << 10
 class Variant:
     """One way: a copy of the module, and what takes a step with it; poet's have a report.
 
-    ``optimizer`` is the one whose step ``take`` takes as well; None where it leaves gradients.
+    ``optimizer`` is the one whose step ``take`` takes as well; None where it leaves gradients. ``like`` is the name of
+    the way whose bits it is to have; empty: the first's.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Variant:
     take: Callable[[], Tensor]
     report: Report | None = None
     optimizer: torch.optim.Optimizer | None = None
+    like: str = ""
 
 
 def eager(module: nn.Module, batch: Batch, name: str = "eager") -> Variant:
@@ -49,6 +55,21 @@ def eager(module: nn.Module, batch: Batch, name: str = "eager") -> Variant:
         return loss.detach()
 
     return Variant(name, module, take)
+
+
+def by_hand(module: nn.Module, batch: Batch, count: int) -> Variant:
+    """Gradients accumulated over so many slices of the batch, as people do it."""
+    module = copy.deepcopy(module)
+
+    def take() -> Tensor:
+        losses = []
+        for x, y in zip(*(tensor.chunk(count) for tensor in batch), strict=True):
+            loss = cross_entropy(module(x), y) / count
+            torch.autograd.backward(loss)
+            losses.append(loss.detach())
+        return sum(losses[1:], losses[0])
+
+    return Variant(f"by hand, {count} slices", module, take)
 
 
 def checkpointed(module: nn.Module, batch: Batch) -> Variant:
@@ -110,12 +131,18 @@ def saved_on_host(module: nn.Module, batch: Batch) -> Variant:
     return replace(variant, name="save_on_cpu, pinned", take=take)
 
 
-def budgeted(module: nn.Module, batch: Batch, budget: float) -> Variant:
-    """`torch.compile` with an `activation_memory_budget`, which it may be given once in a process."""
+def budgeted(module: nn.Module, batch: Batch, budget: float, solver: str, seconds: float) -> Variant:
+    """`torch.compile` with an `activation_memory_budget`, which it may be given once in a process.
+
+    ``solver`` is one of PyTorch's, or `POET`.
+    """
     from torch._functorch import config
 
+    from benchmarks.executor.knapsack import WithinPeak
+
     module = copy.deepcopy(module)
-    config.activation_memory_budget = budget
+    config.activation_memory_budget = LEAST_BUDGET if solver == POET else budget
+    config.activation_memory_budget_solver = WithinPeak(budget, seconds) if solver == POET else solver
     # Without decompositions, saved statistics of batch norms are found changed in the backward pass.
     compiled = torch.compile(module, backend="aot_eager_decomp_partition")
 
@@ -124,7 +151,7 @@ def budgeted(module: nn.Module, batch: Batch, budget: float) -> Variant:
         torch.autograd.backward(loss)
         return loss.detach()
 
-    return Variant(f"activation_memory_budget {budget:g}", module, take)
+    return Variant(f"{BUDGETED} {budget:g}, {solver}", module, take)
 
 
 def trained(module: nn.Module, batch: Batch) -> Variant:
@@ -156,7 +183,13 @@ def descent(module: nn.Module) -> torch.optim.Optimizer:
 
 
 def planned(
-    module: nn.Module, batch: Batch, ram: int | str | None, pages: Path | str | None, seconds: float, name: str = ""
+    module: nn.Module,
+    batch: Batch,
+    ram: int | str | None,
+    pages: Path | str | None,
+    seconds: float,
+    name: str = "",
+    slices: int | str = 1,
 ) -> Variant:
     """A plan of poet's within so much memory."""
     module = copy.deepcopy(module)
@@ -166,10 +199,16 @@ def planned(
         example=batch,
         ram=ram,
         pages=pages,
+        slices=slices,
         options=poet.OptimiseOptions(time_limit_s=seconds),
         quiet=True,
     )
     name = name or ("keep all" if ram is None else f"plan {ram}{', pages' if pages else ''}")
+    count = step.report.slices
+    if count > 1:
+        return Variant(
+            f"{name}, {count} slices", module, lambda: step(*batch), step.report, like=f"by hand, {count} slices"
+        )
     return Variant(name, module, lambda: step(*batch), step.report)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import poet_planner as poet
 import pytest
@@ -14,15 +15,29 @@ from poet_planner import models
 from poet_planner.schedule.verify import verify
 from poet_planner.torch_step import profile_here
 from poet_runtime.devices import Cpu
+from torch._functorch import config as functorch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.executor import parts
 from benchmarks.executor.greedy import greedy_steps
+from benchmarks.executor.knapsack import WithinPeak
 from benchmarks.executor.measuring import Row, compared
 from benchmarks.executor.networks import NETWORKS, checkpoint_every_block, network
 from benchmarks.executor.parts import AT_CHECKPOINTS_PEAK
-from benchmarks.executor.table import missed, table
-from benchmarks.executor.variants import checkpointed, eager, greedy, offloaded, planned, trained, updating
+from benchmarks.executor.table import missed, table, without_outdone
+from benchmarks.executor.variants import (
+    BUDGETED,
+    POET,
+    budgeted,
+    by_hand,
+    checkpointed,
+    eager,
+    greedy,
+    offloaded,
+    planned,
+    trained,
+    updating,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +67,58 @@ def test_bits_and_bytes_of_every_way_are_seen(tmp_path: Path) -> None:
     lines = table(rows).splitlines()
     assert len(lines) == 2 + len(rows)
     assert len({line.count("|") for line in lines}) == 1
+
+
+def layered() -> tuple[torch.nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(32, 32), torch.nn.GELU(), torch.nn.Softmax(1))]
+    return torch.nn.Sequential(*layers), (torch.randn(512, 32), torch.randint(32, (512,)))
+
+
+def test_slices_are_compared_with_those_taken_by_hand() -> None:
+    module, batch = layered()
+    ways = [eager(module, batch), by_hand(module, batch, 4), planned(module, batch, None, None, 1.0, slices=4)]
+    rows = compared(ways, rounds=1, device=Cpu())
+    assert rows[1].different.startswith("loss")
+    assert (rows[2].name, rows[2].different) == ("keep all, 4 slices", "")
+    assert rows[2].peak_bytes <= rows[1].peak_bytes < rows[0].peak_bytes
+    assert compared([ways[0], replace(ways[2], like="")], rounds=1, device=Cpu())[1].different
+
+
+def test_of_a_sweep_the_budgets_are_left_out_that_another_beats() -> None:
+    def row(name: str, time_s: float, peak_bytes: int) -> Row:
+        return Row(name, time_s, 1.0, time_s, peak_bytes, "")
+
+    rows = [
+        *(row("eager", 1.0, 90), row(f"{BUDGETED} 0.9, dp", 1.1, 80), row(f"{BUDGETED} 0.5, dp", 1.3, 60)),
+        *(row(f"{BUDGETED} 0.1, dp", 1.4, 70), row(f"{BUDGETED} 0.1, poet", 1.4, 70), row("plan 50%", 1.4, 85)),
+    ]
+    assert without_outdone(rows) == [rows[number] for number in (0, 1, 2, 4, 5)]
+    assert without_outdone([*rows, rows[1]]) == [rows[number] for number in (0, 1, 2, 4, 5, 1)]
+
+
+def test_poet_solves_the_budget_of_a_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its plan computes twice may be computed again, and the step's gradients stay."""
+    answers = []
+
+    def noted(self: WithinPeak, *given: Any) -> Any:
+        answers.append(solve(self, *given))
+        return answers[-1]
+
+    solve = WithinPeak.__call__
+    monkeypatch.setattr(WithinPeak, "__call__", noted)
+    module, batch = layered()
+    torch._dynamo.reset()
+    with functorch.patch(activation_memory_budget=1.0, activation_memory_budget_solver="dp"):
+        variant = budgeted(module, batch, 0.7, POET, 1.0)
+        loss = variant.take()
+    expected = cross_entropy(module(batch[0]), batch[1])
+    expected.backward()
+    assert torch.allclose(loss, expected)
+    for one, other in zip(variant.module.parameters(), module.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-6)
+    ((saved, again),) = answers
+    assert saved
+    assert again
 
 
 def test_with_the_optimiser_every_way_takes_its_step() -> None:

@@ -8,8 +8,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from torch import Tensor, nn, optim
 from poet_planner.costs.cost_model import CostModel
 from poet_planner.lowering import lower_for_linux
 from poet_planner.lowering.linux import STEP_NODE
+from poet_planner.models import Model
 from poet_planner.planning.bench import profile_path
 from poet_planner.planning.costed_step import without_paging
 from poet_planner.report.quantities import bytes_text, deadline_s, ram_bytes, time_text
@@ -48,17 +49,18 @@ from poet_planner.solve.options import Refused
 from poet_planner.torch_step.gradient_layouts import in_parameter_layouts
 from poet_planner.torch_step.guard import Guard
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
-from poet_planner.torch_step.micro_batches import by_slices
 from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.profile_here import HOST, costed_here
 from poet_planner.torch_step.reads import reads_of
 from poet_planner.torch_step.report import Report
+from poet_planner.torch_step.slices import AUTO, WHOLE, Slices, Sums, counts_for, first_slice, sums_bytes
 from poet_planner.torch_step.step import Planned, PlannedStep
 from poet_planner.torch_step.structure import Structure, structure, with_arguments
 from poet_planner.torch_step.updating import updating_inside
 from poet_planner.torch_step.values import Values
 from poet_planner.tracing import in_eagers_words, trace
-from poet_planner.tracing.capture import Way, without_data
+from poet_planner.tracing.capture import Way, share, without_data
+from poet_planner.tracing.micro_batches import common_divisor
 from poet_planner.tracing.same_as_eager import Seen, refuse_other_results
 from poet_planner.tracing.saved import let_go
 from poet_planner.tracing.unfit import refuse_unfit_batch
@@ -80,6 +82,7 @@ def compile(
     pages: str | Path | None = None,
     profile: str | Path | None = None,
     optimizer: optim.Optimizer | None = None,
+    slices: int | str = 1,
     options: OptimiseOptions | None = None,
     on_change: str = RETRACE,
     quiet: bool = False,
@@ -120,6 +123,10 @@ def compile(
     optimizer : torch.optim.Optimizer, optional
         Its updates are taken inside the step, each as soon as may be, and the gradients go at once: call neither
         ``zero_grad()`` nor ``step()``. Parameters, state and schedulers are as with the optimiser's own ``step()``.
+    slices : int or str
+        In how many equal slices the batch goes through the step, whose gradients are added up as in ``for x, y in
+        slices: (loss(model(x), y) / k).backward()``, bit for bit; a loss that is a sum is not divided. ``"auto"``: what
+        is quickest within ``ram``.
     options : OptimiseOptions, optional
         Time limit (10 s), seed, solver.
     on_change : str
@@ -141,6 +148,12 @@ def compile(
         raise UserError("example: give a tuple of the model's input and what the loss takes besides, (x, y)")
     if on_change not in (RETRACE, REFUSE):
         raise UserError(f"on_change {on_change!r}: there are {RETRACE}, {REFUSE}")
+    if slices != AUTO and (type(slices) is not int or slices < 1):
+        raise UserError(f"slices {slices!r}: give a whole number, at least 1, or {AUTO!r}")
+    if slices != 1 and (optimizer is not None or profile is not None):
+        other = "optimizer" if optimizer is not None else "profile"
+        why = "its updates wait for all slices" if optimizer is not None else "it has no rows for sums of gradients"
+        raise UserError(f"slices: do not go with {other}=, for {why}; leave one of them out")
     aim = Objective(objective or ("energy" if profile else "time"))
     wanted = options or OptimiseOptions(capped=False)
     device = _device(model, example)
@@ -156,7 +169,7 @@ def compile(
         inner.refuse_strangers([part for part in (model, loss) if isinstance(part, nn.Module)])
     planner = _Planner(
         *(model, loss, ram, deadline, replace(wanted, objective=aim, paging=folder is not None), folder, profile),
-        *(inner, quiet, device.name, note),
+        *(inner, quiet, device.name, note, slices),
     )
     refuse_unfit_batch(type(model).__name__, parts_of(example).tensors, device.name)
     if not quiet:
@@ -171,15 +184,15 @@ def compile(
 class _Beside:
     """What a step allocates beside its values."""
 
-    renewed_bytes: int  # new contents of buffers, beside the old until the step is over
+    renewed_bytes: int  # new contents of buffers, beside the old until the step is over; sums of slices' gradients
     states_bytes: int  # at most, of a plan: the generator's states before what draws again
 
     @classmethod
-    def values_of(cls, traced: TracedGraph) -> _Beside:
+    def values_of(cls, traced: TracedGraph, sums_bytes: int = 0) -> _Beside:
         renewed = {id for operator in traced.operators for id in operator.updates}
         random = sum(operator.random for operator in traced.operators)
         return cls(
-            sum(resident.bytes for resident in traced.residents if resident.id in renewed),
+            sum(resident.bytes for resident in traced.residents if resident.id in renewed) + sums_bytes,
             (random + 1) * torch.get_rng_state().nbytes if random and traced.device == "cpu" else 0,
         )
 
@@ -199,6 +212,8 @@ class _Planner:
     quiet: bool
     device: str
     note: str  # of the folder
+    slices: int | str
+    sums: Sums = field(default_factory=Sums)
 
     def planned(self, batch: Sequence[Any], known: Sequence[Planned] = (), change: str = "") -> Planned:
         """The step for a batch; given are plans of its shape, and in words why they do not serve any more."""
@@ -211,28 +226,91 @@ class _Planner:
     def _planned(self, batch: Sequence[Any], known: Sequence[Planned], change: str) -> Planned:
         started = time.perf_counter()
         inputs, targets = _split(batch)
-        name = type(self.model).__name__
+        slices = known[0].slices if known else WHOLE
         # A step that was traced before is traced again without data: nothing is computed where its plan is kept.
-        data = not known or not all(planned.traced.shown_by_fakes for planned in known)
+        data = not all(planned.traced.shown_by_fakes for planned in known) if known else self.slices in (1, AUTO)
         ways: set[Way] = set()
-        traced = trace(self.model, inputs, targets, self.loss, name, self.device, data, ways, keeps=True)
+        first = first_slice((inputs, targets), slices.count)
+        traced = self._traced(first, slices.divisor, data, ways)
         like, needs_data = structure(traced), not traced.shown_by_fakes
 
         def again(batch: Sequence[Any]) -> TracedGraph:
-            return trace(self.model, *_split(batch), self.loss, name, self.device, needs_data, ways, keeps=True)
+            return self._traced(first_slice(_split(batch), slices.count), slices.divisor, needs_data, ways)
 
         values = Values.of(batch, traced, again)
         give_back()
-        kept = next((planned for planned in known if planned.structure == like), None)
+        kept = next((planned for planned in known if (planned.structure, planned.slices) == (like, slices)), None)
         if kept is not None:
-            planned = self._kept(kept, traced, inputs, targets)
-        else:
+            planned = self._kept(kept, traced, *first)
+        elif self.slices == 1:
             planned = self._new(traced, like, inputs, targets)
+        else:
+            if slices.count > 1:
+                traced = self._traced((inputs, targets), data=False)
+            counts = counts_for((inputs, targets)) if self.slices == AUTO else [int(self.slices)]
+            planned = self._quickest(traced, inputs, targets, counts)
         planned.values = values
         if not self.quiet:
             anew = f"{change}: traced again ({time.perf_counter() - started:.1f} s), " if change else ""
-            print(f"poet: {name}: {anew}{'plan kept' if kept else planned.report}", file=sys.stderr)
+            print(f"poet: {traced.name}: {anew}{'plan kept' if kept else planned.report}", file=sys.stderr)
         return planned
+
+    def _traced(
+        self, batch: tuple[Any, Any], divisor: int = 1, data: bool = True, ways: set[Way] | None = None
+    ) -> TracedGraph:
+        name = type(self.model).__name__
+        return trace(self.model, *batch, share(self.loss, divisor), name, self.device, data, ways, keeps=True)
+
+    def _quickest(
+        self, traced: TracedGraph, inputs: Any, targets: Any, counts: Sequence[int], any_does: bool = False
+    ) -> Planned:
+        """The quickest plan for as many slices as one of ``counts``, or the first; given is the step on the batch."""
+        step = measured(traced, self.model, inputs, targets)
+        plain_bytes = _plain_bytes(lower_for_linux(step, dma=False, resident_gradients=False), step)
+        found: list[Planned] = []
+        lacks: list[NoScheduleError] = []
+        why_not = ""
+        for count in counts:
+            try:
+                found.append(self._in_slices(traced, inputs, targets, count, plain_bytes))
+            except NoScheduleError as lack:
+                lacks.append(lack)
+            except UserError as refusal:
+                if count in (1, self.slices):
+                    raise
+                why_not = f"; {refusal}"
+                break
+            else:
+                if any_does or not (found[-1].report.recomputations or found[-1].report.planned_out_bytes):
+                    break
+        if not found:
+            raise min(lacks or [NoScheduleError(why_not)], key=lambda lack: lack.possible_bytes or math.inf).adding(
+                why_not
+            )
+        found.sort(key=lambda planned: planned.report.planned_time_s)
+        for other in found[1:]:
+            other.close()
+        return found[0]
+
+    def _in_slices(self, traced: TracedGraph, inputs: Any, targets: Any, count: int, plain_bytes: int) -> Planned:
+        slices = replace(WHOLE, plain_bytes=plain_bytes)
+        if count > 1:
+            model = Model(traced.name, self.model, inputs, targets, self.loss)
+            with device_named(self.device).kept_randomness():
+                divisor = common_divisor(f"slices={count}", model, count, traced)
+            inputs, targets = first_slice((inputs, targets), count)
+            traced = self._traced((inputs, targets), divisor)
+            slices = Slices(count, divisor, plain_bytes, sums_bytes(traced))
+        return self._new(traced, structure(traced), inputs, targets, slices)
+
+    def _cure(self, traced: TracedGraph, inputs: Any, targets: Any) -> str:
+        """How many slices do where the batch does not, as the end of a message; empty where none have been seen to."""
+        counts = counts_for((inputs, targets))[1:]
+        with suppress(UserError):
+            planned = self._quickest(traced, inputs, targets, counts, any_does=True)
+            planned.close()
+            return f"; slices={planned.slices.count} does"
+        return ""
 
     def _kept(self, planned: Planned, traced: TracedGraph, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
         """The plan of a step with other numbers among its arguments: nothing is computed, and nothing allocated."""
@@ -240,12 +318,12 @@ class _Planner:
         guard = self._guard(traced, state, inputs, targets, computes=False)
         traced = with_arguments(planned.traced, traced)
         compiled = self._compiled(
-            traced, planned.graph, planned.schedule, planned.report.budget_bytes, planned.compiled.pager
+            traced, planned.graph, planned.schedule, planned.report.budget_bytes, planned.compiled.pager, planned.slices
         )
         return replace(planned, traced=traced, guard=guard, compiled=compiled, state=state)
 
-    def _new(self, traced: TracedGraph, like: Structure, inputs: Sequence[Any], targets: Sequence[Any]) -> Planned:
-        name = traced.name
+    def _new(self, traced: TracedGraph, like: Structure, inputs: Any, targets: Any, slices: Slices = WHOLE) -> Planned:
+        name, whole = traced.name, traced
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
             traced = measured(traced, self.model, inputs, targets)
             residents = residents_of(traced, self.model, inputs, targets)
@@ -254,14 +332,13 @@ class _Planner:
         guard = self._guard(traced, state, inputs, targets, computes=True)
         graph = lower_for_linux(traced, dma=self.folder is not None, resident_gradients=False)
         key = graph_hash(graph)
-        beside = _Beside.values_of(traced)
+        beside = _Beside.values_of(traced, slices.sums_bytes)
         # A share of the memory is of the example's, whatever the shape of later batches.
-        plain_bytes = store_all_schedule(graph).peak_bytes - graph.resident_bytes + beside.renewed_bytes
+        plain_bytes = slices.plain_bytes or _plain_bytes(graph, traced)
         budget = None if self.ram is None else self._budget(plain_bytes)
-        if self.optimizer is not None:
-            graph, traced = updating_inside(
-                graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), self.optimizer
-            )
+        updates = self._updates(slices)
+        if updates is not None:
+            graph, traced = updating_inside(graph, traced, dict(zip(state.ids, state.tensors(), strict=True)), updates)
         first: list[Schedule] = []
         limit_s = None
 
@@ -273,25 +350,28 @@ class _Planner:
                 if lack.status is Refused.IMPOSSIBLE and self.folder is None:
                     raise
                 return None
-            return self._compiled(traced, graph, first[0], budget, None, timed=True, update=_nothing)
+            return self._compiled(traced, graph, first[0], budget, None, slices, timed=True, update=_nothing)
 
         try:
             graph = self._costed(graph, key, traced, residents, first_plan)
             store_all = store_all_schedule(graph)
-            limit_s = deadline_s(self.deadline, store_all.time_s)
+            limit_s = deadline_s(self.deadline, store_all.time_s * slices.count)
+            limit_s = None if limit_s is None else limit_s / slices.count
             rest_s = (1.0 - FIRST_SHARE if first else 1.0) * self.options.time_limit_s
             options = replace(self.options, starts=(*self.options.starts, *first), time_limit_s=rest_s)
             schedule = self._schedule(graph, store_all, beside, budget, limit_s, options)
         except NoScheduleError as lack:
-            if budget is None or self.deadline is not None or self.optimizer is not None:
+            if budget is None or self.deadline is not None or self.optimizer is not None or self.slices != 1:
                 raise
-            slices = by_slices(traced, self.model, self.loss, tuple(inputs), tuple(targets), budget)
-            raise lack.adding(slices) from None
+            raise lack.adding(self._cure(whole, inputs, targets)) from None
         with in_eagers_words(name, lambda: self.loss(self.model(*inputs), *targets)):
-            self._refuse_other_results(traced, graph, schedule, budget, residents, inputs, targets)
-        compiled = self._compiled(traced, graph, schedule, budget, self._pager(schedule))
-        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget, self.note)
-        return Planned(traced, like, guard, graph, schedule, compiled, state, report, self.optimizer)
+            self._refuse_other_results(traced, graph, schedule, budget, residents, inputs, targets, slices)
+        compiled = self._compiled(traced, graph, schedule, budget, self._pager(schedule), slices)
+        report = _report(graph, schedule, store_all.time_s, plain_bytes, compiled, budget, self.note, slices)
+        return Planned(traced, like, guard, graph, schedule, compiled, state, report, updates, slices)
+
+    def _updates(self, slices: Slices) -> InnerOptimizer | Sums | None:
+        return self.sums if slices.count > 1 else self.optimizer
 
     def _refuse_other_results(
         self,
@@ -302,6 +382,7 @@ class _Planner:
         residents: dict[str, Tensor],
         inputs: Sequence[Any],
         targets: Sequence[Any],
+        slices: Slices,
     ) -> None:
         """Compare the plan with eager PyTorch, which holds so much that it keeps within the budget, too."""
         limit_bytes = math.inf
@@ -309,12 +390,12 @@ class _Planner:
             gradients = sum(traced.values[ref.source].bytes for ref in traced.gradients.values())
             largest = max(_needs(graph).values())
             limit_bytes = max(budget - gradients - largest, largest / 2)
-        seen, given = Seen(), (self.model, self.loss, inputs, targets)
+        seen, given = Seen(), (self.model, share(self.loss, slices.divisor), inputs, targets)
         with ExitStack() as until:
             pager = self._pager(schedule)
             if pager is not None:
                 until.callback(pager.close)
-            compiled = self._compiled(traced, graph, schedule, budget, pager, update=seen)
+            compiled = self._compiled(traced, graph, schedule, budget, pager, slices, update=seen)
             refuse_other_results(traced, residents, *given, step=(compiled, seen), limit_bytes=limit_bytes)
 
     def _guard(
@@ -426,15 +507,17 @@ class _Planner:
         schedule: Schedule,
         budget: int | None,
         pager: AnyPager | None,
+        slices: Slices,
         timed: bool = False,
         update: Callable[[str, Tensor], None] | None = None,
     ) -> CompiledStep:
         """The step, with the optimiser's updates within, if it has one, or ``update`` in their place."""
         steps = Program.of_plan(traced, graph).steps(schedule.steps)
-        if update is None and self.optimizer is not None:
-            update = self.optimizer.update
-        limit_bytes, clock = math.inf if budget is None else budget, device_named(self.device).marker()
-        return compile_steps(traced, steps, pager, timed, limit_bytes, clock, update)
+        updates = self._updates(slices)
+        if update is None and updates is not None:
+            update = updates.update
+        limit_bytes = math.inf if budget is None else budget - slices.sums_bytes
+        return compile_steps(traced, steps, pager, timed, limit_bytes, device_named(self.device).marker(), update)
 
 
 def _device(model: nn.Module, example: Sequence[Any]) -> Cpu:
@@ -483,6 +566,12 @@ def _too_little(graph: Graph, asked: str, least: int, below: int, shortest_s: fl
     )
 
 
+def _plain_bytes(graph: Graph, traced: TracedGraph) -> int:
+    """What a step allocates that keeps everything."""
+    held = store_all_schedule(graph).peak_bytes - graph.resident_bytes
+    return held + _Beside.values_of(traced).renewed_bytes
+
+
 def _split(batch: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arguments of the model, and what the loss takes besides."""
     return _arguments(batch[0]), tuple(value for part in batch[1:] for value in _arguments(part))
@@ -515,6 +604,7 @@ def _report(
     compiled: CompiledStep,
     budget: int | None,
     note: str,
+    slices: Slices,
 ) -> Report:
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     actions = Counter(step.do for step in schedule.steps)
@@ -524,14 +614,15 @@ def _report(
     }
     return Report(
         plain_peak_bytes=plain_bytes,
-        plain_time_s=plain_time_s,
+        plain_time_s=plain_time_s * slices.count,
         budget_bytes=budget,
-        planned_peak_bytes=compiled.peak_bytes,
-        planned_time_s=schedule.time_s,
-        recomputations=actions[Action.COMPUTE] - len(graph.nodes),
-        planned_out_bytes=moved[Action.PAGE_OUT],
-        planned_in_bytes=moved[Action.PAGE_IN],
+        planned_peak_bytes=compiled.peak_bytes + slices.sums_bytes,
+        planned_time_s=schedule.time_s * slices.count,
+        recomputations=(actions[Action.COMPUTE] - len(graph.nodes)) * slices.count,
+        planned_out_bytes=moved[Action.PAGE_OUT] * slices.count,
+        planned_in_bytes=moved[Action.PAGE_IN] * slices.count,
         gap=schedule.gap,
-        bound=schedule.bound_s if schedule.bound_s is not None else schedule.bound_j,
+        bound=(schedule.bound_s if schedule.bound_s is not None else schedule.bound_j) * slices.count,
         note="; ".join(filter(None, (note, compiled.pager.note if compiled.pager is not None else ""))),
+        slices=slices.count,
     )

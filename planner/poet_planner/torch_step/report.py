@@ -37,6 +37,8 @@ class Report:
         How often the step has been traced again since something in Python had changed that it reads.
     note : str
         What the user should know, or empty.
+    slices : int
+        In how many the batch is taken. All else is of the batch, but `plain_time_s` of slices that keep everything.
     """
 
     plain_peak_bytes: int
@@ -56,6 +58,7 @@ class Report:
     in_bytes: int = 0
     retraced: int = 0
     note: str = ""
+    slices: int = 1
 
     def __str__(self) -> str:
         """One line."""
@@ -64,6 +67,8 @@ class Report:
             f"{bytes_text(self.planned_peak_bytes)} a step instead of {bytes_text(self.plain_peak_bytes)}, in "
             f"{time_text(self.planned_time_s)} ({more_text(more)})"
         )
+        if self.slices > 1:
+            line += f", {self.slices} slices"
         if self.recomputations:
             line += f", {self.recomputations} recomputations"
         if self.planned_out_bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 from poet_profiles.errors import UserError
@@ -29,9 +29,11 @@ from poet_planner.torch_step.guard import Change, Guard
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
 from poet_planner.torch_step.module_state import ModuleState
 from poet_planner.torch_step.report import Report
+from poet_planner.torch_step.slices import WHOLE, Slices, Sums
 from poet_planner.torch_step.structure import Structure
 from poet_planner.torch_step.values import Values, readable, touched
 from poet_planner.tracing.alone import alone, in_turn
+from poet_planner.tracing.micro_batches import cut
 from poet_planner.tracing.unfit import refuse_unfit_batch
 
 # The first step may allocate what later ones find there.
@@ -54,7 +56,8 @@ class Planned:
     compiled: CompiledStep
     state: ModuleState
     report: Report
-    optimizer: InnerOptimizer | None = None
+    optimizer: InnerOptimizer | Sums | None = None
+    slices: Slices = WHOLE
     values: Values = field(default_factory=Values)  # of the batch
 
     def __post_init__(self) -> None:
@@ -78,13 +81,15 @@ class Planned:
 
     def __call__(self, batch: Sequence[Tensor]) -> Tensor:
         """Take one step: the loss, detached; gradients and buffers as `backward()` would leave them."""
-        for tensor, (id, shape, dtype, steps) in zip(batch, self._layouts, strict=True):
+        parts = cut(batch, self.slices.count) if self.slices.count > 1 else [batch]
+        for tensor, (id, shape, dtype, steps) in zip(parts[0], self._layouts, strict=True):
             if tensor.dtype != dtype or _steps(shape, tensor.stride()) != steps:
                 raise UserError(
                     f"{self.traced.name}: {id} is {tensor.dtype} with strides {tensor.stride()}, and was {dtype} with "
                     f"strides {steps} when compiled; convert it, or call poet_planner.compile again"
                 )
-        tensors: list[Any] = [*self.state.tensors(), *batch, *(place() for place in self._constants), None]
+        state = self.state.tensors()
+        tensors: list[Any] = [*state, *parts[0], *(place() for place in self._constants), None]
         report = self.report
         with ExitStack() as within:
             # Eager's gradients are plain tensors, whatever class the batch is of.
@@ -99,8 +104,13 @@ class Planned:
             observing = report.steps + 1 == OBSERVED and not torch._C._autograd._profiler_enabled()
             peak = within.enter_context(self._device.allocations()) if observing else None
             started = time.perf_counter()
-            given = [tensors[place].detach() if needs_grad else tensors[place] for place, needs_grad in self._places]
-            loss, gradients, contents = self.compiled.run(given)
+            loss: Any = None
+            for part in parts:
+                tensors[len(state) : len(state) + len(part)] = part
+                given = [tensors[at].detach() if needs_grad else tensors[at] for at, needs_grad in self._places]
+                value, gradients, contents = self.compiled.run(given)
+                loss = value if loss is None else loss + value
+                del value
             with torch.no_grad():
                 for trained, gradient in zip(self._trained, gradients, strict=True):
                     accumulate(tensors[trained], gradient)
@@ -119,7 +129,7 @@ class Planned:
         if self.compiled.pager is not None:
             report.out_bytes = self.compiled.pager.traffic.out_bytes
             report.in_bytes = self.compiled.pager.traffic.in_bytes
-        return loss
+        return cast(Tensor, loss)
 
     def close(self) -> None:
         """End the thread and the file of its pages."""
@@ -213,7 +223,7 @@ class PlannedStep(Closing):
         ------
         UserError
             If the batch is not what was compiled, the step cannot be traced again, or is not to be, or a page could not
-            be moved. Gradients and buffers are then as they were.
+            be moved. Gradients and buffers are then as they were, or the line says that gradients have been added.
         """
         with self._lock:
             loss: Tensor = in_turn(self._parts, self._step, batch)

@@ -14,10 +14,11 @@ from torch import Tensor
 from poet_planner.lowering import with_updates
 from poet_planner.lowering.draft import added
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
+from poet_planner.torch_step.slices import Sums
 
 
 def updating_inside(
-    graph: Graph, traced: TracedGraph, tensors: Mapping[str, Tensor], optimizer: InnerOptimizer
+    graph: Graph, traced: TracedGraph, tensors: Mapping[str, Tensor], optimizer: InnerOptimizer | Sums
 ) -> tuple[Graph, TracedGraph]:
     """Both with an update of every parameter that has a gradient and is the optimiser's.
 

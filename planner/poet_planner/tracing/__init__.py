@@ -21,7 +21,7 @@ from poet_runtime.traced_graph import Kind, TracedGraph
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from poet_planner.tracing.capture import Way, capture, capture_forward
+from poet_planner.tracing.capture import Share, Way, capture, capture_forward
 from poet_planner.tracing.evaluating import evaluating
 from poet_planner.tracing.fold import fold
 from poet_planner.tracing.naming import name as named
@@ -71,8 +71,9 @@ def trace(
     """
     given, wanted = tensors_in(inputs, f"{name}: inputs"), tensors_in(targets, f"{name}: targets")
     refuse_unfit(name, module, (*given, *wanted), device)
-    if isinstance(loss, nn.Module):
-        refuse_unfit(f"{name}: loss", loss, (), device)
+    whole = loss.loss if isinstance(loss, Share) else loss
+    if isinstance(whole, nn.Module):
+        refuse_unfit(f"{name}: loss", whole, (), device)
 
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
         return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
@@ -87,7 +88,7 @@ def trace(
     tensors = apart((*given, *wanted), (*module.parameters(), *module.buffers()))
     with in_eagers_words(name, run_eagerly):
         parts = tensors[: len(given)], tensors[len(given) :]
-        captured = capture(module, *parts, run, loss, data, ways, segments, keeps)
+        captured = capture(module, *parts, run, whole, data, ways, segments, keeps)
         folded = with_last_states(fold(captured, name)) if segments else fold(captured, name)
     layers = {path: type(child).__name__ for path, child in module.named_modules()}
     graph = named(prune(split(folded)))

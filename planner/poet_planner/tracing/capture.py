@@ -273,6 +273,22 @@ _TRIES = 3
 _WANTS_DATA = (".numpy() is not supported for tensor subclasses", "passed to FakeTensor.__format__")
 
 
+@dataclass(frozen=True)
+class Share:
+    """A part's share of the batch's loss."""
+
+    loss: Loss
+    divisor: int
+
+    def __call__(self, output: Any, *targets: Any) -> Tensor:
+        return self.loss(output, *targets) / self.divisor
+
+
+def share(loss: Loss, divisor: int) -> Loss:
+    """The loss itself where there is nothing to divide by."""
+    return loss if divisor == 1 else Share(loss, divisor)
+
+
 def own_parameters(loss: Loss | None, module: nn.Module) -> dict[str, Tensor]:
     """The parameters of a loss that is a module, without those that it shares with the model, by names of their own."""
     if not isinstance(loss, nn.Module):

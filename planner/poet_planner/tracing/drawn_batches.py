@@ -6,6 +6,7 @@ Of an example only the form counts: it may be zeros, of one class, or twice the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -33,17 +34,45 @@ _INDEXING: dict[Any, tuple[str, str | int]] = {
 }
 _SAME_NUMBERS = (aten._to_copy, aten.clone)
 _USUALLY_IGNORED = -100
+_COMPARING = (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)
+_MOST = 4
 
 
-def drawn_batches(model: Model, traced: TracedGraph, seed: int = 0) -> Iterator[Batch]:
-    """Some, from the boldest to the most careful: at one the step may raise what it likes."""
+def drawn_batches(
+    model: Model, traced: TracedGraph, seed: int = 0, often: tuple[int, float] | None = None
+) -> Iterator[Batch]:
+    """Some, from the boldest to the most careful: at one the step may raise what it likes.
+
+    ``often``: in the place of every other number of that tensor of the batch there is this one.
+    """
     batch = (tuple(model.inputs), tuple(model.targets))
     ids = [one.id for one in traced.residents if one.kind in (Kind.INPUT, Kind.TARGET)]
     admitted = _admitted(traced)
     draws = [_draws(tensor.detach(), admitted.get(id)) for id, tensor in zip(ids, tensors_in(batch), strict=True)]
     generator = torch.Generator().manual_seed(seed)
     for number in range(max(map(len, draws), default=0)):
-        yield with_tensors(batch, [ways[min(number, len(ways) - 1)](generator) for ways in draws])
+        tensors = [ways[min(number, len(ways) - 1)](generator) for ways in draws]
+        if often is not None:
+            tensors[often[0]] = _with_often(tensors[often[0]], often[1], generator)
+        yield with_tensors(batch, tensors)
+
+
+def compared_with(traced: TracedGraph) -> list[float]:
+    """What numbers a step compares with: they may stand for padding, or for what is missing."""
+    found = [0.0]
+    for operator in traced.operators:
+        packet = getattr(operator.target, "overloadpacket", None)
+        if packet is aten.isnan:
+            found.append(math.nan)
+        elif packet in _COMPARING and isinstance(operator.args[1], int | float):
+            found.append(float(operator.args[1]))
+    return [*dict.fromkeys(found)][:_MOST]
+
+
+def _with_often(drawn: Tensor, number: float, generator: Generator) -> Tensor:
+    if drawn.dtype is torch.bool or (number == 0 if drawn.is_floating_point() else number != number):
+        return drawn
+    return drawn.where(_coins(drawn)[0](generator) > 0, torch.tensor(number).to(drawn))
 
 
 def _draws(example: Tensor, admitted: tuple[int, int | None] | None) -> list[Draw]:

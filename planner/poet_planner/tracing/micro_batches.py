@@ -7,9 +7,10 @@ those of their parts, in double, where they differ by next to nothing or by much
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,12 +23,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from poet_planner.models import Model
-from poet_planner.tracing.capture import own_parameters, standing_in
-from poet_planner.tracing.drawn_batches import Batch, drawn_batches
+from poet_planner.tracing.capture import own_parameters, share, standing_in
+from poet_planner.tracing.drawn_batches import Batch, compared_with, drawn_batches
 from poet_planner.tracing.snapshot import Snapshot
 
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
+_WEIGHTED = 1e-6
+_DRAWN = 16  # samples of which losses alone are looked at
 
 
 def samples_of(model: Model) -> int:
@@ -37,16 +40,20 @@ def samples_of(model: Model) -> int:
 
 
 def parts_of(model: Model, count: int) -> list[Batch]:
-    """The model's batch in equal parts: what has the samples along its first axis is cut, all else they share."""
+    """The model's batch in equal parts."""
     if count == 1:
         return [(model.inputs, model.targets)]
-    samples, batch = samples_of(model), (tuple(model.inputs), tuple(model.targets))
+    batch = tuple(model.inputs), tuple(model.targets)
+    return [with_tensors(batch, map(torch.clone, part)) for part in cut(tensors_in(batch), count)]
 
-    def cut(tensor: Tensor) -> Sequence[Tensor]:
-        return tensor.chunk(count) if tensor.dim() and tensor.shape[0] == samples else (tensor,) * count
 
-    tensors = zip(*(cut(tensor) for tensor in tensors_in(batch)), strict=True)
-    return [with_tensors(batch, [tensor.clone() for tensor in part]) for part in tensors]
+def cut(tensors: Sequence[Tensor], count: int) -> list[tuple[Tensor, ...]]:
+    """Tensors in equal parts: what has the samples along its first axis is cut, all else they share."""
+    samples = tensors[0].shape[0]
+    parts = (
+        one.chunk(count) if one.dim() and one.shape[0] == samples else itertools.repeat(one, count) for one in tensors
+    )
+    return [*zip(*parts, strict=True)]
 
 
 def first_samples(model: Model, count: int) -> Model:
@@ -71,21 +78,25 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
     """
     if count == 1:
         return model
-    option, samples = f"--micro-batches {count}", samples_of(model)
-    if samples % count:
-        divisors = ", ".join(str(number) for number in range(1, samples + 1) if samples % number == 0)
-        raise UserError(f"{option}: does not divide the batch of {samples}; it is one of {divisors}")
-    _refuse_updates(option, traced)
-    divisor = common_divisor(option, model, count, traced)
+    divisor = common_divisor(f"--micro-batches {count}", model, count, traced)
     inputs, targets = parts_of(model, count)[0]
-    return replace(model, inputs=inputs, targets=targets, loss=_share(model.loss, divisor))
+    return replace(model, inputs=inputs, targets=targets, loss=share(model.loss, divisor))
 
 
-def _refuse_updates(option: str, traced: TracedGraph) -> None:
+def divisors(samples: int) -> list[int]:
+    """In how many equal parts so many samples can be cut."""
+    return [number for number in range(1, samples + 1) if samples % number == 0]
+
+
+def _refuse_what_is_left(option: str, traced: TracedGraph) -> None:
+    """Refuse what a step leaves beside gradients: it would be left once a part."""
     for operator in (*traced.operators, *traced.bookkeeping):
         if operator.updates:
             _refuse_norm(option, [operator])
             raise UserError(f"{option}: {operator.updates[0]} changes once a batch, not once a part; leave it out")
+    for one in traced.kept:
+        if one.refs:
+            raise UserError(f"{option}: {one.path} would be left of the last part alone; leave it out")
 
 
 def _refuse_norm(option: str, operators: Sequence[TracedOperator]) -> None:
@@ -97,41 +108,55 @@ def _refuse_norm(option: str, operators: Sequence[TracedOperator]) -> None:
             )
 
 
-def _share(loss: Callable[..., Tensor], divisor: int) -> Callable[..., Tensor]:
-    if divisor == 1:
-        return loss
-    return lambda output, *targets: loss(output, *targets) / divisor
-
-
 def common_divisor(option: str, model: Model, count: int, traced: TracedGraph) -> int:
     """What a part's loss is divided by: their number where the loss is a mean over samples, 1 where it is a sum.
 
     Raises
     ------
     UserError
-        If none does for all batches that are tried, or none can be.
+        If the parts are not equal, the step leaves more than gradients, or none does for all batches that are tried.
     """
+    samples = samples_of(model)
+    if samples % count:
+        possible = ", ".join(map(str, divisors(samples)))
+        raise UserError(f"{option}: does not divide the batch of {samples}; it is one of {possible}")
+    _refuse_what_is_left(option, traced)
     before = Snapshot(model.module, model.loss, model.inputs, model.targets)
-    tried = []
+    tried: list[_Tried] = []
     try:
         for batch in drawn_batches(model, traced):
             with suppress(UserError):
                 tried.append(_off_by(option, model, batch, count))
         if not tried:
             tried.append(_off_by(option, model, _in_another_order(option, model), count))
+        # Labels and masks may be alike in all parts by chance, the more so of few samples. Losses tell that.
+        more = [(seed, None) for seed in range(1, 1 + max(3, _DRAWN // samples))]
+        whose = range(len(tensors_in((model.inputs, model.targets))))
+        often = itertools.product(range(1, 5), itertools.product(whose, compared_with(traced)))
+        for seed, number in (*more, *often):
+            for batch in drawn_batches(model, traced, seed, number):
+                with suppress(UserError):
+                    tried.append(_off_by(option, model, _sorted(batch, samples, seed), count, gradients=False))
+                    break
     finally:
         before.restore()
     worst = {
-        divisor: max((share, name) for off in tried for name, share in off[divisor].items()) for divisor in (count, 1)
+        divisor: max((off, name) for one in tried for name, off in one.off[divisor].items()) for divisor in (count, 1)
     }
-    for divisor, (share, _) in worst.items():
-        if not share:
+    for divisor, (off, _) in worst.items():
+        if not off:
             return divisor
     _refuse_norm(option, traced.operators)
-    (share, name), samples = min(worst.values()), samples_of(model)
+    off, name = min(worst.values())
+    cure = "; leave it out"
+    if all(one.weighted for one in tried):
+        cure = (
+            ", a loss that divides by another number in each part (labels that it ignores, weights, a mask); let it "
+            "divide by the number of samples"
+        )
     raise UserError(
         f"{option}: the {name} over {samples} samples is not the mean of those over {count} x {samples // count} "
-        f"({100 * share:.2g} % off): something couples samples; leave it out"
+        f"({100 * off:.2g} % off): something couples samples{cure}"
     )
 
 
@@ -140,7 +165,7 @@ def _in_another_order(option: str, model: Model) -> Batch:
     batch, samples = (tuple(model.inputs), tuple(model.targets)), samples_of(model)
     order = torch.randint(samples, (samples,), generator=torch.Generator().manual_seed(0))
     tensors = [one[order] if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch)]
-    if all(map(torch.equal, tensors, tensors_in(batch))):
+    if any(torch.equal(one, was) for one, was in zip(tensors, tensors_in(batch), strict=True) if one is not was):
         raise UserError(
             f"{option}: {model.name} takes no other numbers than its example's, which are the same for all samples and "
             "do not show whether something couples them; give an example whose samples differ, or leave it out"
@@ -149,20 +174,59 @@ def _in_another_order(option: str, model: Model) -> Batch:
     return other
 
 
-def _off_by(option: str, model: Model, batch: Batch, count: int) -> dict[int, dict[str, float]]:
-    """By divisor and name, how far the parts' sums are from the batch's; raises a `UserError` if that is no number."""
+def _sorted(batch: Batch, samples: int, turn: int) -> Batch:
+    """Its samples by the numbers of one of its tensors, each in turn: the first part has the smallest."""
+    tensors = tensors_in(batch)
+    along = [one for one in tensors if one.dim() and one.shape[0] == samples]
+    order = along[turn % len(along)].reshape(samples, -1).double().sum(1).argsort()
+    ordered: Batch = with_tensors(
+        batch, [one[order] if any(one is other for other in along) else one for one in tensors]
+    )
+    return ordered
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What a batch shows: ``off`` says by divisor and name how far the parts' sums are from the batch's.
+
+    ``weighted``: the batch's are sums of the parts', each times a number of its own.
+    """
+
+    off: dict[int, dict[str, float]]
+    weighted: bool
+
+
+def _off_by(option: str, model: Model, batch: Batch, count: int, gradients: bool = True) -> _Tried:
+    """Raises a `UserError` if the step makes no numbers of the batch."""
     given = replace(model, inputs=batch[0], targets=batch[1])
     with users_code(f"{option}: {model.name} in double"), _in_double(), _SameNoise():  # type: ignore[no-untyped-call]
         parameters = _doubles(model)
-        expected, *parts = (_loss_and_gradients(model, one, parameters) for one in (batch, *parts_of(given, count)))
+        expected, *parts = (
+            _loss_and_gradients(model, one, parameters, gradients) for one in (batch, *parts_of(given, count))
+        )
     if not all(one.isfinite().all() for one in expected.values()):
         raise UserError(f"{option}: {model.name} makes no finite numbers; leave it out")
     sums = {name: torch.stack([part[name] for part in parts]).sum(0) for name in expected}
     largest = max(float(tensor.abs().max()) for tensor in expected.values() if tensor.numel())
-    return {
+    off = {
         divisor: {name: _off(sums[name] / divisor, one, largest) for name, one in expected.items()}
         for divisor in (count, 1)
     }
+    fits = any(not any(one.values()) for one in off.values())
+    return _Tried(off, fits or _are_weighted(expected, parts, largest))
+
+
+def _are_weighted(expected: Mapping[str, Tensor], parts: Sequence[Mapping[str, Tensor]], largest: float) -> bool:
+    # A part that is no number, as one without any label that counts, may count nothing.
+    rows = {name: torch.stack([part[name].flatten() for part in parts], 1).nan_to_num() for name in expected}
+    products = sum(one.T @ one for one in rows.values())
+    wanted = sum(one.T @ expected[name].reshape(-1, 1) for name, one in rows.items())
+    weights = torch.linalg.pinv(products, hermitian=True) @ wanted
+    return all(
+        bool(((one @ weights).flatten() - expected[name].flatten()).abs().max() <= _WEIGHTED * largest)
+        for name, one in rows.items()
+        if one.numel()
+    )
 
 
 def _doubles(model: Model) -> dict[str, Tensor]:
@@ -181,18 +245,22 @@ def _doubles(model: Model) -> dict[str, Tensor]:
     return found
 
 
-def _loss_and_gradients(model: Model, batch: Batch, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """In double, by their names in words."""
+def _loss_and_gradients(
+    model: Model, batch: Batch, parameters: Mapping[str, Tensor], wanted: bool
+) -> dict[str, Tensor]:
+    """In double, by their names in words; gradients if they are wanted."""
     inputs, targets = with_tensors(batch, (_as_double(one).clone() for one in tensors_in(batch)))
     of_loss = own_parameters(model.loss, model.module)
     if isinstance(model.loss, nn.Module):
         of_loss |= dict(model.loss.named_buffers("..loss"))
     buffers = {**dict(model.module.named_buffers()), **of_loss}
     state = {**{name: _as_double(buffer).clone() for name, buffer in buffers.items()}, **parameters}
-    trained = {name: double for name, double in parameters.items() if double.requires_grad}
-    with torch.enable_grad(), standing_in(model.module, model.loss, state, of_loss):
+    trained = {name: double for name, double in parameters.items() if double.requires_grad and wanted}
+    with torch.set_grad_enabled(wanted), standing_in(model.module, model.loss, state, of_loss):
         loss = model.loss(model.module(*inputs), *targets)
-        gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
+        gradients: Sequence[Tensor] = ()
+        if wanted:
+            gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
     named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
     return {"loss": loss.detach(), **named}
 

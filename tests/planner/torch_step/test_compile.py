@@ -690,7 +690,7 @@ def test_it_says_in_one_line_what_came_out(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    plain, with_optimizer, accumulated = re.findall(
+    plain, with_optimizer, sliced = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL
     )
     names: dict[str, Any] = {}
@@ -704,11 +704,11 @@ def test_the_example_of_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture
     assert all(not torch.equal(tensor, before[id]) for id, tensor in names["model"].state_dict().items())
     model, other = names["model"], copy.deepcopy(names["model"])
     names["optimizer"] = torch.optim.SGD(model.parameters(), lr=0.01)
-    exec(accumulated, names)
+    exec(sliced, names)
     optimizer = torch.optim.SGD(other.parameters(), lr=0.01)
-    for first in (0, 2):
+    (by_hand,) = re.findall(r"# instead of: (for .*)", sliced)
+    for batch in names["loader"]:
         optimizer.zero_grad()
-        for x, y in names["loader"][first : first + 2]:
-            (cross_entropy(other(x), y) / 2).backward()
+        exec(by_hand, {"cross_entropy": cross_entropy, "model": other, "x": batch[0], "y": batch[1]})
         optimizer.step()
     assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values()))

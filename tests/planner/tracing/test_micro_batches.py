@@ -148,6 +148,23 @@ def alike(scores: Tensor, labels: Tensor) -> Tensor:
     return ((scores @ scores.T) * (labels[:, None] == labels).to(scores)).mean()
 
 
+def per_word(counts: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A mean over those words, or labels, that count."""
+
+    def loss(scores: Tensor, words: Tensor) -> Tensor:
+        each = (scores.sum(1) - words.reshape(len(words), -1).sum(1) / 1000).square()
+        kept = counts(words).reshape(len(words), -1).sum(1)
+        return (each * kept).sum() / kept.sum().clamp(min=1)
+
+    return loss
+
+
+def per_known(known: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda scores, wanted: (
+        ((scores - wanted.nan_to_num()) ** 2 * known(wanted)).sum() / known(wanted).sum().clamp(min=1)
+    )
+
+
 ONE, ZEROS, TINY = torch.zeros(6, dtype=torch.long), torch.zeros(6, 3), 1e-7 * torch.randn(6, 5)
 HALVES, TOKENS = torch.randn(3, 5).repeat(2, 1), torch.randint(20, (6, 4))
 SHARES, CONSTANT = torch.randn(6, 3).softmax(1), torch.randn(8, 8)
@@ -171,6 +188,12 @@ HIDDEN: dict[str, Callable[[], Case]] = {
     "a mask of trues": lambda: (nn.Linear(5, 3), (X,), (Y, torch.ones(6).bool()), per_valid),
     "padding alone": lambda: (Words(centred=True), (torch.zeros(6, 4, dtype=torch.long),), (ONE,), cross_entropy),
     "one token": lambda: (Words(centred=True), (torch.full((6, 4), 7),), (ONE,), cross_entropy),
+    "padding by 0": lambda: (Words(), (TOKENS,), (TOKENS.clamp(min=1),), per_word(lambda t: t != 0)),
+    "padding by true": lambda: (Words(), (TOKENS,), (TOKENS.clamp(min=1),), per_word(lambda t: t.bool())),
+    "padding by another": lambda: (Words(), (TOKENS,), (TOKENS + 5000,), per_word(lambda t: t != 7777)),
+    "none missing": lambda: (nn.Linear(5, 3), (X,), (SHARES,), per_known(lambda t: t != -1)),
+    "none is none": lambda: (nn.Linear(5, 3), (X,), (SHARES,), per_known(lambda t: ~t.isnan())),
+    "two samples": lambda: (nn.Linear(5, 3), (X[:2],), (ONE[:2],), per_word(lambda t: t == 1)),
     "weights of zeros": lambda: (Silent(), (X,), (ONE,), lambda scores, _: (scores @ scores.T).square().mean()),
 }
 # None of it mixes samples, though much of it does so with numbers that it is not made for.
@@ -196,6 +219,7 @@ APART: dict[str, Callable[[], Case]] = {
 @pytest.mark.parametrize("name", HIDDEN)
 def test_an_example_hides_nothing(name: str, count: int) -> None:
     model = Model(name, *HIDDEN[name]())
+    count = min(count, len(model.inputs[0]))
     given = [tensor.clone() for tensor in (*model.inputs, *model.targets)]
     with pytest.raises(UserError, match=f"^--micro-batches {count}: .*something couples samples"):
         part(model, count)
