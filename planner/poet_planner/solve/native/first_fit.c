@@ -12,8 +12,8 @@ static int64_t still_alive(int64_t *placed, int64_t count, const int64_t *end, i
     return alive;
 }
 
-/* Place `count` blocks in `order`, each at the lowest offset that is free during its life; returns the height, or -1 once
- * the tally, whose steps are blocks, is used up.
+/* Place `count` blocks in `order`, each at the lowest offset that is free during its life; returns the height, or -1
+ * once the tally, whose steps are blocks, is used up.
  *
  * `by_start`: whether `order` is that of the starts, so that blocks that have ended need not be compared any more.
  * `placed` has room for all blocks, and receives those placed, by their offsets. */
