@@ -23,8 +23,8 @@ static double score_of(const struct problem *problem, const int64_t *readers, in
     return (double)(made - over) * key + transient * (double)(made + problem->workspace[node]);
 }
 
-void list_schedule(const struct problem *problem, const double *keys, double transient, int64_t ahead,
-                   int64_t *order, int64_t *readers, int64_t *missing, int64_t *ready)
+void list_schedule(const struct problem *problem, const double *keys, double transient, int64_t ahead, int64_t *order,
+                   int64_t *readers, int64_t *missing, int64_t *ready)
 {
     const int64_t n = nodes_of(problem);
     for (int64_t v = 0; v < values_of(problem); v++) {
