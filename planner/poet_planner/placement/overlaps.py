@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect, insort
+from bisect import bisect, bisect_left, insort
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ def fault(
             continue
         here = (offsets[block], block)
         if not begins:
-            alive.remove(here)
+            del alive[bisect_left(alive, here)]
             continue
         at = bisect(alive, here)
         for below, above in pairwise([*alive[max(at - 1, 0) : at], here, *alive[at : at + 1]]):

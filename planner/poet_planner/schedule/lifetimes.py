@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -22,15 +24,18 @@ class Lifetime(Generic[Key]):
 
 def first_fit(lifetimes: Iterable[Lifetime[Key]]) -> dict[Key, int]:
     """An offset for each lifetime: the largest first, at the lowest offset that is free from its start to its end."""
+    ordered = sorted(lifetimes, key=lambda lifetime: (-lifetime.bytes, lifetime.start))
+    # Start, end, offset and top of those placed, by their offsets.
+    placed = np.zeros((4, len(ordered)), dtype=np.int64)
     offsets: dict[Key, int] = {}
-    placed: list[Lifetime[Key]] = []
-    for lifetime in sorted(lifetimes, key=lambda lifetime: (-lifetime.bytes, lifetime.start)):
-        offset = 0
-        clashing = (other for other in placed if other.start <= lifetime.end and lifetime.start <= other.end)
-        for other in sorted(clashing, key=lambda other: offsets[other.key]):
-            if offset + lifetime.bytes <= offsets[other.key]:
-                break
-            offset = max(offset, offsets[other.key] + other.bytes)
+    for count, lifetime in enumerate(ordered):
+        start, end, below, above = placed[:, :count]
+        clashing = np.nonzero((start <= lifetime.end) & (lifetime.start <= end))[0]
+        free_from = np.maximum.accumulate(np.concatenate(([0], above[clashing])))
+        fits = free_from[:-1] + lifetime.bytes <= below[clashing]
+        offset = int(free_from[fits.argmax() if fits.any() else -1])
         offsets[lifetime.key] = offset
-        placed.append(lifetime)
+        at = np.searchsorted(below, offset)
+        placed[:, at + 1 : count + 1] = placed[:, at:count]
+        placed[:, at] = lifetime.start, lifetime.end, offset, offset + lifetime.bytes
     return offsets

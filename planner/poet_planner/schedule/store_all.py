@@ -30,18 +30,19 @@ def store_all_schedule(graph: Graph) -> Schedule:
     for node in graph.nodes:
         offsets |= {value: offsets[taken] for value, taken in node.takes_over.items()}
     steps: list[Step] = []
-    held: list[str] = []
+    ending: dict[int, list[str]] = {}  # the values that each node reads last
     peak = live = 0
     sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
     for index, node in enumerate(graph.nodes):
         places = {value.id: offsets[value.id] for value in node.values if value.bytes}
         steps.append(Step(Action.COMPUTE, node.id, places, offsets.get(_workspace_id(node))))
-        held = [*(id for id in held if id not in node.takes_over.values()), *places]
+        for id in places:
+            ending.setdefault(last_use.get(id, index), []).append(id)
         live += sum(sizes[id] for id in places if id not in node.takes_over)
         peak = max(peak, live + aligned(node.workspace_bytes))
-        for id in [id for id in held if last_use.get(id, index) <= index]:
+        taken = set(node.takes_over.values())
+        for id in (id for id in ending.get(index, ()) if id not in taken):
             steps.append(Step(Action.FREE, id))
-            held.remove(id)
             live -= sizes[id]
     energy_j = once_j(graph)
     arena_bytes = max((offsets[lifetime.key] + lifetime.bytes for lifetime in lifetimes), default=0)

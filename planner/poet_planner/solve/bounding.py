@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from poet_planner.solve.instance import Ints, Problem, graph_size
+from poet_planner.solve.instance import Ints, Problem, graph_size, working_set_bytes
 from poet_planner.solve.relaxation.downsets import search_downsets
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
@@ -28,6 +28,8 @@ MOST_STATES = 500_000  # states of an abstraction in either
 FEW_SHARE = 0.1  # first search: fraction of the work left
 MANY_SHARE = 0.6  # search again: fraction of the work left
 SMALL = 600  # a graph is small up to this size
+TIGHT = 0.5  # RAM is tight where the largest working set takes more: fraction of it
+MOST_TIGHT = 2500  # largest size of a graph whose states are searched again because RAM is tight
 CLOSE = 0.6  # a bound is close that has closed more than this: fraction of the overhead
 CHEAP = 0.005  # values of a node up to this energy may be aggregated: fraction of the overhead
 LARGE = 600  # downsets are for graphs above this size
@@ -147,8 +149,11 @@ class LargeStateSpace:
 
     def applies(self, known: Known) -> bool:
         better = known.incumbent.energy < self._known_j
-        small = graph_size(self.tried[0].problem) <= SMALL
-        return better and small and known.closed_share > CLOSE
+        problem = self.tried[0].problem
+        size = graph_size(problem)
+        close = size <= SMALL and known.closed_share > CLOSE
+        tight = size <= MOST_TIGHT and working_set_bytes(problem).max(initial=0) > TIGHT * problem.budget
+        return better and (close or tight)
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy

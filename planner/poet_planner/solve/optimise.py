@@ -17,7 +17,7 @@ from poet_profiles.schedule import Objective, Schedule, Status
 from poet_planner.solve.engine import library
 from poet_planner.solve.feasibility.deadline import begin_with_retained_sets, clearly_late, deadline_feasibility
 from poet_planner.solve.feasibility.least_ram import what_would_do
-from poet_planner.solve.feasibility.minimum_ram import passes_necessary_conditions, store_all
+from poet_planner.solve.feasibility.minimum_ram import page_all, passes_necessary_conditions, store_all
 from poet_planner.solve.feasibility.refusal import certain_refusal, known_of, no_schedule
 from poet_planner.solve.instance import WORD, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
@@ -27,7 +27,7 @@ from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
 from poet_planner.solve.search.annealer import moves_per_second
-from poet_planner.solve.search.incumbent import Incumbent
+from poet_planner.solve.search.incumbent import Incumbent, keeps_limits
 from poet_planner.solve.search.portfolio import SEEDS, Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Component, Context, Statistics
@@ -232,6 +232,10 @@ class _Run:
 
     def _find_any(self) -> bool:
         """Look for any schedule, if the search has found none; whether there is one now."""
+        paged = page_all(self._graph, self._problem)
+        if paged is not None and keeps_limits(self._problem, paged):
+            self._search.adopt_all(paged.events, paged.source)
+            return True
         start, budget = store_all(self._problem), self._limit.share(FINDING_SHARE).noting(self._tell)
         with self._context.timed(Component.FEASIBILITY):
             context = self._context.within(Component.FEASIBILITY)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from poet_planner.placement import Verdict, place
 from poet_planner.placement.overlaps import fault
 from poet_planner.solve.placement import canonical
+from poet_planner.solve.placement.first_fit import best_first_fit
 from poet_planner.solve.time_budget import TimeBudget
 from poet_profiles.errors import UserError
 
@@ -121,6 +122,21 @@ def test_offsets_are_multiples_of_what_all_sizes_are_multiples_of() -> None:
 def test_no_time_no_verdict() -> None:
     blocks = cut(random.Random(1), 200, 10**9, 1000)
     assert place(*zip(*blocks, strict=True), 10**9, 0.0) == poet_planner.Places(Verdict.UNKNOWN)
+
+
+def test_first_fit_ends_with_its_time() -> None:
+    start = np.arange(1000)
+    ended = TimeBudget(0.0, lambda: 0.0)
+    assert best_first_fit(start, start + 9, start + 1, 0, ended, ended)[1] == np.iinfo(np.int64).max
+
+
+def test_the_complete_search_gives_up_where_it_would_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = cut(random.Random(0), 40, 400, 60)
+    monkeypatch.setattr(canonical, "CHANGES", 4)
+    assert search(blocks, 400)[0] is canonical.SearchVerdict.FITS
+    for most_bytes in (2**10, 2**13):  # at once; once there is room for more changes than at first
+        monkeypatch.setattr(canonical, "MOST_BYTES", most_bytes)
+        assert search(blocks, 400)[0] is canonical.SearchVerdict.UNKNOWN
 
 
 def test_numpy_arrays_and_nothing_at_all() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from poet_profiles.graph import Graph
 
 from poet_planner.solve.feasibility.deadline import SEARCH_S
-from poet_planner.solve.feasibility.minimum_ram import CLOSE, bracket_minimum_ram, fastest_schedule, store_all
+from poet_planner.solve.feasibility.minimum_ram import CLOSE, bracket_minimum_ram, fastest_schedule, page_all, store_all
 from poet_planner.solve.feasibility.refusal import Known, known_of
 from poet_planner.solve.instance import WORD, Problem, working_set_bytes
 from poet_planner.solve.milp.solvers import Solver
@@ -72,7 +72,8 @@ def least_ram(
     context = context or Context()
     problem = replace(problem, budget=int(working_set_bytes(problem).max(initial=0)))
     budget = TimeBudget(work_s)
-    bracket = bracket_minimum_ram(problem, seed, solver, budget.share(BRACKET_SHARE), context)
+    paged = page_all(graph, problem)
+    bracket = bracket_minimum_ram(problem, seed, solver, budget.share(BRACKET_SHARE), context, paged)
     best = _with_offsets(graph, problem, bracket.schedule, budget.share(0.5))
     for one in _others(replace(problem, budget=bracket.feasible_bytes), seed, budget, context):
         if best.placement.arena_bytes <= CLOSE * bracket.feasible_bytes or budget.expired:

@@ -10,14 +10,17 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+from poet_profiles.graph import Graph
 from poet_profiles.graph.sizes import aligned
 
+from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.solve.feasibility.deadline import deadline_feasibility, quick_feasibility, with_time_as_energy
 from poet_planner.solve.instance import WORD, Problem, busy_s, working_set_bytes
 from poet_planner.solve.milp.solvers import Solver
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, evaluated
 from poet_planner.solve.search.orders import frugal_order
+from poet_planner.solve.starts import events_of
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -45,16 +48,20 @@ def bracket_minimum_ram(
     solver: Solver,
     budget: TimeBudget,
     context: Context | None = None,
+    known: Incumbent | None = None,
 ) -> Bracket:
     """Bracket the smallest RAM in which there is a schedule within the deadline, whatever ``problem.budget``.
 
     The first RAM asked for is that of the largest working set, which often is enough. Then short searches bisect
     between the peak found and the largest RAM in which they find nothing. Below that, proofs are asked for. The
-    store-all schedule has to meet the deadline. When the budget has expired, the bracket so far is returned.
+    store-all schedule has to meet the deadline, and so has ``known``, from which it begins if that takes less RAM. When
+    the budget has expired, the bracket so far is returned.
     """
     context = context or Context()
     infeasible_bytes = max(0, int(working_set_bytes(problem).max(initial=0)) - WORD)
-    bracket = Bracket(infeasible_bytes, _frugal(problem, seed, budget, context))
+    frugal = _frugal(problem, seed, budget, context)
+    least = known if known is not None and known.peak < frugal.peak else frugal
+    bracket = Bracket(infeasible_bytes, least)
     not_found: set[int] = set()
     undecided: set[int] = set()
     ram = infeasible_bytes + WORD
@@ -105,6 +112,14 @@ def store_all(problem: Problem) -> Incumbent:
     found = evaluated(everywhere, np.arange(len(problem.node_time), dtype=np.int64))
     assert found is not None
     return found
+
+
+def page_all(graph: Graph, problem: Problem) -> Incumbent | None:
+    """The page-all schedule, whatever RAM it takes; None where nothing may be paged, or it is late."""
+    if not problem.pageable.any():
+        return None
+    found = evaluated(problem, events_of(graph, page_all_schedule(graph)), Component.FEASIBILITY)
+    return found if found is not None and found.time <= problem.deadline else None
 
 
 def passes_necessary_conditions(problem: Problem) -> bool:

@@ -31,6 +31,17 @@ static int64_t paid_at(const struct problem *problem)
     return values_at(problem) + words_of(values_of(problem));
 }
 
+/* Forget page-outs of values whose first compute lies after the state: they are not paged before it any more. */
+static void forget_page_outs(const struct problem *problem, int64_t *row)
+{
+    int64_t *const paid = row + paid_at(problem);
+    for (int64_t v = 0; v < values_of(problem); v++) {
+        if (has(paid, v) && !has(row, problem->producer[v])) {
+            take_out(paid, v);
+        }
+    }
+}
+
 /* Write the state of the abstraction that a state looks like. */
 static void abstract_state(const struct abstraction *abstraction, const int64_t *row, int64_t words, int64_t *into)
 {
@@ -54,6 +65,7 @@ static void abstract_state(const struct abstraction *abstraction, const int64_t 
         }
     }
     force_moves(problem, abstraction->users, abstraction->deferrable, into);
+    forget_page_outs(problem, into);
 }
 
 /* Whether the row of a state of the database lies within `key`: N, W and P. */
@@ -167,6 +179,7 @@ static double make_move(const struct abstraction *abstraction, int64_t *row, str
         }
     }
     force_moves(problem, abstraction->users, abstraction->deferrable, row);
+    forget_page_outs(problem, row);
     return cost;
 }
 
@@ -236,6 +249,35 @@ static bool expand(const struct exploration *task, struct expanded from, int64_t
     return true;
 }
 
+/* A state that another one dominates: what remains from it costs no less than from the other, less `page_out`. */
+struct dominance {
+    int64_t by; /* the other state; -1: none */
+    double page_out;
+};
+
+/* The first that dominates a state: it has a page-out less, and is as much cheaper at least.
+ *
+ * One with a page-out more that is cheaper dominates it, too, but as a coarser abstraction's it says less. */
+static struct dominance dominance_of(const struct exploration *task, int64_t state)
+{
+    const struct path_search *const search = task->search;
+    const struct problem *const problem = task->abstraction->problem;
+    int64_t *const row = task->key;
+    int64_t *const paid = row + paid_at(problem);
+    copy_row(row_of(search, state), task->key_count, row);
+    for (int64_t v = 0; v < values_of(problem); v++) {
+        if (has(paid, v)) {
+            take_out(paid, v);
+            const int64_t other = number_of(search, row);
+            put(paid, v);
+            if (other >= 0 && search->energy[other] + problem->out_energy[v] <= search->energy[state]) {
+                return (struct dominance){other, problem->out_energy[v]};
+            }
+        }
+    }
+    return (struct dominance){-1, 0.0};
+}
+
 /* Begin with the state in which all nodes have yet to be computed. */
 static void begin(const struct exploration *task)
 {
@@ -269,6 +311,15 @@ struct explored explore_states(const struct exploration *task, volatile int64_t 
         count_steps(tally, 1);
         const int64_t at = next.state;
         found.lower_bound = max_double(found.lower_bound, next.least);
+        const struct dominance dominance = dominance_of(task, at);
+        if (dominance.by >= 0) {
+            found.complete = task->first_goal || found.edges < task->edges_rows;
+            if (found.complete && !task->first_goal) {
+                keep_edge(task, found.edges++, at, dominance.by, -dominance.page_out);
+                search->closed[at] = search->energy[at];
+            }
+            continue;
+        }
         const bool is_new = isinf(search->closed[at]);
         search->closed[at] = search->energy[at];
         if (is_goal(problem, row_of(search, at))) {
@@ -287,9 +338,9 @@ struct explored explore_states(const struct exploration *task, volatile int64_t 
 
 /* Lower the costs that remain from states at least to what they are by way of others (Dijkstra).
  *
- * `to_go` has the costs that are known, and the limit elsewhere. */
-void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, double *to_go,
-                  int64_t states, double limit, struct open_states *open)
+ * `to_go` has the costs that are known, and the limit elsewhere; none falls below its `floor`. */
+void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, const double *floor,
+                  double *to_go, int64_t states, double limit, struct open_states *open)
 {
     for (int64_t state = 0; state < states; state++) {
         if (to_go[state] < limit) {
@@ -303,7 +354,7 @@ void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *e
         }
         for (int64_t k = arriving[next.state]; k >= 0; k = edges[2 * k + 1]) {
             const int64_t earlier = edges[2 * k];
-            const double least = next.least + edge_energy[k];
+            const double least = max_double(floor[earlier], next.least + edge_energy[k]);
             if (least < to_go[earlier]) {
                 to_go[earlier] = least;
                 push_open(open, (struct open_state){least, 0.0, earlier});

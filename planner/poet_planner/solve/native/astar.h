@@ -50,7 +50,7 @@ struct explored {
 };
 
 struct explored explore_states(const struct exploration *task, volatile int64_t *tally);
-void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, double *to_go,
-                  int64_t states, double limit, struct open_states *open);
+void settle_to_go(const int64_t *arriving, const int64_t *edges, const double *edge_energy, const double *floor,
+                  double *to_go, int64_t states, double limit, struct open_states *open);
 
 #endif

@@ -664,7 +664,7 @@ enum outcome canonical_run(struct canonical_search *search, int64_t limit, volat
     enum outcome result = descend(search);
     while (result != FITS) {
         if (search->full) {
-            return FULL;
+            return search->depth == search->decisions_rows ? DEEP : FULL;
         }
         if (result == FAILS && !jump_back(search)) {
             return FAILS;

@@ -37,7 +37,7 @@
 STRUCT(canonical_search, CANONICAL_SEARCH);
 
 /* What a run comes to. */
-enum outcome { FITS, FAILS, OPEN, CUT_OFF, FULL };
+enum outcome { FITS, FAILS, OPEN, CUT_OFF, FULL, DEEP };
 
 void canonical_fill(struct canonical_search *search, const int64_t *order, int64_t *filled);
 enum outcome canonical_run(struct canonical_search *search, int64_t limit, volatile int64_t *tally);

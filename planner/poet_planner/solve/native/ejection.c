@@ -44,22 +44,6 @@ static void put_in(struct ejection *search, struct counts *counts, int64_t block
     counts->placed++;
 }
 
-/* Begin with the blocks that lie within the capacity; the others wait. */
-static struct counts begin(struct ejection *search)
-{
-    struct counts counts = {0, 0};
-    for (int64_t block = 0; block < search->size_count; block++) {
-        search->bottom[block] = search->offsets[block];
-        search->top[block] = search->bottom[block] + search->size[block];
-        if (search->top[block] <= search->capacity) {
-            put_in(search, &counts, block);
-        } else {
-            search->waiting[counts.waiting++] = block;
-        }
-    }
-    return counts;
-}
-
 /* Keep the offsets, if fewer bytes wait than ever before; returns the fewest. */
 static int64_t keep_fullest(struct ejection *search, int64_t waiting, int64_t fewest)
 {
@@ -171,11 +155,11 @@ static void gain(struct ejection *search, int64_t block)
     }
 }
 
-/* Whether all blocks are placed after at most `moves` moves, which are the tally's steps. `offsets` are where it starts
- * and what it comes to. */
-bool eject(struct ejection *search, int64_t moves, volatile int64_t *tally)
+/* Whether all blocks are placed after at most `moves` moves, which are the tally's steps. The first `placed` of
+ * `by_bottom` and `by_top` are, the first of `waiting` are not. `offsets` receive what it comes to. */
+bool eject(struct ejection *search, int64_t placed, int64_t moves, volatile int64_t *tally)
 {
-    struct counts counts = begin(search);
+    struct counts counts = {placed, search->size_count - placed};
     int64_t fewest = INT64_MAX;
     for (int64_t move = 0; move < moves; move++) {
         fewest = keep_fullest(search, counts.waiting, fewest);

@@ -25,6 +25,6 @@
 
 STRUCT(ejection, EJECTION);
 
-bool eject(struct ejection *search, int64_t moves, volatile int64_t *tally);
+bool eject(struct ejection *search, int64_t placed, int64_t moves, volatile int64_t *tally);
 
 #endif

@@ -83,7 +83,8 @@ bool is_full(const struct path_search *search)
     return search->count[0] == search->rows_rows || search->open_states->count[0] == search->open_states->state_count;
 }
 
-static int64_t number_of(const struct path_search *search, const int64_t *row)
+/* The number of the state in a row; -1: it has not been met. */
+int64_t number_of(const struct path_search *search, const int64_t *row)
 {
     return search->slots[slot_of(search->slots, search->slots_count, search->rows, row, search->rows_columns)];
 }

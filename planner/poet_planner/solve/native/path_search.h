@@ -45,6 +45,8 @@ void push_open(struct open_states *open, struct open_state pushed);
 struct open_state pop_open(struct open_states *open);
 bool next_state(struct path_search *search, struct open_state *next);
 bool is_full(const struct path_search *search);
+
+int64_t number_of(const struct path_search *search, const int64_t *row);
 int64_t known_state(const struct problem *problem, struct path_search *search, double spent);
 int64_t add_state(struct path_search *search, double to_go);
 void reach(struct path_search *search, int64_t to, double spent, int64_t from, int64_t move, double limit);

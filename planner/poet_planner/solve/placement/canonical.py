@@ -38,12 +38,14 @@ ROUND = 64  # runs with as many decisions; then there are twice as many
 DISTURBANCE = 0.2  # of an order from the second time on: standard deviation of the logarithm of what it goes by
 SLIGHT_DISTURBANCE = 0.1  # the same of the order by failures, which changes of itself
 REMEMBERED = 2**18  # failed states
+CHANGES = 2**14  # room for so many at first
+MOST_BYTES = 2**29  # of what grows with the blocks and with how deep the search goes; it gives up beyond
 # A decision, and what each block adds: reference seconds.
 DECISION_S = 5e-7
 DECISION_S_PER_BLOCK = 1e-8
 
-# What a run comes to.
-FITS, FAILS, OPEN, CUT_OFF, FULL = range(5)
+# What a run comes to; the last two: there was no room for a change, or for a decision.
+FITS, FAILS, OPEN, CUT_OFF, FULL, DEEP = range(6)
 
 
 class SearchVerdict(IntEnum):
@@ -122,9 +124,11 @@ def search(
     """
     order = np.lexsort((end, start))
     first, last, sections = _sections(start[order], end[order])
-    blocks = _search(first, last, size[order], capacity, sections)
     length = (end - start)[order]
     offsets = np.zeros_like(size)
+    if 8 * int((last - first).sum() + 2 * len(size) * words_of(sections)) > MOST_BYTES:
+        return SearchVerdict.UNKNOWN, offsets
+    blocks = _search(first, last, size[order], capacity, sections)
     if (blocks.unplaced > capacity).any():
         return SearchVerdict.FAILS, offsets
     random = np.random.default_rng(seed)
@@ -140,8 +144,10 @@ def search(
             by = plain[run // 3 % len(plain)] * np.exp(DISTURBANCE * random.standard_normal(len(size)))
         _canonical_fill(blocks, ints(np.argsort(-by, kind="stable")), ints(np.empty_like(blocks.floor)))
         result = _run(blocks, limit, budget, decision_s)
-        while result == FULL:
-            blocks = _roomier(blocks)
+        while result in (FULL, DEEP):
+            blocks = _deeper(blocks) if result == DEEP else _roomier(blocks)
+            if sum(each.nbytes for each in (blocks.alive, blocks.changes, blocks.conflicts)) > MOST_BYTES:
+                return SearchVerdict.UNKNOWN, offsets
             result = _run(blocks, limit, budget, decision_s)
         if result != CUT_OFF or budget.expired or run + 1 == most_runs:
             offsets[order] = blocks.offset
@@ -210,7 +216,7 @@ def _search(first: Ints, last: Ints, size: Ints, capacity: int, sections: int) -
         placed=np.zeros(n, dtype=np.bool_),
         excluded=np.zeros(n, dtype=np.bool_),
         covers=np.zeros(sections + 1, dtype=np.int64),
-        changes=np.zeros((2**14, _CHANGE_WORDS), dtype=np.int64),
+        changes=np.zeros((CHANGES, _CHANGE_WORDS), dtype=np.int64),
         decisions=np.zeros((2 * n + 16, _DECISION_WORDS), dtype=np.int64),
         conflicts=np.zeros((2 * n + 16, words), dtype=np.uint64),
         conflict=np.zeros(words, dtype=np.uint64),
@@ -219,10 +225,14 @@ def _search(first: Ints, last: Ints, size: Ints, capacity: int, sections: int) -
 
 
 def _roomier(blocks: _CanonicalSearch) -> _CanonicalSearch:
-    """Twice as much room for changes and for decisions."""
+    """Twice as much room for changes."""
+    return replace(blocks, changes=np.zeros((2 * len(blocks.changes), _CHANGE_WORDS), dtype=np.int64))
+
+
+def _deeper(blocks: _CanonicalSearch) -> _CanonicalSearch:
+    """Twice as much room for decisions."""
     return replace(
         blocks,
-        changes=np.zeros((2 * len(blocks.changes), _CHANGE_WORDS), dtype=np.int64),
         decisions=np.zeros((2 * len(blocks.decisions), _DECISION_WORDS), dtype=np.int64),
         conflicts=np.zeros((2 * len(blocks.decisions), len(blocks.conflict)), dtype=np.uint64),
     )

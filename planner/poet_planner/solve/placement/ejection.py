@@ -39,16 +39,16 @@ class _Ejection(Struct):
     # bottom, top: (n,) of each block where it lies, or lay last.
     bottom: Ints
     top: Ints
-    # by_bottom, by_top: (n,) the placed blocks by their bottoms, and by their tops.
+    # by_bottom, by_top: (n,) the placed blocks by their bottoms, and by their tops; then room for the others.
     by_bottom: Ints
     by_top: Ints
     # below, above: (n,) those of them that live while a certain block does.
     below: Ints
     above: Ints
-    waiting: Ints  # (n,) the blocks that are not placed
+    waiting: Ints  # (n,) the blocks that are not placed; then room for the others
 
 
-_eject = Function("eject", Ref, Int, Ref, returns=Flag)
+_eject = Function("eject", Ref, Int, Int, Ref, returns=Flag)
 
 
 def eject(
@@ -70,6 +70,9 @@ def eject(
     """
     weight = np.sqrt(end - start) * size
     weight = 1 + (MEAN_WEIGHT * (weight / weight.mean())).astype(np.int64)
+    top = offsets + size
+    lies_within = top <= capacity
+    placed, waiting = np.nonzero(lies_within)[0], np.nonzero(~lies_within)[0]
     search = _Ejection(
         start=start,
         end=end,
@@ -79,14 +82,13 @@ def eject(
         weight=weight,
         growth=growth,
         random=np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64),
-        bottom=np.empty_like(size),
-        top=np.empty_like(size),
-        by_bottom=np.empty_like(size),
-        by_top=np.empty_like(size),
+        bottom=offsets.copy(),
+        top=top,
+        by_bottom=np.concatenate((placed[np.argsort(offsets[placed], kind="stable")], waiting)),
+        by_top=np.concatenate((placed[np.argsort(top[placed], kind="stable")], waiting)),
         below=np.empty_like(size),
         above=np.empty_like(size),
-        waiting=np.empty_like(size),
+        waiting=np.concatenate((waiting, placed)),
     )
-    return in_steps(
-        lambda tally: bool(_eject(search, moves, ints(tally))), budget, MOVE_S + MOVE_S_PER_BLOCK * len(size)
-    )
+    move_s = MOVE_S + MOVE_S_PER_BLOCK * len(size)
+    return in_steps(lambda tally: bool(_eject(search, len(placed), moves, ints(tally))), budget, move_s)

@@ -22,7 +22,7 @@ from poet_planner.solve.instance import Ints
 from poet_planner.solve.placement.canonical import SearchVerdict, search
 from poet_planner.solve.placement.ejection import eject
 from poet_planner.solve.statistics import Component, Context
-from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
+from poet_planner.solve.time_budget import MOST_STEPS, UNLIMITED, TimeBudget, in_steps
 
 CANONICAL_RUNS = 128  # of the complete search
 EJECTION_MOVES = 20_000  # of a round of the ejection search
@@ -32,7 +32,7 @@ DISTURBANCE = 0.2  # of the order of sizes that rounds begin with: standard devi
 HALVINGS = 5  # of the interval of capacities, where the budget does not do
 HALVING_ROUNDS = 3  # of the ejection search at each capacity
 
-_in_order = Function("first_fit", Int, Ref, Ref, Ref, Ref, Flag, Ref, Ref, returns=Int)
+_in_order = Function("first_fit", Int, Ref, Ref, Ref, Ref, Flag, Ref, Ref, Ref, returns=Int)
 
 
 class Life(NamedTuple):
@@ -176,10 +176,13 @@ def _seconds_to_fit(blocks: int) -> float:
     return 1e-9 * blocks**2
 
 
-def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
+def best_first_fit(
+    start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget, cut: TimeBudget | None = None
+) -> tuple[Ints, int]:
     """Offsets by first fit in the best of several orders.
 
-    If time is short, only the order of the starts is tried, which compares each block only with those alive.
+    If time is short, only the order of the starts is tried, which compares each block only with those alive. Once
+    ``cut`` has expired that is given up, too, and the height is the largest number.
     """
     length = end - start
     best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
@@ -188,22 +191,35 @@ def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: Ti
         if not by_start and budget.left() < _seconds_to_fit(len(size)):
             continue
         offsets = np.zeros_like(size)
-        height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start)
+        height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start, cut)
         budget.spend(_seconds_to_fit(len(size)))
-        if height < lowest:
+        if 0 <= height < lowest:
             best, lowest = offsets, height
         if lowest <= capacity:
             break
     return best, int(lowest)
 
 
-def _first_fit(order: Ints, start: Ints, end: Ints, size: Ints, offsets: Ints, by_start: bool = False) -> int:
+def _first_fit(
+    order: Ints,
+    start: Ints,
+    end: Ints,
+    size: Ints,
+    offsets: Ints,
+    by_start: bool = False,
+    cut: TimeBudget | None = None,
+) -> int:
     """Place blocks in ``order``, each at the lowest offset that is free during its life; returns the height.
 
     ``by_start``: whether ``order`` is that of the starts, so that blocks that have ended need not be compared any more.
+    Once ``cut`` has expired it is given up, and -1 returned.
     """
-    blocks = ints(order), ints(start), ints(end), ints(size)
-    return int(_in_order(len(order), *blocks, by_start, ints(offsets), ints(np.empty_like(order))))
+    blocks, placed = (ints(order), ints(start), ints(end), ints(size)), ints(np.empty_like(order))
+
+    def fit(tally: Ints) -> int:
+        return int(_in_order(len(order), *blocks, by_start, ints(offsets), placed, ints(tally)))
+
+    return fit(np.array([0, MOST_STEPS])) if cut is None else in_steps(fit, cut, 1e-9 * len(order))
 
 
 def _least_arena(
@@ -263,13 +279,20 @@ def within(
     rounds: int,
     budget: TimeBudget,
     seed: int,
+    cut: TimeBudget | None = None,
 ) -> Ints:
-    """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks."""
+    """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks.
+
+    Once ``cut`` has expired no first fit goes on.
+    """
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
         round_seed = EJECTION_ROUNDS * seed + number
         # Rounds from the best of several orders hardly ever succeed, nor do several rounds from the same order.
-        offsets = _largest_first(start, end, size, DISTURBANCE if number > 0 else 0.0, round_seed)
+        order = _largest_first(start, end, size, DISTURBANCE if number > 0 else 0.0, round_seed)
+        offsets = np.zeros_like(size)
+        if _first_fit(order, start, end, size, offsets, cut=cut) < 0:
+            break
         growth = GROWTHS[number % len(GROWTHS)]
         budget.spend(_seconds_to_fit(len(size)))
         if eject(start, end, size, capacity, offsets, EJECTION_MOVES, growth, round_seed, budget):
@@ -283,11 +306,9 @@ def within(
 
 
 def _largest_first(start: Ints, end: Ints, size: Ints, disturbed: float, seed: int) -> Ints:
-    """Offsets by first fit, the largest bytes times steps first, in an order disturbed at random."""
+    """The blocks by bytes times steps, the largest first, disturbed at random."""
     area = ((end - start) * size) * np.exp(disturbed * np.random.default_rng(seed).standard_normal(len(size)))
-    offsets = np.zeros_like(size)
-    _first_fit(np.argsort(-area, kind="stable"), start, end, size, offsets)
-    return offsets
+    return np.argsort(-area, kind="stable")
 
 
 def most_alive(start: Ints, end: Ints, size: Ints) -> int:

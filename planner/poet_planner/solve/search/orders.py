@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poet_planner.solve.engine import Float, Function, Ref, floats, ints
+from poet_planner.solve.engine import Float, Function, Int, Ref, floats, ints
 from poet_planner.solve.instance import Ints, Problem, graph_size
 from poet_planner.solve.search.evaluation import evaluate, new_workspace
 from poet_planner.solve.time_budget import UNLIMITED, TimeBudget
@@ -27,10 +27,12 @@ LEAST_PASSES = 32  # orders that are made however little time there is
 MOST_NODES = 1_500_000  # orders times nodes, at most
 RANDOM_PASSES = 400  # of the orders, the first: all keys are drawn anew
 NOISE = (0.0, 1.0)  # standard deviation of the logarithm of those keys
+LARGE = 1000  # nodes; in a larger graph a node may go ahead by no more than
+AHEAD = (0.3, 1.0)  # such a power of the nodes: what is ready early there is long of no use
 TRANSIENT = (0.0, 1.0)  # weight of the bytes that a node takes while it is computed
 CHANGED = (0.02, 0.1)  # keys that another pass changes: fraction
 
-_list_schedule = Function("list_schedule", Ref, Ref, Float, Ref, Ref, Ref, Ref)
+_list_schedule = Function("list_schedule", Ref, Ref, Float, Int, Ref, Ref, Ref, Ref)
 
 
 def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) -> Ints:
@@ -45,24 +47,25 @@ def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) ->
     scratch = [np.zeros(count, dtype=np.int64) for count in (len(problem.size), n, n)]
     best: Ints = np.arange(n, dtype=np.int64)
     own = least = evaluate(problem, best, n, work).overflow
-    climbed, keys, transient = np.inf, np.ones(n), 0.0
+    climbed, keys, transient, ahead = np.inf, np.ones(n), 0.0, n
     for number in range(min(PASSES, max(1, MOST_NODES // n))):
         if least == 0 or (number >= LEAST_PASSES and budget.expired):
             break
         if number < RANDOM_PASSES:
             tried = np.exp(random.uniform(*NOISE) * random.standard_normal(n))
             weight = random.uniform(*TRANSIENT)
+            window = int(n ** random.uniform(*AHEAD)) if n > LARGE else n
         elif least == own:
             break
         else:
             changed = random.random(n) < random.uniform(*CHANGED)
-            tried, weight = keys * np.exp(changed * random.standard_normal(n)), transient
+            tried, weight, window = keys * np.exp(changed * random.standard_normal(n)), transient, ahead
         order = np.zeros(n, dtype=np.int64)
-        _list_schedule(problem, floats(tried), weight, ints(order), *map(ints, scratch))
+        _list_schedule(problem, floats(tried), weight, window, ints(order), *map(ints, scratch))
         overflow = evaluate(problem, order, n, work).overflow
         budget.spend(PASS_S + PASS_S_PER_SIZE * graph_size(problem))
         if overflow <= climbed:
-            climbed, keys, transient = overflow, tried, weight
+            climbed, keys, transient, ahead = overflow, tried, weight, window
         if overflow < least:
             best, least = order, overflow
     return best

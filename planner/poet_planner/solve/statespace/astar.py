@@ -180,7 +180,7 @@ class _Explored(ctypes.Structure):
 
 
 _explore_states = Function("explore_states", Ref, Ref, returns=_Explored)
-_settle_to_go = Function("settle_to_go", Ref, Ref, Ref, Ref, Int, Float, Ref)
+_settle_to_go = Function("settle_to_go", Ref, Ref, Ref, Ref, Ref, Int, Float, Ref)
 
 
 def _explore(
@@ -233,7 +233,8 @@ def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
     to_go = np.where(found.states.rows[:, :node_words].any(axis=1), unopened, 0.0)
     room = no_open_states(len(to_go) + len(found.edges))
     edges, energy = ints(found.edges), floats(found.edge_energy)
-    _settle_to_go(ints(found.arriving), edges, energy, floats(to_go), len(to_go), limit, room)
+    least = np.ascontiguousarray(found.states.to_go)
+    _settle_to_go(ints(found.arriving), edges, energy, floats(least), floats(to_go), len(to_go), limit, room)
     return to_go
 
 
