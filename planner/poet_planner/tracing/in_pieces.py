@@ -64,6 +64,10 @@ def backward_in_pieces(step: Step, limit_bytes: float) -> int:
             return _Pieces(step, limit_bytes).backward()
         except _Whole:
             step.again()
+        except RuntimeError as error:
+            if "saved tensor hooks" not in str(error):
+                raise
+            step.again()
     value = step.forward()
     step.between(value)
     value.backward()  # type: ignore[no-untyped-call]  # a reentrant checkpoint takes no `autograd.grad`
