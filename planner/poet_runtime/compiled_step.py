@@ -103,7 +103,7 @@ class CompiledStep:
         if missing:
             raise UserError(f"{graph.name}: no tensor for {', '.join(missing)}; give every resident one")
         loss, gradients, contents = self.run([given[id] for id in self.residents])
-        updates = dict(zip(self.updates, contents, strict=False))
+        updates = dict(zip(self.updates, contents[: len(self.updates)], strict=True))
         buffers = {resident.id for resident in graph.residents if resident.kind is Kind.BUFFER}
         return StepResult(
             loss=loss,

@@ -89,7 +89,7 @@ def changes(
 
 
 def is_descent(node: Node) -> bool:
-    """Whether it is the update of a parameter by its gradient and nothing else, its two operands."""
+    """Whether it is the update of a parameter by its gradient, its first two operands; a velocity may follow."""
     operation = node.operation
     return operation is not None and operation.op in ("sgd", "sgd_general", "sgd_momentum")
 

@@ -102,7 +102,7 @@ def place(
 def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget, seed: int) -> tuple[Verdict, Ints]:
     if most_alive(start, end, size) > capacity:
         return Verdict.IMPOSSIBLE, size
-    offsets, height = best_first_fit(start, end, size, capacity, budget, cut=budget)
+    offsets, height = best_first_fit(start, end, size, capacity, budget)
     if height <= capacity:
         return Verdict.PLACED, offsets
     if budget.expired:
@@ -115,7 +115,7 @@ def _placed(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudge
         return VERDICTS[found], offsets
 
     def ejection() -> tuple[Verdict, Ints]:
-        offsets = within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31, until_answered)
+        offsets = within(start, end, size, capacity, MOST_ROUNDS, until_answered, seed % 2**31)
         return Verdict.UNKNOWN if (offsets < 0).any() else Verdict.PLACED, offsets
 
     with ThreadPoolExecutor(2) as threads:

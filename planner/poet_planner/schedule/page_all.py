@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from poet_profiles.graph import Graph, Node, Uses
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule import Action, Schedule, Status, Step
 
@@ -23,6 +24,7 @@ from poet_planner.schedule.verify import verify
 WORKSPACE = ""  # in the place of a value's id, which is never empty
 
 
+@once_a_graph
 def page_all_schedule(graph: Graph) -> Schedule:
     """The page-all schedule with offsets. Its RAM budget is what it needs.
 

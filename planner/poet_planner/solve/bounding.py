@@ -127,7 +127,12 @@ class StateSpace:
         """Search with so many states; ``states`` is that number times the size of the graph."""
         most_states = min(MOST_STATES, int(states / graph_size(self.problem)))
         energy_j = known.incumbent.energy
-        found = search_memory_states(self.problem, self.representative, known.bound_j, energy_j, most_states, budget)
+        try:
+            found = search_memory_states(
+                self.problem, self.representative, known.bound_j, energy_j, most_states, budget
+            )
+        except MemoryError:  # no plan fails for want of a bound
+            return Gain()
         return Gain(found.bound_j, schedule=found.events)
 
 

@@ -75,6 +75,11 @@ class TimeBudget:
         return self.left() <= 0
 
     @property
+    def counts_work(self) -> bool:
+        """Whether its clock is that of work, and not one that goes on by itself."""
+        return isinstance(self._clock, Work)
+
+    @property
     def is_cut(self) -> bool:
         """Whether it has expired for a reason other than that its seconds are spent."""
         return self._is_ended
@@ -89,12 +94,12 @@ class TimeBudget:
         left_s = self.left()
         if left_s <= 0:
             return 0
-        return int(min(MOST_STEPS, left_s / step_s)) if isinstance(self._clock, Work) else MOST_STEPS
+        return int(min(MOST_STEPS, left_s / step_s)) if self.counts_work else MOST_STEPS
 
     def wall_s(self) -> float:
         """A limit for a solver, by the wall's clock: that of work is what should end it long before."""
         left_s = max(0.0, self.left())
-        return PATIENCE * left_s + PATIENCE_S if isinstance(self._clock, Work) else left_s
+        return PATIENCE * left_s + PATIENCE_S if self.counts_work else left_s
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:

@@ -28,7 +28,7 @@ from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.recurrent import with_last_states
-from poet_planner.tracing.saved import let_go
+from poet_planner.tracing.saved import with_little
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
 from poet_planner.tracing.unfit import refuse_unfit
@@ -174,8 +174,8 @@ def in_eagers_words(name: str, eager_step: Callable[[], object]) -> Iterator[Non
             yield
     except UserError as refusal:
         if refusal.__cause__ is not None:
-            with users_code(name), let_go(()):
-                eager_step()
+            with users_code(name):
+                with_little(eager_step)
         if str(refusal).startswith((f"{name}:", f"{name},", f"{name} raised")):
             raise
         raise UserError(f"{name}: {refusal}") from refusal

@@ -226,10 +226,7 @@ def _captured(
     try:
         try:
             graph, shown_by_fakes = _undisturbed(partial(_repeatable, *given, lets_go), snapshot)
-        except (WantsSavedError, RuntimeError) as error:
-            # torch.func takes no hooks, and says so.
-            if not isinstance(error, WantsSavedError) and "saved tensor hooks" not in str(error):
-                raise
+        except WantsSavedError:
             lets_go = False
             snapshot.restore()
             graph, shown_by_fakes = _undisturbed(partial(_repeatable, *given, lets_go), snapshot)

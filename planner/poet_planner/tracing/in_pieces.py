@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from poet_runtime.executor import storage_bytes
 from torch import Tensor
+
+from poet_planner.tracing.saved import takes_no_hooks
 
 
 class _Enough(BaseException):
@@ -38,7 +40,9 @@ class Step:
     between : callable
         Called with the loss before the backward pass.
     again : callable
-        Puts everything but gradients back to where the forward pass begins.
+        Puts everything back to where the forward pass begins; gradients stay, whatever it does with them.
+    trained : sequence of Tensor
+        What gradients are left of; those that it had are gone.
     written : callable
         What a step may write, as something that is another once it is written.
     held : iterable of Tensor
@@ -48,8 +52,23 @@ class Step:
     forward: Callable[[], Tensor]
     between: Callable[[Tensor], object]
     again: Callable[[], object]
+    trained: Sequence[Tensor]
     written: Callable[[], object]
     held: Iterable[Tensor]
+
+    def backward(self, value: Tensor) -> None:
+        """From this loss, with no gradients before."""
+        self.between(value)
+        for one in self.trained:
+            one.grad = None
+        value.backward()  # type: ignore[no-untyped-call]  # a reentrant checkpoint takes no `autograd.grad`
+
+    def begin_again(self) -> None:
+        """As ``again``, in the middle of the backward pass."""
+        gradients = [one.grad for one in self.trained]
+        self.again()
+        for one, gradient in zip(self.trained, gradients, strict=True):
+            one.grad = gradient
 
 
 def backward_in_pieces(step: Step, limit_bytes: float) -> int:
@@ -65,12 +84,10 @@ def backward_in_pieces(step: Step, limit_bytes: float) -> int:
         except _Whole:
             step.again()
         except RuntimeError as error:
-            if "saved tensor hooks" not in str(error):
+            if not takes_no_hooks(error):
                 raise
             step.again()
-    value = step.forward()
-    step.between(value)
-    value.backward()  # type: ignore[no-untyped-call]  # a reentrant checkpoint takes no `autograd.grad`
+    step.backward(step.forward())
     return 1
 
 
@@ -88,9 +105,7 @@ class _Pieces:
 
     def backward(self) -> int:
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack):
-            value = self._taken()
-            self._step.between(value)
-            value.backward()  # type: ignore[no-untyped-call]
+            self._step.backward(self._taken())
         if self._passes > 1:
             self._refuse_writes()
         return self._passes
@@ -131,7 +146,7 @@ class _Pieces:
             for number in [*self._piece]:
                 self._let_go(number)
             self._wanted = packed
-            self._step.again()
+            self._step.begin_again()
             with suppress(_Enough), torch.enable_grad():
                 self._taken()
         return self._let_go(packed)

@@ -260,18 +260,11 @@ def _loss_and_gradients(
     trained = {name: double for name, double in parameters.items() if double.requires_grad and wanted}
     losses: list[Tensor] = []
     with torch.set_grad_enabled(wanted), standing_in(model.module, model.loss, state, of_loss):
-        before = Snapshot(model.module, model.loss, inputs, targets, data=False)
-
-        def again() -> None:
-            gradients = [one.grad for one in trained.values()]
-            before.restore()
-            for one, gradient in zip(trained.values(), gradients, strict=True):
-                one.grad = gradient
-
         step = Step(
             forward=lambda: model.loss(model.module(*inputs), *targets),
             between=lambda loss: losses.append(loss.detach()),
-            again=again,
+            again=Snapshot(model.module, model.loss, inputs, targets, data=False).restore,
+            trained=[*trained.values()],
             written=lambda: [one._version for one in state.values()],
             held=(*state.values(), *tensors_in((inputs, targets))),
         )

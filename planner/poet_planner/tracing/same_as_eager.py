@@ -177,11 +177,8 @@ def _eager(
                 tensor.copy_(kept[id])
 
     def again() -> None:
-        gradients = [parameter.grad for parameter in trained]
         put_back()
         device.set_random_state(random)
-        for parameter, gradient in zip(trained, gradients, strict=True):
-            parameter.grad = gradient
 
     def left() -> dict[str, Tensor]:
         return {**written, **dict(model.named_buffers())}  # A buffer may be another tensor now.
@@ -189,8 +186,6 @@ def _eager(
     def between(value: Tensor) -> None:
         losses.append(value.detach())
         note_left()
-        for parameter in trained:
-            parameter.grad = None
 
     def note_left() -> None:
         now = left()
@@ -205,6 +200,7 @@ def _eager(
         forward=lambda: loss(model(*inputs), *targets),
         between=between,
         again=again,
+        trained=trained,
         written=lambda: [(id(tensor), tensor._version) for tensor in left().values()],
         held=held,
     )

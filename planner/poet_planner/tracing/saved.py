@@ -28,12 +28,26 @@ class WantsSavedError(Exception):
     """The step has to be taken with what autograd saves."""
 
 
+def takes_no_hooks(error: Exception) -> bool:
+    """Whether PyTorch refuses hooks on what autograd saves, as torch.func does."""
+    return isinstance(error, RuntimeError) and "saved tensor hooks" in str(error)
+
+
 class _LetGo(NamedTuple):
     layout: Blank
     device: torch.device
     tensor: weakref.ref[Tensor]
     version: int
     proxy: Any
+
+
+def with_little(step: Callable[[], object]) -> None:
+    """Take a step with what it saves let go, or held where it wants that."""
+    try:
+        with let_go(()):
+            step()
+    except WantsSavedError:
+        step()
 
 
 @contextmanager
@@ -46,7 +60,7 @@ def let_go(held: Iterable[Tensor], made: Callable[[Tensor], object] = lambda _: 
     ------
     WantsSavedError
         If what has been saved is written to, which eager PyTorch refuses; or in the place of an error that may come of
-        the zeros.
+        the zeros, or of the hooks.
     """
     storages = {tensor.untyped_storage()._cdata for tensor in held}
     zeros = 0
@@ -82,6 +96,6 @@ def let_go(held: Iterable[Tensor], made: Callable[[Tensor], object] = lambda _: 
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             yield
     except Exception as error:
-        if zeros and not isinstance(error, torch.OutOfMemoryError | MemoryError):
+        if takes_no_hooks(error) or (zeros and not isinstance(error, torch.OutOfMemoryError | MemoryError)):
             raise WantsSavedError from error
         raise

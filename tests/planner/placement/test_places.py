@@ -127,7 +127,7 @@ def test_no_time_no_verdict() -> None:
 def test_first_fit_ends_with_its_time() -> None:
     start = np.arange(1000)
     ended = TimeBudget(0.0, lambda: 0.0)
-    assert best_first_fit(start, start + 9, start + 1, 0, ended, ended)[1] == np.iinfo(np.int64).max
+    assert best_first_fit(start, start + 9, start + 1, 0, ended)[1] == np.iinfo(np.int64).max
 
 
 def test_the_complete_search_gives_up_where_it_would_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:

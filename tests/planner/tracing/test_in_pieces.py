@@ -37,22 +37,19 @@ def taken(net: nn.Module, limit_bytes: float) -> tuple[list[Tensor], int]:
     left: list[Tensor] = []
 
     def again() -> None:
-        gradients = [parameter.grad for parameter in net.parameters()]
         before.restore()
         torch.set_rng_state(random)
-        for parameter, gradient in zip(net.parameters(), gradients, strict=True):
-            parameter.grad = gradient
         for name, buffer in net.named_buffers():
             buffer.copy_(buffers[name])
 
     def between(loss: Tensor) -> None:
         left[:] = [loss.detach(), *(buffer.clone() for buffer in net.buffers())]
-        net.zero_grad()
 
     step = Step(
         lambda: cross_entropy(net(X), Y),
         between,
         again,
+        [*net.parameters()],
         lambda: [buffer._version for buffer in net.buffers()],
         [*net.parameters(), *net.buffers(), X, Y],
     )
@@ -107,7 +104,9 @@ def test_it_takes_the_memory_of_a_piece() -> None:
     net = nn.Sequential(*(layer for _ in range(12) for layer in (nn.Linear(256, 256), nn.Tanh())))
     x = torch.randn(512, 256)
     before = Snapshot(net, data=False)
-    step = Step(lambda: net(x).sum(), lambda _: None, lambda: None, lambda: None, [*net.parameters(), x])
+    step = Step(
+        lambda: net(x).sum(), lambda _: None, lambda: None, [*net.parameters()], lambda: None, [*net.parameters(), x]
+    )
     with allocations() as whole:
         backward_in_pieces(step, float("inf"))
     before.restore()

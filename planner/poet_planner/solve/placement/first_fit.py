@@ -176,13 +176,11 @@ def _seconds_to_fit(blocks: int) -> float:
     return 1e-9 * blocks**2
 
 
-def best_first_fit(
-    start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget, cut: TimeBudget | None = None
-) -> tuple[Ints, int]:
+def best_first_fit(start: Ints, end: Ints, size: Ints, capacity: int, budget: TimeBudget) -> tuple[Ints, int]:
     """Offsets by first fit in the best of several orders.
 
-    If time is short, only the order of the starts is tried, which compares each block only with those alive. Once
-    ``cut`` has expired that is given up, too, and the height is the largest number.
+    If time is short, only the order of the starts is tried, which compares each block only with those alive. Once a
+    budget by another clock than that of work has expired, that is given up, too, and the height is the largest number.
     """
     length = end - start
     best, lowest = np.zeros_like(size), np.iinfo(np.int64).max
@@ -191,7 +189,7 @@ def best_first_fit(
         if not by_start and budget.left() < _seconds_to_fit(len(size)):
             continue
         offsets = np.zeros_like(size)
-        height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start, cut)
+        height = _first_fit(np.lexsort(keys), start, end, size, offsets, by_start, budget)
         budget.spend(_seconds_to_fit(len(size)))
         if 0 <= height < lowest:
             best, lowest = offsets, height
@@ -207,19 +205,21 @@ def _first_fit(
     size: Ints,
     offsets: Ints,
     by_start: bool = False,
-    cut: TimeBudget | None = None,
+    budget: TimeBudget = UNLIMITED,
 ) -> int:
     """Place blocks in ``order``, each at the lowest offset that is free during its life; returns the height.
 
     ``by_start``: whether ``order`` is that of the starts, so that blocks that have ended need not be compared any more.
-    Once ``cut`` has expired it is given up, and -1 returned.
+    Once a budget by another clock than that of work has expired it is given up, and -1 returned.
     """
     blocks, placed = (ints(order), ints(start), ints(end), ints(size)), ints(np.empty_like(order))
 
     def fit(tally: Ints) -> int:
         return int(_in_order(len(order), *blocks, by_start, ints(offsets), placed, ints(tally)))
 
-    return fit(np.array([0, MOST_STEPS])) if cut is None else in_steps(fit, cut, 1e-9 * len(order))
+    if budget.counts_work:
+        return fit(np.array([0, MOST_STEPS]))
+    return in_steps(fit, budget, 1e-9 * len(order))
 
 
 def _least_arena(
@@ -279,19 +279,15 @@ def within(
     rounds: int,
     budget: TimeBudget,
     seed: int,
-    cut: TimeBudget | None = None,
 ) -> Ints:
-    """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks.
-
-    Once ``cut`` has expired no first fit goes on.
-    """
+    """Offsets within ``capacity``. If this fails: the fullest placement found, with -1 for unplaced blocks."""
     fullest, fewest = np.full_like(size, -1), np.iinfo(np.int64).max
     for number in range(rounds):
         round_seed = EJECTION_ROUNDS * seed + number
         # Rounds from the best of several orders hardly ever succeed, nor do several rounds from the same order.
         order = _largest_first(start, end, size, DISTURBANCE if number > 0 else 0.0, round_seed)
         offsets = np.zeros_like(size)
-        if _first_fit(order, start, end, size, offsets, cut=cut) < 0:
+        if _first_fit(order, start, end, size, offsets, budget=budget) < 0:
             break
         growth = GROWTHS[number % len(GROWTHS)]
         budget.spend(_seconds_to_fit(len(size)))
