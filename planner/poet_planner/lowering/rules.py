@@ -28,7 +28,7 @@ NANO = 1_000_000_000
 F32_ROUNDING = 2.0**-24
 EXPAND = "aten.expand.default"
 MOST_WINDOW_PLACES = 256
-_SPARE_PADDING = 255  # of the firmware (kernels/shape.c), beyond input and kernel
+_SPARE = 255  # strides and paddings beyond the tensors that the firmware takes (kernels/shape.c)
 LARGEST_I32 = 2**31 - 1
 
 
@@ -85,7 +85,7 @@ def _convolution_params(
     (n, c, *extents), (k, _, *kernel) = x.shape, w.shape
     (height, width), (r, s) = (1, *extents)[-2:], (1, *kernel)[-2:]
     (sh, sw), (ph, pw) = (1, *each(stride, extents))[-2:], (0, *each(padding, extents))[-2:]
-    if ph > height + r + _SPARE_PADDING or pw > width + s + _SPARE_PADDING:
+    if ph > height + r + _SPARE or pw > width + s + _SPARE:
         return None
     return {
         **{"n": n, "c": c, "h": height, "w": width, "k": k, "r": r, "s": s},
@@ -95,7 +95,7 @@ def _convolution_params(
 
 def _step(stride: int, extent: int, padding: int) -> int:
     """A stride as the firmware takes it: one beyond the padded extent never makes a second step."""
-    return min(stride, extent + 2 * padding)
+    return min(stride, extent + 2 * padding + _SPARE)
 
 
 def each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:

@@ -85,11 +85,11 @@ def test_transposed(operators: Operators, shape: dict[str, Any], stride: tuple[i
 @pytest.mark.parametrize(
     "layer",
     [
-        nn.Conv2d(2, 2, 3, stride=(1, 40), padding=1),
+        nn.Conv2d(2, 2, 3, stride=(1, 400), padding=1),
         nn.Conv2d(2, 4, 1, padding=(20, 3)),
         nn.Conv2d(2, 2, 1, stride=30, padding=7),
-        nn.AvgPool2d(2, stride=50),
-        nn.MaxPool2d(3, stride=99, padding=1),
+        nn.AvgPool2d(2, stride=500),
+        nn.MaxPool2d(3, stride=999, padding=1),
     ],
     ids=str,
 )
