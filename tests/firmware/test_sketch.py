@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any board that runs an Arduino sketch: plans arrive as data, and compute the bits that compiled-in ones do."""
+"""A board that runs an Arduino sketch gets plans as data, and computes the same bits."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 from poet_harness.arduino_library import write_arduino_library
+from poet_harness.cli import main as harness
 from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_harness.ports import open_port
 from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, Link
-from poet_harness.target.connect import SURE_LINE
+from poet_harness.target.connect import SURE_LINE, connect
 from poet_harness.training.ready import make_ready
+from poet_profiles.boards import board_names, load_board
+from poet_profiles.errors import UserError
 
-from tests.support import needs
+from tests.support import ROOT, needs
 from tests.support.arduino import CORES, HERE, SKETCH, built, running
 from tests.support.arduino.plans import small_plan
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, run_step
 from tests.support.firmware.stack import Stack
+from tests.support.programs import exit_code
 
 RISCV, QEMU = "riscv64-unknown-elf-gcc", "qemu-system-riscv32"
 needs_riscv = pytest.mark.skipif(shutil.which(RISCV) is None or shutil.which(QEMU) is None, reason="no RISC-V, no QEMU")
@@ -53,7 +57,7 @@ def riscv(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """Of a network with convolution, pooling and random numbers, an inference beside, and a head's features."""
+    """With an inference beside, and a head's features."""
     folder = tmp_path_factory.mktemp("plan")
     small_plan().write_files(folder)
     return read_plan(folder)
@@ -68,7 +72,7 @@ def device(core: str, image: Path, lossy: int | None = None) -> Iterator[Device]
 
 
 def given_to(board: Device, plan: Plan) -> dict[str, np.ndarray]:
-    """Drawn numbers in every resident that a step reads; by id."""
+    """Drawn numbers in every resident that a step reads, by id."""
     random, given = np.random.default_rng(0), {}
     for index, one in enumerate(plan.residents):
         numbers = (0.3 * random.standard_normal(one.shape)).astype(np.float32)
@@ -130,14 +134,63 @@ def test_what_is_no_plan_for_the_sketch_is_refused(host: Path, plan: Plan, opera
         check_step(board, plan, operators)
 
 
-def test_another_arithmetic_is_refused_with_its_cure(host: Path, plan: Plan, tmp_path: Path) -> None:
+def test_another_arithmetic_is_refused_with_its_cure(
+    host: Path, plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A start file that sets subnormals to zero, as -ffast-math links it."""
     folder, image = host.parent, tmp_path / "sketch"
     objects = [*sorted(folder.glob("*.o")), folder / "poet.a"]
     subprocess.run(["g++", "-ffast-math", *objects, "-lm", "-o", image], check=True)
     with device("host", image) as board:
-        assert board._ask("about").values["arithmetic"] == "other"
+        assert board.about()["arithmetic"] == "other"
         assert "compile without -ffast-math" in refusal(board, plan.data)
+    with running(CORES["host"], image) as port:
+        assert exit_code(harness, "poet-harness", "board", "new", "mine", "--port", port) == 2
+    assert "compile the sketch without -ffast-math" in capsys.readouterr().err
+
+
+def test_a_board_file_of_what_the_sketch_says(
+    host: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is found by its name, and its rows say that no sensor gave their energies."""
+    monkeypatch.chdir(tmp_path)
+    new = ("board", "new", "mine", "--port")
+    with running(CORES["host"], host) as port:
+        assert exit_code(harness, "poet-harness", *new, port) == 0
+        assert "as short as it can" in capsys.readouterr().out
+        assert load_board("mine").drawn_a.cpu_active == 0 and "mine" in board_names()
+        powers = ("--active-power", "0.33W", "--idle-power", "66mW")
+        assert exit_code(harness, "poet-harness", *new, port, *powers) == 0
+        board = load_board("mine")
+        assert (board.core, board.fpu, board.storage, board.sketch) == ("native", True, "none", True)
+        assert (board.drawn_a.cpu_active, board.drawn_a.cpu_idle) == (0.1, 0.02)
+        assert not board.has_assembly
+        with connect(board, port) as target:
+            assert target.device.hello.ram_bytes == board.ram_bytes
+            assert (target.meter.source, target.meter.senses) == ("measured", False)
+            assert target.meter.identity == "no sensor: energy by the power states of mine.toml"
+            make_ready(target.device, plan)
+        (tmp_path / "boards/mine.toml").rename(tmp_path / "mine.toml")
+        other = (tmp_path / "mine.toml").read_text().replace('core = "native"', 'core = "riscv32f"')
+        (tmp_path / "mine.toml").write_text(other)
+        with pytest.raises(UserError, match="the sketch there runs on native, and mine is riscv32f"):
+            connect(load_board("mine.toml"), port)
+
+
+def test_users_boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are found in three places, in order, and a name of poet's own is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("POET_BOARDS", str(tmp_path / "named"))
+    text = (ROOT / "profiles/boards/native.toml").read_text().replace('name = "native"', 'name = "mine"')
+    for folder, title in (("config/poet/boards", "last"), ("named", "second"), ("boards", "first")):
+        (tmp_path / folder).mkdir(parents=True)
+        line = next(line for line in text.splitlines() if line.startswith("title"))
+        (tmp_path / folder / "mine.toml").write_text(text.replace(line, f'title = "{title}"'))
+        assert load_board("mine").title == title
+    (tmp_path / "named/rpi5.toml").write_text(text)
+    with pytest.raises(UserError, match="poet ships a board of that name"):
+        board_names()
 
 
 @needs_riscv

@@ -236,6 +236,14 @@ class Device:
         values = self._ask(f"load end {zlib.crc32(document):08x}").values
         self.hello = replace(self.hello, model=values["model"], schedule=values["schedule"])
 
+    def forget(self) -> None:
+        """Have a sketch forget the plan that it loaded."""
+        self._ask("load 0 ")
+
+    def about(self) -> Values:
+        """What a sketch says of its board."""
+        return self._ask("about").values
+
     def call(self, repeats: int, call: str, expected_s: float = 0.0) -> Timing:
         """Run one exact call ``repeats`` times inside one window: JSON, or ``@N`` for the program's operator N."""
         return self._timing(self._ask(f"call {repeats} {call}", expected_s), repeats)

@@ -36,6 +36,8 @@ def command(
 ) -> None:
     """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
 
+    A sketch's board loads the plan as it is: nothing is built.
+
     For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """
     from poet_profiles.boards import load_board
@@ -46,13 +48,17 @@ def command(
     from ..target.connect import connect, takes_image
     from ..target.upload_port import console_port
     from ..target.upload_port import upload_port as find_upload_port
+    from ..training.ready import make_ready
     from ..upload_tools import refuse_several_probes, refuse_to_overwrite
 
     description = load_board(board)
     schedule = read_plan(plan)
     check_headers(plan, schedule)
     image = None
-    if takes_image(description, port, emulate):
+    if description.sketch:
+        with connect(description, port, meter="nominal") as target:
+            make_ready(target.device, schedule)
+    elif takes_image(description, port, emulate):
         image = image_path(plan, description)
         with built(description, plan) as made:
             shutil.copy2(made, image)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as data for boards that load it over their serial line (docs/SPEC.md, section 5): `plan.bin`.
+"""A plan as data, `plan.bin`, for boards that load it (docs/SPEC.md, section 5).
 
 Its structures are those of the C headers, little-endian. What is read of them, firmware/src/sketch/load_verbs.c says.
 """
@@ -46,7 +46,7 @@ def plan_data(
     inference: Inference | None = None,
     extraction: Extraction | None = None,
 ) -> bytes:
-    """The document that `load` sends: a step, and the plans beside it."""
+    """The document that `load` sends, of a step and the plans beside it."""
     beside = plans_beside(inference, extraction)
     plans = [(graph, schedule), *((plan.graph, plan.schedule) for plan in beside.values())]
     tables, words = call_tables(plans), words_for_both(graph, inference, constants)

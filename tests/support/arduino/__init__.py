@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doubles of Arduino cores: a sketch built as they build it, and running on this computer or in QEMU."""
+"""Doubles of Arduino cores, on this computer or in QEMU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CXX = "-fno-exceptions -fno-rtti -fno-threadsafe-statics"
 
 @dataclass(frozen=True)
 class Core:
-    """How a core's platform.txt compiles, and the machine of QEMU that runs the sketch; none on this computer."""
+    """How a core's platform.txt compiles, and the machine of QEMU that runs the sketch."""
 
     prefix: str
     machine: str
@@ -56,7 +56,7 @@ CORES = {
 
 
 def built(core: Core, library: Path, folder: Path, sketch: str = SKETCH.read_text(), flags: str = "") -> Path:
-    """The sketch's image: the library as an archive, and one file more."""
+    """The sketch's image, of the library as an archive."""
     objects = folder / "objects"
     objects.mkdir(parents=True)
     options = [*f"{BOTH} {core.machine} {flags}".split(), f"-I{library / 'src'}", f"-I{HERE}"]
@@ -80,7 +80,10 @@ def built(core: Core, library: Path, folder: Path, sketch: str = SKETCH.read_tex
 
 @contextmanager
 def running(core: Core, image: Path, lossy: int | None = None, counted: bool = False) -> Iterator[str]:
-    """The name of its serial port. With ``counted`` time is that of instructions, four nanoseconds each."""
+    """The name of its serial port.
+
+    With ``counted`` time is that of instructions, four nanoseconds each.
+    """
     clock = ["-icount", "shift=2,sleep=off"] if counted else []
     qemu = [*core.qemu, "-nographic", "-monitor", "none", "-serial", "pty", *clock, "-kernel", str(image)]
     environment = os.environ | ({"LOSSY": str(lossy)} if lossy else {})

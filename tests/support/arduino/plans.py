@@ -11,7 +11,7 @@ from torch import nn
 
 
 def small_plan() -> Plan:
-    """Of a frozen convolution, and behind its features a convolution, a pooling and random numbers; it infers, too."""
+    """Of a frozen convolution and, behind its features, layers of most kinds."""
     torch.manual_seed(0)
     trained = [nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(4, 4)]
     net = nn.Sequential(nn.Conv2d(1, 3, 3, stride=2, padding=1), nn.ReLU(), *trained)
