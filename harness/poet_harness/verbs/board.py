@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..protocol.link import Values
 
 NAME = "board"
+PLAN_BYTES = 8192
+TIME = "1W"  # of a board whose power is not known: least energy is then least time
 ARITHMETIC = (
     "its arithmetic is not that of IEEE 754, and poet's bits would be others; compile the sketch without -ffast-math, "
     "and on an RP2040 with Arduino's Mbed core, whose floats are not the boot ROM's"
@@ -55,7 +57,12 @@ def command(
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise UserError(f"{name!r}: a board's name is of lower-case letters, digits, - and _")
-    powers = (_watts("--active-power", active_power), _watts("--idle-power", idle_power or active_power))
+    if active_power is None and idle_power is not None:
+        raise UserError("--idle-power: stands beside --active-power; give both, or neither")
+    powers = (
+        _watts("--active-power", active_power or TIME),
+        _watts("--idle-power", idle_power or active_power or "0W"),
+    )
     link = Link(open_port(port, baud), port)
     try:
         device = Device(link)
@@ -78,13 +85,13 @@ def command(
         return
     print(f"wrote {path}: {board.title}")
     if active_power is None:
-        print("without --active-power its energies are 0: poet-plan then makes steps as short as it can")
+        print(f"without --active-power {TIME} stands for it: joules are seconds, and plans make steps short")
 
 
-def _watts(option: str, text: str | None) -> float:
+def _watts(option: str, text: str) -> float:
     from poet_profiles.errors import UserError
 
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(m?)W", text or "0W")
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(m?)W", text)
     if found is None:
         raise UserError(f"{option} {text}: write a power as 0.3W or 80mW")
     return float(found[1]) * (1e-3 if found[2] else 1.0)
@@ -107,7 +114,8 @@ def _file(
     if not hertz:
         raise UserError(f"{port}: the sketch does not know its clock; say it with --clock 240000000")
     core, blocks = about["core"], "blocks" in about
-    remark = "by --active-power and --idle-power" if any(powers) else "unknown: energies are 0, and plans minimise time"
+    unknown = f"unknown: {TIME} stands for time, which plans minimise"
+    remark = "by --active-power and --idle-power" if powers[1] else unknown
     lines = (
         f"# Written by poet-harness board new from what the sketch said: {about['compiler']} {about['optimised']},",
         f"# {about['operators']} operators, ticks of {hello.ticks_hz} Hz.",
@@ -119,6 +127,7 @@ def _file(
         f"clock_hz = {hertz}",
         f"fpu = {str(about['fpu'] == '1').lower()}",
         f"ram_bytes = {hello.ram_bytes}             # what the sketch can give to plans",
+        f"ram_reserved_bytes = {PLAN_BYTES}       # of these, for a plan's own tables; frozen weights come on top",
         f'storage = "{"sd-spi" if blocks else "none"}"',
         f"dma_overlap = {str(about.get('overlaps') == '1').lower()}",
         f"voltage_v = {voltage}",
