@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Json, connection_option
+from .options import Json, Port
 
 if TYPE_CHECKING:
     from ..protocol.device import Hello
@@ -34,7 +34,7 @@ class Action(StrEnum):
 def command(
     action: Annotated[Action, typer.Argument(help="new: write a board file.")],
     name: Annotated[str, typer.Argument(help="The board's, as in --board NAME.")],
-    port: Annotated[str, connection_option(envvar="POET_PORT", help="Where its sketch answers.")],
+    port: Port = None,
     active_power: Annotated[str | None, typer.Option(help="Drawn while it computes: 0.3W, 80mW.")] = None,
     idle_power: Annotated[str | None, typer.Option(help="Drawn while it waits; --active-power if not given.")] = None,
     voltage: Annotated[float, typer.Option(min=0.5, max=60.0, help="Of the supply, in volt.")] = 3.3,
@@ -57,6 +57,8 @@ def command(
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise UserError(f"{name!r}: a board's name is of lower-case letters, digits, - and _")
+    if port is None:
+        raise UserError("--port: say where the sketch answers, as in --port /dev/ttyACM0")
     if active_power is None and idle_power is not None:
         raise UserError("--idle-power: stands beside --active-power; give both, or neither")
     powers = (
