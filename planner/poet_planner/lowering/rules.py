@@ -28,6 +28,7 @@ NANO = 1_000_000_000
 F32_ROUNDING = 2.0**-24
 EXPAND = "aten.expand.default"
 MOST_WINDOW_PLACES = 256
+_SPARE = 255  # strides and paddings beyond the tensors that the firmware takes (kernels/shape.c)
 LARGEST_I32 = 2**31 - 1
 
 
@@ -84,10 +85,17 @@ def _convolution_params(
     (n, c, *extents), (k, _, *kernel) = x.shape, w.shape
     (height, width), (r, s) = (1, *extents)[-2:], (1, *kernel)[-2:]
     (sh, sw), (ph, pw) = (1, *each(stride, extents))[-2:], (0, *each(padding, extents))[-2:]
+    if ph > height + r + _SPARE or pw > width + s + _SPARE:
+        return None
     return {
         **{"n": n, "c": c, "h": height, "w": width, "k": k, "r": r, "s": s},
-        **{"sh": sh, "sw": sw, "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
+        **{"sh": _step(sh, height, ph), "sw": _step(sw, width, pw), "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
     }
+
+
+def _step(stride: int, extent: int, padding: int) -> int:
+    """A stride as the firmware takes it: one beyond the padded extent never makes a second step."""
+    return min(stride, extent + 2 * padding + _SPARE)
 
 
 def each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
@@ -254,7 +262,7 @@ def _pool_params(x: Ref | Blank, kernel: Any, stride: Any, padding: Any) -> dict
     (r, s), (sh, sw), (ph, pw) = _pair(kernel), _pair(stride or kernel), _pair(padding)
     return {
         **{"n": prod(stack), "c": c, "h": height, "w": width},
-        **{"r": r, "s": s, "sh": sh, "sw": sw, "ph": ph, "pw": pw},
+        **{"r": r, "s": s, "sh": _step(sh, height, ph), "sw": _step(sw, width, pw), "ph": ph, "pw": pw},
     }
 
 
