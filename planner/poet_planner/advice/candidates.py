@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps that may be advised: what each costs at least, and exactly once somebody asks."""
+"""Training steps that may be advised, and what each costs at least."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class Cost:
 
 @dataclass
 class Step:
-    """A set of parameters that learn, a batch, an optimizer; ``cost`` is None where ``why_none`` says why."""
+    """A set that learns, a batch, an optimizer.
+
+    ``cost`` is None where ``why_none`` says why.
+    """
 
     trained: TrainedSet
     batch: int
@@ -139,7 +142,14 @@ class Steps:
         self._traced: dict[tuple[TrainedSet, int], TrainingStep] = {}
         self._bench: Bench | None = None
         self._costed: dict[tuple[TrainedSet, int, Optimizer], Step] = {}
-        self.sets = sets_of(self.model(BATCHES[0]).module, more, model if isinstance(model, str) else model.name)
+        self.name = model if isinstance(model, str) else model.name
+        self.sets = sets_of(self.model(BATCHES[0]).module, more, self.name)
+
+    @property
+    def board(self) -> str:
+        """Its name."""
+        board = None if self._bench is None else self._bench.board
+        return "" if board is None else board.name
 
     def model(self, batch: int) -> Model:
         """The model with a batch of so many samples."""

@@ -14,7 +14,7 @@ DEPTHS = 5  # of a network of many layers
 
 @dataclass(frozen=True)
 class TrainedSet:
-    """Parameters that learn: what people call them, the patterns that name them, and their names."""
+    """Parameters that learn, the patterns that name them, and what people call them."""
 
     name: str
     patterns: tuple[str, ...]
@@ -22,9 +22,10 @@ class TrainedSet:
 
 
 def sets_of(module: nn.Module, more: tuple[str, ...] = (), name: str = "") -> list[TrainedSet]:
-    """The head; the last layers; biases, norms or the first layer beside the head; all. Equal sets are one.
+    """The sets that are tried; equal ones are one.
 
-    What the module itself has frozen stays so. Layers are in the order in which the module has them.
+    They are the head; the last layers; biases, norms or the first layer beside the head; all. What the module itself has
+    frozen stays so. Layers are in the order in which the module has them.
 
     Parameters
     ----------

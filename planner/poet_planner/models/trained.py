@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parameters of a model learn, said in its name: of ``my:make[4,*.bias]`` those of layer 4, and all biases."""
+"""Which parameters of a model learn, said in its name.
+
+Of ``my:make[4,*.bias]`` those of layer 4 learn, and all biases.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def matching(module: nn.Module, patterns: Sequence[str], name: str) -> frozenset
 
 
 def train_only(module: nn.Module, learns: Collection[str]) -> None:
-    """Freeze all other parameters; a norm of which nothing learns keeps its running statistics, too."""
+    """Freeze all other parameters.
+
+    A norm of which nothing learns keeps its running statistics, too.
+    """
     for path, parameter in module.named_parameters():
         parameter.requires_grad_(path in learns)
     for layer in module.modules():
