@@ -197,7 +197,25 @@ def raced(
         torch.set_num_threads(threads)
         if kept is not None:
             kept.save(curves)
-    return Advice(steps.name, steps.board, costed, search, wanted, race, curves, _notes(sets, wanted))
+    notes = (*_notes(sets, wanted), *_rounded(race, Curves(model, sets, wanted.measure, dtype=torch.float64)))
+    return Advice(steps.name, steps.board, costed, search, wanted, race, curves, notes)
+
+
+def _rounded(race: Race, double: Curves) -> list[str]:
+    """What is to be said where the winner reaches its goal at other epochs in f64: then roundings alone decide."""
+    winner, goal = race.winner, race.goal
+    if winner is None:
+        return []
+    keys = [winner.key(draw) for draw in range(race.draws)]
+    while opened := [key for key in keys if not goal.least_epoch(double.begun(key))[1]]:
+        if len(double.values[opened[0]]) > race.most_epochs:
+            break
+        double.extend(opened)
+    moved = [goal.least_epoch(double.values[key])[0] for key in keys]
+    if moved == race.reached(winner):
+        return []
+    epochs = f"{max(moved)} epochs in f64, {max(race.reached(winner))} in f32"
+    return [f"at rate {winner.rate:g} roundings alone decide when it is reached: in the worst draw after {epochs}"]
 
 
 def _rates(optimizer: Optimizer) -> tuple[float, ...]:

@@ -24,8 +24,8 @@ class TrainedSet:
 def sets_of(module: nn.Module, more: tuple[str, ...] = (), name: str = "") -> list[TrainedSet]:
     """The sets that are tried; equal ones are one.
 
-    They are the head; the last layers; biases, norms or the first layer beside the head; all. What the module itself has
-    frozen stays so. Layers are in the order in which the module has them.
+    They are the head; the last layers; biases, norms or the first layer beside the head; all. What the module itself
+    has frozen stays so. Layers are in the order in which the module has them.
 
     Parameters
     ----------

@@ -90,12 +90,12 @@ def test_an_interrupted_advice_goes_on_to_the_same_table(
         nonlocal calls
         calls += 1
         if calls == 15:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
         extend(self, keys)
 
     with monkeypatch.context() as patch:
         patch.setattr(Curves, "extend", ended)
-        assert advised(out="parts") == 128 + signal.SIGINT
+        assert advised(out="parts") == 128 + signal.SIGTERM
     assert "no candidate takes less than" in capsys.readouterr().err
     assert advised(out="parts") == BAD_INPUT
     assert advised("--resume", out="parts") == 0
