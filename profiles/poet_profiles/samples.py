@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's data set, of any size: arrays in a file or folder, or what a callable returns (docs/SPEC.md, section 8)."""
+"""A data set of a user, of any size (docs/SPEC.md, section 8).
+
+It is arrays in a file or folder, or what a callable returns.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ CURE = "give arrays x and y, x_train and y_train, or the ids of the plan's tenso
 
 @dataclass(frozen=True)
 class Samples:
-    """So many samples. ``rows`` takes their numbers, and gives the rows by the tensor's index in the plan.
+    """So many samples.
 
+    ``rows`` takes their numbers, and gives the rows by the tensor's index in the plan.
     Floating-point rows are f32; labels are of the plan's type; integers that are to be normalised are as they were.
     Where the whole set lies in arrays, ``arrays`` has them as they were given, by the same index.
     """
@@ -66,7 +70,9 @@ class BatchTensor:
 
 
 def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalising | None = None) -> SampleSets:
-    """Read a data set, and hold what can be held against the tensors: names, types, shapes, and all numbers of arrays.
+    """Read a data set, and hold it against the tensors.
+
+    Names, types, shapes, and all numbers of arrays are looked at.
 
     Parameters
     ----------
@@ -250,7 +256,10 @@ def _as_array(part: object) -> Array:
 def refuse_choices(
     where: str, array: Array, dtype: np.dtype[Any], choices: Choices, rows: NDArray[np.int64] | None = None
 ) -> None:
-    """Make sure that all numbers are among those to choose from; ``rows`` are as in `refuse_numbers`."""
+    """Make sure that all numbers are among those to choose from.
+
+    ``rows`` are as in `refuse_numbers`.
+    """
     bounds, (count, ignored) = np.iinfo(dtype), choices
     low, high = (bounds.min, bounds.max) if count is None else (0, count - 1)
     wrong = (array < low) | (array > high)

@@ -67,7 +67,6 @@ class Advice:
     model: str
     board: str
     steps: tuple[Step, ...]
-    search: Search
     goal: Goal | None = None
     race: Race | None = None
     curves: Curves | None = None
@@ -146,13 +145,8 @@ def advise(
     data = None if samples is None or goal is None else asked_of(steps, str(samples), goal)
     costed = tuple(steps.all(search.batches))
     if data is None:
-        return of_costs(steps, costed, search)
+        return Advice(steps.name, steps.board, costed)
     return raced(steps, costed, search, data, None if folder is None else Path(folder), resume=True)
-
-
-def of_costs(steps: Steps, costed: tuple[Step, ...], search: Search) -> Advice:
-    """An advice without samples."""
-    return Advice(steps.name, steps.board, costed, search)
 
 
 def asked_of(steps: Steps, samples: str, goal: str) -> tuple[Sets, Goal]:
@@ -170,7 +164,10 @@ def raced(
     resume: bool = False,
     told: Callable[[float, Candidate], None] = lambda least_j, one: None,
 ) -> Advice:
-    """Race the steps that fit, at four rates each; raises a `KeyboardInterrupt` once what was trained is kept."""
+    """Race the steps that fit, at four rates each.
+
+    What was trained is kept, whatever ends it.
+    """
     import torch
 
     from poet_planner.advice.curves import Curves
@@ -198,7 +195,7 @@ def raced(
         if kept is not None:
             kept.save(curves)
     notes = (*_notes(sets, wanted), *_rounded(race, Curves(model, sets, wanted.measure, dtype=torch.float64)))
-    return Advice(steps.name, steps.board, costed, search, wanted, race, curves, notes)
+    return Advice(steps.name, steps.board, costed, wanted, race, curves, notes)
 
 
 def _rounded(race: Race, double: Curves) -> list[str]:

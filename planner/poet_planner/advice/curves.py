@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings by PyTorch, an epoch at a time: the metric of the validation samples after each. None depends on a board.
+"""Trainings by PyTorch, an epoch at a time, with a metric after each.
 
-Trainings of one set and batch go together, by `torch.func.vmap` over their weights, with the bits that each has in any
-company. What vmap refuses (batch norms in training mode, dropout) goes one by one. What is frozen in front is computed
-once.
+None depends on a board. Trainings of one set and batch go together, by `torch.func.vmap` over their weights, with the
+bits that each has in any company. What vmap refuses (batch norms in training mode, dropout) goes one by one. What is
+frozen in front is computed once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Data:
 
 @dataclass(frozen=True)
 class Sets:
-    """What is learned, and validated with: without samples for that each draw holds back others of the first."""
+    """What is learned, validated and tested with.
+
+    Without samples to validate with each draw holds back others of the first.
+    """
 
     train: Data
     validation: Data | None = None
@@ -187,7 +190,10 @@ class _Trainer:
         return _State(rows, {path: one.clone() for path, one in self.buffers.items()})
 
     def epoch(self, keys: Sequence[Key], states: Sequence[_State]) -> None:
-        """One more of each. A training alone goes twice: kernels of one have other bits than those of many."""
+        """Train one more of each.
+
+        A training alone goes twice, since kernels of one have other bits than those of many.
+        """
         times = 2 if self.together and len(keys) == 1 else 1
         all_keys, all_states, batch = [*keys] * times, [*states] * times, keys[0].batch
         rows = torch.stack([one.rows for one in all_states], 1)

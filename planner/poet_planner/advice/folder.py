@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An advice's folder: what it was asked with, and each training as far as it went, to go on with.
+"""The folder of an advice, with each training as far as it went.
 
 ``advice.json`` has what curves depend on, which is no board; ``curves.csv`` a row a value; ``curves.pt`` the weights.
 """

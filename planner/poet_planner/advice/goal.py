@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be reached: a metric of the validation samples, a number, and from when on it is kept."""
+"""Goals, and metrics of the validation samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Metric = Callable[["Tensor", "Tensor"], float]
 
 @dataclass(frozen=True)
 class Goal:
-    """A metric of outputs and targets, and the number that it is to reach; ``falls``: less is better."""
+    """A metric of outputs and targets, and the number that it is to reach.
+
+    ``falls`` says that less is better.
+    """
 
     metric: str
     number: float

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains candidates in the order of the board's joules: the first that reaches the goal is the cheapest of all.
+"""Trains candidates in the order of the board's joules.
 
-A candidate's least joules are those of the first epoch from which it may still keep the goal, in its worst draw. The
-candidate with the least is trained for one epoch more of the draw that decides, until the least is one that has reached
-the goal in all draws: best-first search, so nothing that could be cheaper is left out, and nothing is trained that is
-dearer already.
+So the first that reaches the goal is the cheapest of all. A candidate's least joules are those of the first epoch from
+which it may still keep the goal, in its worst draw. The candidate with the least is trained for one epoch more of the
+draw that decides, until the least is one that has reached the goal in all draws: best-first search, so nothing that
+could be cheaper is left out, and nothing is trained that is dearer already.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def advise(
     """
     from poet_profiles.program.command_line import alone_in, given
 
-    from poet_planner.advice.advice import Search, asked_of, of_costs, request_for
+    from poet_planner.advice.advice import Advice, Search, asked_of, request_for
     from poet_planner.advice.candidates import BATCHES, Steps
 
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # PyTorch's threads, while they have nothing to do
@@ -131,7 +131,7 @@ def advise(
     if not any(step.cost for step in costed):
         raise UserError("none of these ways fits: take a smaller --batch, or another board", NO_SCHEDULE)
     if asked is None:
-        _print(of_costs(steps, costed, search), as_json, form)
+        _print(Advice(steps.name, steps.board, costed), as_json, form)
         return
     advice = _raced(steps, costed, search, asked, goal)
     _write(advice, goal, board, limits, weights)

@@ -60,7 +60,7 @@ def advised(*more: object, goal: str = "accuracy 0.85", out: str = "advice") -> 
 
 
 def test_what_is_advised_is_what_the_board_does(folder: Path, capsys: Said) -> None:
-    """The five commands, as they are written, on the emulated board; the right answers are PyTorch's."""
+    """The five commands run as they are written on the emulated board."""
     assert advised("--json") == 0
     document = json.loads(capsys.readouterr().out)
     winner = document["advice"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The race against brute force, on drawn curves whose costs are known, or are bounds until somebody asks."""
+"""The race against brute force, on drawn curves."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def problem(seed: int) -> tuple[list[Candidate], Drawn]:
 
 
 def worst_j(one: Candidate, drawn: Drawn) -> float | None:
-    """By brute force: the joules of its worst draw; None if one never keeps the goal, or it has no room."""
+    """The joules of its worst draw by brute force.
+
+    None: one never keeps the goal, or it has no room.
+    """
     step = one.step
     assert isinstance(step, Lazy) and step.cost is not None
     cost = step.true if step.cost.is_bound else step.cost
