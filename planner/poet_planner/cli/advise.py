@@ -102,8 +102,7 @@ def advise(
     reaches the goal in each draw, and no other way of the list takes less in its worst. Ctrl-C keeps what was trained.
 
         poet-plan advise --model digits_cnn --board nrf52840
-        poet-plan advise --model my_module:make --weights pretrained.pt --samples my_data.npz --board nrf52840 \\
-            --goal "accuracy 0.85" --out advice
+        poet-plan advise --model my_module:make --board nrf52840 --samples my_data.npz --goal "accuracy 0.85"
 
     Exit codes: 0 done, 2 bad input, 3 no way fits, 5 nothing reaches the goal, 130 or 143 interrupted.
     """
