@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 from poet_profiles.errors import UserError
 
@@ -12,7 +13,8 @@ _MOST_BYTES = 2**31 - 1  # of a C int; more would be cut to its low bits
 
 
 def give_back() -> None:
-    """Let the system have what has been freed and lies in holes of the heap, where the C library can do that."""
+    """Let the system have what nobody refers to any more, a trace's circles too, where the C library can do that."""
+    gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -28,8 +28,7 @@ def longest_path(problem: Problem) -> Ints:
 
 def producers(problem: Problem, node: int) -> Ints:
     """The nodes that produce the inputs of ``node``."""
-    found: Ints = np.unique(problem.producer[inputs_of(problem, node)])
-    return found
+    return np.array(sorted({*problem.producer[inputs_of(problem, node)].tolist()}), dtype=np.int64)
 
 
 def ancestors(problem: Problem) -> Flags:

@@ -75,7 +75,7 @@ def most_overflowing(problem: Problem, path: Ints, columns: Columns, point: Floa
         excess[node] += np.maximum(kept - again, 0.0) @ np.where(
             outside_working_set(problem, int(node)), problem.size, 0
         )
-    between = np.setdiff1d(path, columns.event_points)
+    between = path[~np.isin(path, columns.event_points)]
     worst = max(between.tolist(), key=lambda node: excess[node], default=None)
     return worst if worst is not None and excess[worst] > 0 else None
 

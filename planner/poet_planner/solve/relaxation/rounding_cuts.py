@@ -26,7 +26,8 @@ class RoundingCuts:
         for t, node in enumerate(columns.event_points):
             spare = problem.budget - int(need[node])
             values = np.nonzero(outside_working_set(problem, int(node)) & (columns.keep[t] >= 0))[0]
-            divisors = np.unique(problem.size[values])[::-1][:MOST_DIVISORS]
+            sizes = sorted({*problem.size[values].tolist()}, reverse=True)
+            divisors = np.array(sizes[:MOST_DIVISORS], dtype=np.int64)
             coefficients = problem.size[values][None, :] // divisors[:, None]
             self._rows.append((columns.keep[t, values], coefficients, spare // divisors))
 

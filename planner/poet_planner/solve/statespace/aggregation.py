@@ -45,7 +45,7 @@ def aggregated_problem(problem: Problem, representative: Ints) -> Problem:
     nothing counts as taken over.
     """
     separate = representative == np.arange(len(representative))
-    inputs = [np.unique(representative[inputs_of(problem, j)]).tolist() for j in range(len(problem.node_time))]
+    inputs = [sorted({*representative[inputs_of(problem, j)].tolist()}) for j in range(len(problem.node_time))]
     input_start, input_value = ragged(inputs)
     smaller = replace(
         problem,
