@@ -25,11 +25,13 @@ from torch.utils._pytree import tree_map_only
 from poet_planner.models import Model
 from poet_planner.tracing.capture import own_parameters, share, standing_in
 from poet_planner.tracing.drawn_batches import Batch, compared_with, drawn_batches
+from poet_planner.tracing.in_pieces import Step, backward_in_pieces
 from poet_planner.tracing.snapshot import Snapshot
 
 ROUNDING = 1e-9  # of sums in another order: relative to a tensor's largest number,
 NOTHING = 1e-13  # or to that of all, where a gradient is zero but for rounding
 _WEIGHTED = 1e-6
+HELD_BYTES = 1 << 26  # of what autograd saves, at once: gradients of a batch in double would take twice eager's
 _DRAWN = 16  # samples of which losses alone are looked at
 
 
@@ -256,13 +258,33 @@ def _loss_and_gradients(
     buffers = {**dict(model.module.named_buffers()), **of_loss}
     state = {**{name: _as_double(buffer).clone() for name, buffer in buffers.items()}, **parameters}
     trained = {name: double for name, double in parameters.items() if double.requires_grad and wanted}
+    losses: list[Tensor] = []
     with torch.set_grad_enabled(wanted), standing_in(model.module, model.loss, state, of_loss):
-        loss = model.loss(model.module(*inputs), *targets)
-        gradients: Sequence[Tensor] = ()
+        before = Snapshot(model.module, model.loss, inputs, targets, data=False)
+
+        def again() -> None:
+            gradients = [one.grad for one in trained.values()]
+            before.restore()
+            for one, gradient in zip(trained.values(), gradients, strict=True):
+                one.grad = gradient
+
+        step = Step(
+            forward=lambda: model.loss(model.module(*inputs), *targets),
+            between=lambda loss: losses.append(loss.detach()),
+            again=again,
+            written=lambda: [one._version for one in state.values()],
+            held=(*state.values(), *tensors_in((inputs, targets))),
+        )
         if wanted:
-            gradients = torch.autograd.grad(loss, [*trained.values()], allow_unused=True, materialize_grads=True)
-    named = {f"gradient of {name}": gradient for name, gradient in zip(trained, gradients, strict=True)}
-    return {"loss": loss.detach(), **named}
+            backward_in_pieces(step, HELD_BYTES)
+        else:
+            step.between(step.forward())
+    named = {
+        f"gradient of {name}": torch.zeros_like(one) if one.grad is None else one.grad for name, one in trained.items()
+    }
+    for one in trained.values():
+        one.grad = None
+    return {"loss": losses[-1], **named}
 
 
 def _as_double(tensor: Tensor) -> Tensor:
