@@ -283,7 +283,7 @@ def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     image = tmp_path / "build" / "firmware.elf"
     image.parent.mkdir()
     image.with_suffix(".uf2").write_bytes(b"UF2\n" * 128)
-    monkeypatch.setattr(firmware, "built", lambda board, plan: nullcontext(image))
+    monkeypatch.setattr(firmware, "built", lambda board, plan, keep: nullcontext(image))
     return image
 
 

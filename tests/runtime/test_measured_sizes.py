@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators measured one by one have the sizes that they have in a whole step, in the memory of one."""
+"""Operators measured one by one have the sizes that they have in a whole step."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,21 +24,17 @@ ARITHMETIC = (
 )
 
 
-class Action(StrEnum):
-    """What there is to do."""
-
-    NEW = "new"
-
-
 def command(
-    action: Annotated[Action, typer.Argument(help="new: write a board file.")],
+    action: Annotated[str, typer.Argument(help="new: write a board file.")],
     name: Annotated[str, typer.Argument(help="The board's, as in --board NAME.")],
     port: Port = None,
     active_power: Annotated[str | None, typer.Option(help="Drawn while it computes: 0.3W, 80mW.")] = None,
     idle_power: Annotated[str | None, typer.Option(help="Drawn while it waits; --active-power if not given.")] = None,
     voltage: Annotated[float, typer.Option(min=0.5, max=60.0, help="Of the supply, in volt.")] = 3.3,
-    clock: Annotated[int | None, typer.Option(min=1, help="In hertz, where the sketch does not know it.")] = None,
-    baud: Annotated[int, typer.Option(min=1, help="Of the sketch's Serial.begin.")] = 1_000_000,
+    clock: Annotated[
+        int | None, typer.Option(min=1, max=10**10, help="In hertz, where the sketch does not know it.")
+    ] = None,
+    baud: Annotated[int, typer.Option(min=1, max=10**8, help="Of the sketch's Serial.begin.")] = 1_000_000,
     out: Annotated[Path, typer.Option(help="Folder of the file.")] = Path("boards"),
     as_json: Json = False,
 ) -> None:
@@ -55,6 +50,8 @@ def command(
     from ..protocol.device import Device
     from ..protocol.link import Link
 
+    if action != "new":
+        raise UserError(f"{action}: there is new, which writes a board's file")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise UserError(f"{name!r}: a board's name is of lower-case letters, digits, - and _")
     if port is None:

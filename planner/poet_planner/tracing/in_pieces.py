@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eager PyTorch's own backward pass in less memory: what autograd saves is held a piece at a time.
+"""Eager PyTorch's own backward pass in less memory.
 
-It begins with the last piece. Where it wants what is not held, the forward pass is taken again from the same state, up
-to there, and the piece before is held. Bits are eager's.
+What autograd saves is held a piece at a time. It begins with the last piece. Where it wants what is not held, the
+forward pass is taken again from the same state, up to there, and the piece before is held. Bits are eager's.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class Step:
 
 
 def backward_in_pieces(step: Step, limit_bytes: float) -> int:
-    """Leave gradients as ``forward().backward()`` does; return how often the forward pass was begun.
+    """Leave gradients as ``forward().backward()`` does.
 
-    No more than ``limit_bytes`` is held of what autograd saves, unless one tensor alone is larger, the forward pass
-    itself takes gradients, or the backward pass writes what is left of the step.
+    Returned is how often the forward pass was begun. No more than ``limit_bytes`` is held of what autograd saves,
+    unless one tensor alone is larger, the forward pass itself takes gradients, or the backward pass writes what is left
+    of the step.
     """
     if limit_bytes < math.inf:
         try:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a traced step, as it stands, does what eager PyTorch does with the same batch: bit for bit on the CPU.
+"""Whether a traced step does what eager PyTorch does with the same batch.
 
-A model may ask in ways that no trace can answer as eager PyTorch does (which dispatch mode is active, say), and take
-another way while it is traced. So each step is compared with a real one before it is planned.
+On the CPU that is bit for bit. A model may ask in ways that no trace can answer as eager PyTorch does (which dispatch
+mode is active, say), and take another way while it is traced. So each step is compared with a real one before it is
+planned.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-5
 
 @dataclass
 class Seen:
-    """Results of a step, by what they are in words: their digests, or whole; also of an update's gradient."""
+    """Results of a step, by what they are in words.
+
+    They are digests, or whole. It is called with the gradients that updates use up.
+    """
 
     whole: bool = False
     results: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +60,9 @@ def refuse_other_results(
     step: tuple[CompiledStep, Seen] | None = None,
     limit_bytes: float = math.inf,
 ) -> Tensor:
-    """Take the step both ways, and compare the loss, the gradients and what the step writes; return eager's loss.
+    """Take the step both ways, and compare what it leaves.
+
+    These are the loss, the gradients, and what the step writes and keeps. Returned is eager's loss.
 
     Model, batch and random generator stay as they are. ``step`` is a plan of the step, and what is given the gradients
     that it uses up; else the step keeps everything. ``limit_bytes`` is the most that eager PyTorch's backward pass
@@ -112,7 +118,10 @@ def refuse_other_results(
 
 
 def refuse_other_step(model: Model, traced: TracedGraph) -> None:
-    """The same up to rounding, with the example and with a drawn batch: a board adds in its own order."""
+    """The same up to rounding, with the example and with a drawn batch.
+
+    A board adds in its own order.
+    """
     for number, batch in enumerate(((model.inputs, model.targets), *drawn_batches(model, traced))):
         residents = residents_of(traced, model.module, *batch)
         try:

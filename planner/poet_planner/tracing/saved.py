@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step over real data in the memory of a forward pass: what autograd saves is let go at once.
+"""A step over real data in the memory of a forward pass.
 
-The backward pass reads zeros in its place, of the same layout, and while it is traced the same node of the graph. What
-it computes is worthless: nobody may ask for it, or go another way by it.
+What autograd saves is let go at once. The backward pass reads zeros in its place, of the same layout, and while it is
+traced the same node of the graph. What it computes is worthless: nobody may ask for it, or go another way by it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class _LetGo(NamedTuple):
 
 @contextmanager
 def let_go(held: Iterable[Tensor], made: Callable[[Tensor], object] = lambda _: None) -> Iterator[None]:
-    """Within, of what autograd saves only ``held`` and what is small stays; ``made`` is told of what is in its place.
+    """Within, of what autograd saves only ``held`` and what is small stays.
+
+    ``made`` is told of what is in its place.
 
     Raises
     ------

@@ -45,7 +45,7 @@ def files_in(folder: Path) -> list[str]:
 
 def written(path: Path) -> object:
     """What a file says, without the seconds that the optimiser's parts took."""
-    if path.suffix == ".npz":
+    if path.suffix in (".npz", ".bin"):
         return path.read_bytes()
     text = path.read_text()
     if path.name != "summary.json":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`compile` passes, and a planned step trains, on a machine whose memory an eager step does not fit into."""
+"""`compile` passes, and a plan trains, where an eager step does not fit into the memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_it_compiles_and_trains_where_an_eager_step_runs_out_of_memory(tmp_path:
 
 
 def test_no_run_takes_more_than_the_budget_and_an_operator() -> None:
-    """By the allocator, all of `compile`, a retrace and a new shape; the gradient of a scale needs four pictures."""
+    """By the allocator: `compile`, a retrace, a new shape; a scale's gradient needs 4 pictures."""
     net, (x, y) = Gates(), batch_of(2)
     picture = 2 * 16 * 128 * 128 * 4
     options = poet.OptimiseOptions(time_limit_s=1.0, capped=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backward pass in pieces leaves the bits that eager PyTorch leaves, however small the pieces."""
+"""A backward pass in pieces leaves the bits of eager PyTorch's, however small they are."""
 
 from __future__ import annotations
 

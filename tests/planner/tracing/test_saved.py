@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step over data that lets go what autograd saves is the step that holds it, in less memory, or is not taken so."""
+"""A step that lets go what autograd saves is the step that holds it, or is not taken so."""
 
 from __future__ import annotations
 
