@@ -22,7 +22,7 @@ public:
 
     static int open(poet_block_device * device)
     {
-        *device = {nullptr, all().blocks, read, write, sync, nullptr, nullptr, nullptr};
+        *device = {nullptr, all().blocks, read, write, sync, nullptr, nullptr, nullptr, 0, nullptr};
         return all().blocks > 0u ? POET_OK : POET_E_ABSENT;
     }
 

@@ -49,7 +49,7 @@ def plan_data(
     """The document that `load` sends, of a step and the plans beside it."""
     beside = plans_beside(inference, extraction)
     plans = [(graph, schedule), *((plan.graph, plan.schedule) for plan in beside.values())]
-    tables, words = call_tables(plans), words_for_both(graph, inference, constants)
+    tables, words = call_tables(plans, with_steps=False), words_for_both(graph, inference, constants)
     longest = plans[-1][0].residents
     parts = [
         _head(graph, schedule, inference, extraction, (len(longest), len(tables.params.entries), len(words))),
@@ -109,7 +109,7 @@ def _kept(graph: Graph) -> Iterator[bytes]:
 
 def _calls(tables: CallTables, program: Program) -> tuple[bytes, bytes]:
     """Calls, which name operators by their codes, and words."""
-    codes = [OPERATORS[op].code for op in tables.operators]
+    codes = [OPERATORS[op].code for op in tables.operators.values()]
     rows = ((row[0] if row[0] >= PAGE_CALL else codes[row[0]], *row[1:]) for row in program.rows)
     entries = program.words.entries
     return b"".join(pack("<BBBBHH", *row) for row in rows), pack(f"<{len(entries)}I", *entries)

@@ -146,7 +146,7 @@ def test_a_store_writes_what_an_operator_has_made() -> None:
                 values=(Value("update", 8),),
                 workspace_bytes=0,
                 recomputable=True,
-                operation=Operation("sub", "size=2", ("w..fetch", "gradient"), ("update",)),
+                operation=Operation("pointwise", "size=2 steps=sub(y0,x0,x1)", ("w..fetch", "gradient"), ("update",)),
                 uses=Uses.CPU,
             )
             store = Operation("store", "size=2", ("update",), ("w",))

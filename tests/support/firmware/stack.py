@@ -25,7 +25,7 @@ POINTED_AT = {
     "run_call": OPERATORS,
     "runner": rf"{OPERATORS}|kept_operands\.c:(run_call|begin)|card_part\.c:\w+",
     "matmul": r"poet_product_(compute|add)",
-    "pointwise": r"steps\.c:\w+_step",
+    **dict.fromkeys(("pointwise", "conv2d_relu"), r"steps\.c:\w+_each"),
     "conv2d_s8": r"conv2d_s8\.c:\w+",
     "max_pool2d_s8": r"max_pool2d_s8\.c:\w+",
     "poet_begin": r"poet_feature_maker_check|poet_keeping_open",
