@@ -12,7 +12,7 @@ static int relu_sizes(const int32_t *params, poet_sizes *sizes)
         return POET_E_ARGUMENT;
     }
     const uint32_t bytes = 4u * (uint32_t)params[0];
-    *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {bytes}, .output_bytes = {bytes}};
+    *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {bytes}, .output_bytes = {bytes}, .takes_over = 1u};
     return POET_OK;
 }
 
