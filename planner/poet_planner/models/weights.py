@@ -56,7 +56,7 @@ def _converted(module: nn.Module, file: WeightsFile) -> WeightsFile | None:
         given = {"config": part.config, "state_dict": state, "ignore_mismatched_sizes": True}
         loaded, told = library.from_pretrained(None, **given, output_loading_info=True)
         kept = {name: one.numpy() for name, one in loaded.state_dict().items() if name not in told["missing_keys"]}
-        kept |= {name: np.empty(shape, np.float32) for name, shape, _ in told["mismatched_keys"]}
+        kept |= {name: np.zeros(shape, np.float32) for name, shape, _ in told["mismatched_keys"]}
         named = {f"{place}.{name}".removeprefix("."): array for name, array in kept.items()}
         return replace(file, arrays=named | {name: file.arrays[name] for name in told["unexpected_keys"]})
     return None
