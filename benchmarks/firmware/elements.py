@@ -26,7 +26,7 @@ from poet_harness.profiling.configurations import Configuration
 from poet_harness.profiling.grid import grid
 from poet_profiles.firmware.compiled_operators import CSizes
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
-from poet_profiles.firmware.steps import POINTWISE
+from poet_profiles.firmware.steps import POINTWISE, only_step
 from rich.console import Console
 from rich.table import Table
 
@@ -58,7 +58,7 @@ WORKSPACE, IN_PLACE, INDEX_INPUT, INDEX_BYTES, INDEX_BOUND, NOT_NEGATIVE, S8 = (
 
 
 def main() -> int:
-    measured = [name for name in OPERATORS if name in {shape.op for shape in grid()}]
+    measured = list(dict.fromkeys(name_of(shape) for shape in grid() if shape.op in OPERATORS))
     wanted = sys.argv[1:] or [
         name for name in measured if name in CONVOLUTIONS or not any(product in name for product in PRODUCTS)
     ]
@@ -76,12 +76,13 @@ def main() -> int:
             if shape.op not in CONVOLUTIONS:
                 count = largest(shape) // (1 if shape.op in OF_BYTES else 4)
             cycles = [cycles_of(core, shape) / count for core in cores]
-            limit = LIMITS.get(shape.op)
+            name = name_of(shape)
+            limit = LIMITS.get(name)
             cells = [f"{each:.2f}" for each in cycles]
-            table.add_row(shape.op, extents(shape), str(count), str(limit or ""), *cells)
-            rows.append([shape.op, extents(shape), *cells])
+            table.add_row(name, extents(shape), str(count), str(limit or ""), *cells)
+            rows.append([name, extents(shape), *cells])
             if limit is not None and cycles[0] > limit:
-                above.append(f"{shape.op}: {cycles[0]:.2f} cycles on the {CORES[0]}, more than {limit}")
+                above.append(f"{name}: {cycles[0]:.2f} cycles on the {CORES[0]}, more than {limit}")
     Console(width=150).print(table)
     if not sys.argv[1:]:
         with TABLE.open("w", newline="", encoding="utf-8") as file:
@@ -98,7 +99,12 @@ def shapes(names: list[str]) -> Iterator[Configuration]:
         if name in CONVOLUTIONS:
             yield Configuration(name, params_key(name, {**SMALL_PLANES, "bias": 0}))
             continue
-        yield min((shape for shape in every if shape.op == name), key=lambda shape: abs(largest(shape) - BYTES))
+        yield min((shape for shape in every if name_of(shape) == name), key=lambda shape: abs(largest(shape) - BYTES))
+
+
+def name_of(shape: Configuration) -> str:
+    """Of the operator, or of its only step."""
+    return only_step(shape.params) or shape.op
 
 
 def halves(pool: dict[str, int]) -> bool:

@@ -5,7 +5,7 @@
 
 #include "poet/block_device.h"
 
-#define FUZZ_RAM_BYTES 4096u
+#define FUZZ_RAM_BYTES 32768u
 #define FUZZ_CARD_BLOCKS (2048u + 16u)
 
 extern uint64_t fuzz_ram[FUZZ_RAM_BYTES / 8u];

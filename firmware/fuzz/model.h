@@ -40,7 +40,7 @@ typedef struct fuzz_tables {
 } fuzz_tables;
 
 static const poet_operator fuzz_operators[FUZZ_OPERATORS] = {
-    POET_OPERATOR_ROW(RELU, relu),     POET_OPERATOR_ROW(ADD, add),     POET_OPERATOR_ROW(NLL_LOSS, nll_loss),
+    POET_STEP_ROW(relu, 1, 0),         POET_STEP_ROW(add, 2, 0),        POET_OPERATOR_ROW(NLL_LOSS, nll_loss),
     POET_OPERATOR_ROW(SGD, sgd),       POET_OPERATOR_ROW(FETCH, fetch), POET_OPERATOR_ROW(SGD_UPDATE, sgd_update),
     POET_OPERATOR_ROW(COMMIT, commit),
 };

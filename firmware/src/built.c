@@ -26,7 +26,7 @@ const poet_built poet_built_in = {NULL, NULL, {NULL, NULL, NULL, NULL}, NULL, NU
 TELL_LINKER(poet_built_ram_bytes, POET_BUILT_RAM_BYTES);
 TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 
-/* Of the families of operators.def those that the plan needs; nothing links the others. */
+/* Of the families of operators.def those that the plan needs; nothing links the others; and of the steps. */
 #ifndef POET_BUILT_S8
 #define POET_WITHOUT_S8
 #endif
@@ -36,6 +36,14 @@ TELL_LINKER(poet_built_table_bytes, POET_BUILT_TABLE_BYTES);
 #ifndef POET_BUILT_RECURRENT
 #define POET_WITHOUT_RECURRENT
 #endif
+#define POET_STEP(code, NAME, name, kind, flops, value)     \
+    extern const poet_step poet_##name##_step;              \
+    extern const poet_step *const poet_##name##_step_named; \
+    const poet_step *const poet_##name##_step_named =       \
+        (POET_BUILT_STEPS >> (code) & 1u) != 0 ? &poet_##name##_step : NULL;
+#include "poet/steps.def"
+#undef POET_STEP
+
 static const poet_operator operators[] = {
 #define POET_OPERATOR(code, NAME, name, ...) POET_OPERATOR_ROW(NAME, name),
 #include "poet/operators.def"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -18,6 +19,9 @@ from poet_profiles.firmware.arduino import library_properties
 from .firmware import find_project
 
 MANIFEST = "library.properties"
+IDENTITY = "src/sketch/identity.h"  # what a sketch says of its version
+# What PoetBoard has beside the library for own applications.
+SERVING = ("protocol", "bench", "sketch")
 
 
 def write_arduino_library(folder: Path) -> Path:
@@ -37,9 +41,12 @@ def write_arduino_library(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".poet-") as scratch:
         made = Path(scratch) / target.name
+        digest = hashlib.sha256()
         for path, source in _files(firmware, manifest["build"]["srcFilter"]):
             (made / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, made / path)
+            digest.update(path.encode() + b"\0" + source.read_bytes())
+        (made / IDENTITY).write_text(f'#define POET_SKETCH_ID "{digest.hexdigest()[:12]}"\n', encoding="utf-8")
         (made / MANIFEST).write_text(properties, encoding="utf-8")
         if target.exists():
             target.rename(Path(scratch) / "earlier")
@@ -59,9 +66,10 @@ def _files(firmware: Path, chosen: list[str]) -> Iterator[tuple[str, Path]]:
     include, watch = firmware / "include", firmware / "examples" / "watch"
     for path in sorted(path for path in include.rglob("*") if path.is_file()):
         yield f"src/{path.relative_to(include).as_posix()}", path
-    for part in re.findall(r"\+<(\w+)/>", " ".join(chosen)):
-        for path in sorted((firmware / "src" / part).glob("*.[ch]")):
-            yield f"src/{part}/{path.name}", path
+    for part in (*re.findall(r"\+<(\w+)/>", " ".join(chosen)), *SERVING):
+        for path in sorted((firmware / "src" / part).glob("*.[ch]*")):
+            yield f"src/{path.name}" if path.name.startswith("Poet") else f"src/{part}/{path.name}", path
     for path in (*sorted((watch / "src").glob("*.h*")), *sorted((watch / "arduino").iterdir())):
         yield f"examples/Watch/{path.name}", path
+    yield "examples/Board/Board.ino", firmware / "examples" / "board" / "Board.ino"
     yield "examples/Gesture/Gesture.ino", firmware / "examples" / "gesture" / "Gesture.ino"

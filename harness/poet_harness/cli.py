@@ -14,6 +14,7 @@ from poet_profiles.program.version import show_version
 from .verbs import (
     arduino,
     battery,
+    board,
     boards,
     bootloader,
     card,
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 VERBS = (
     *(profile, flash, bootloader, card, run, train, evaluate, weights, arduino, diff),
-    *(battery, energy, boards, meters, doctor),
+    *(battery, energy, board, boards, meters, doctor),
 )
 for verb in VERBS:
     app.command(verb.NAME, cls=Command)(flattened(verb.command))

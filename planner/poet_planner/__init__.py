@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from poet_planner.advice.advice import Advice, Search, advise
     from poet_planner.graph import Graph
     from poet_planner.graph.optimizer import Optimizer
     from poet_planner.models import Model
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from poet_planner.torch_step.compiling import compile
 
 __all__ = [
+    "Advice",
     "Graph",
     "Model",
     "NoScheduleError",
@@ -37,6 +39,8 @@ __all__ = [
     "Places",
     "Plan",
     "Schedule",
+    "Search",
+    "advise",
     "compile",
     "optimise",
     "place",
@@ -46,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Advice": "poet_planner.advice.advice",
     "Graph": "poet_planner.graph",
     "Model": "poet_planner.models",
     "NoScheduleError": "poet_planner.solve",
@@ -54,6 +59,8 @@ _HOMES = {
     "Places": "poet_planner.placement",
     "Plan": "poet_planner.planning.plan",
     "Schedule": "poet_planner.schedule",
+    "Search": "poet_planner.advice.advice",
+    "advise": "poet_planner.advice.advice",
     "compile": "poet_planner.torch_step.compiling",
     "optimise": "poet_planner.solve",
     "place": "poet_planner.placement",

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from .errors import FaultError, UserError
@@ -166,6 +168,7 @@ class Board(BaseModel):
     title: str
     kind: Literal["microcontroller", "linux", "program"]
     chip: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")] | None = None
+    sketch: bool = False
     core: str
     clock_hz: int = Field(gt=0)
     crystal_hz: int | None = Field(default=None, gt=0)
@@ -217,6 +220,11 @@ class Board(BaseModel):
         return self.rails_a.model_copy(update=cpu)
 
     @property
+    def has_assembly(self) -> bool:
+        """Whether its firmware computes by the assembly for a Cortex-M with a unit; any other core has loops in C."""
+        return self.fpu and self.core.startswith("cortex-m")
+
+    @property
     def has_card(self) -> bool:
         """Whether its firmware can keep parameters on a card."""
         return self.kind == "microcontroller" and self.storage != "none"
@@ -237,9 +245,33 @@ def pin_number(name: str) -> int:
     return 32 * max("01".find(name[1]), "ABC".find(name[1])) + int(name[-2:])
 
 
+def user_folders() -> list[Path]:
+    """Where users' boards are: ``./boards``, folders of ``POET_BOARDS``, and ``poet/boards`` of the user's."""
+    named = os.environ.get("POET_BOARDS", "").split(os.pathsep)
+    return [Path("boards"), *map(Path, filter(None, named)), platformdirs.user_config_path("poet") / "boards"]
+
+
+def _files() -> dict[str, Path]:
+    """Each board's file, by its name: users' boards, the first of a name, and those that poet ships.
+
+    Raises
+    ------
+    UserError
+        If a user's board bears the name of one of poet's: rows of the two could not be told apart.
+    """
+    shipped = {path.stem: path for path in (SHIPPED / "boards").glob("*.toml")}
+    users: dict[str, Path] = {}
+    for folder in user_folders():
+        for path in folder.glob("*.toml"):
+            if path.stem in shipped and path.resolve() != shipped[path.stem].resolve():
+                raise UserError(f"{path}: poet ships a board of that name; give yours another, in the file as well")
+            users.setdefault(path.stem, path)
+    return users | shipped
+
+
 def board_names() -> list[str]:
-    """Names of the boards that poet knows."""
-    return sorted(path.stem for path in (SHIPPED / "boards").glob("*.toml"))
+    """Names of the boards that poet knows, and of the user's."""
+    return sorted(_files())
 
 
 def load_board(name: str) -> Board:
@@ -250,8 +282,8 @@ def load_board(name: str) -> Board:
     UserError
         If there is no such board, or its file is not a board description.
     """
-    path = Path(name) if name.endswith(".toml") else SHIPPED / "boards" / f"{name}.toml"
-    if not path.is_file() or (path.parent != SHIPPED / "boards" and not name.endswith(".toml")):
+    path = Path(name) if name.endswith(".toml") else _files().get(name)
+    if path is None or not path.is_file():
         raise UserError(f"no board named {name!r}; known are {', '.join(board_names())} (or give a .toml file)")
     try:
         document = tomllib.loads(read_text(path))

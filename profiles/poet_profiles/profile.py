@@ -18,6 +18,7 @@ from .files.locks import is_at, lock
 from .files.text_file import read_table, refuse_missing
 from .files.whole_file import check_writable, folder_made
 from .firmware.operators import dtype_of
+from .firmware.steps import as_step
 from .program.closing import Closing
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def profile_rows(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     records = []
     seen: dict[tuple[str, ...], int] = {}
-    for line, row in _lines(path):
+    lines = [(line, row, as_step(row["op"], row["params"])) for line, row in _lines(path)]
+    is_old = {line: step != (row["op"], row["params"]) for line, row, step in lines}
+    for line, row, (row["op"], row["params"]) in sorted(lines, key=lambda each: is_old[each[0]]):
         record: dict[str, Any] = dict(row)
         for column in _REAL:
             record[column] = _number(path, line, column, row[column])
@@ -133,6 +136,8 @@ def profile_rows(path: str | Path) -> list[dict[str, Any]]:
         if "/" in row["board"] or "." in row["board"]:  # a path: the planner reads the board's file by this name
             raise UserError(f"{path}:{line}: board: {row['board']!r} is no name of a board")
         key = tuple(row[column] for column in _KEY)
+        if key in seen and is_old[line]:
+            continue
         if key in seen:
             raise UserError(f"{path}:{line}: params: same {', '.join(_KEY)} as line {seen[key]}")
         seen[key] = line
@@ -147,7 +152,7 @@ class ProfileWriter(Closing):
     parent folders are made. The file is locked until the writer is closed.
 
         with ProfileWriter(path) as profile:
-            if ("nrf52840", "relu", "size=1024", "f32", "measured") not in profile.done:
+            if ("nrf52840", "pointwise", "size=1024 steps=relu(y0,x0)", "f32", "measured") not in profile.done:
                 profile.append(row)
 
     Attributes

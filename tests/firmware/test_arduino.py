@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from poet_harness.arduino_library import write_arduino_library
+from poet_harness.arduino_library import SERVING, write_arduino_library
 from poet_harness.cli import main as harness
 from poet_planner.cli import main as planner
 from poet_profiles.errors import UserError
@@ -65,13 +65,14 @@ def test_the_library_has_what_arduino_asks_for(libraries: Path) -> None:
 
 
 def test_the_library_has_the_cores_files_and_no_others(libraries: Path) -> None:
-    """Those that PlatformIO builds, each under its own name once: Arduino compiles whatever lies there."""
+    """Those that PlatformIO builds and what serves a host, each once: Arduino compiles whatever lies there."""
     chosen = json.loads((FIRMWARE / "library.json").read_text())["build"]["srcFilter"]
     parts = [FIRMWARE / "src" / name for name in re.findall(r"\+<(\w+)/>", "".join(chosen))]
-    assert len(parts) == len(chosen) - 1
-    core = {path.read_bytes() for part in parts for path in part.iterdir() if path.suffix in (".c", ".h")}
+    assert len(parts) == len(chosen) - 1, chosen
+    parts += [FIRMWARE / "src" / name for name in SERVING]
+    core = {path.read_bytes() for part in parts for path in part.iterdir() if path.suffix in (".c", ".h", ".cpp")}
     public = {path.read_bytes() for path in (FIRMWARE / "include").rglob("*.*")}
-    shipped = [path.read_bytes() for path in (libraries / "poet/src").rglob("*.*")]
+    shipped = [path.read_bytes() for path in (libraries / "poet/src").rglob("*.*") if path.name != "identity.h"]
     assert len(shipped) == len(set(shipped))
     assert set(shipped) == core | public
 
@@ -152,7 +153,8 @@ def test_the_smallest_sketch_learns_gestures(libraries: Path, tmp_path: Path) ->
     sys.modules.pop("gesture")
     core, net = libraries / "poet/src", tmp_path / "plan/gesture/src"
     needed = set(re.findall(r"POET_OPERATOR_ROW\(\w+, (\w+)\)", (net / "gesture.c").read_text()))
-    sources = [path for path in core.rglob("*.c") if path.stem in needed or path.stem not in {*OPERATORS, "operators"}]
+    own = [path for path in core.rglob("*.c") if path.parent.name not in SERVING]
+    sources = [path for path in own if path.stem in needed or path.stem not in {*OPERATORS, "operators"}]
     (tmp_path / "main.cpp").write_text(HOST)
     includes = [f"-I{folder}" for folder in (core, net, libraries / "poet/examples/Gesture")]
     for command in (

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 
 from tests.support.firmware.host_operators import CSizes, Operators
 
@@ -24,6 +24,7 @@ from benchmarks.firmware.emulated_core import EmulatedCore
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
 RATE = 0.37
+BACKWARD = "relu_backward(y0,x0,x1)"
 PLANES = [(4, 4, 1), (5, 6, 2), (8, 9, 5), (9, 5, 12)]  # images, channels, filters
 SHAPES = [(8, 3, 8, 8), (3, 5, 7, 5), (1, 1, 2, 2), (2, 3, 5, 6), (1, 1, 1, 3)]
 WINDOWS = [(2, 2, 2, 2, 0, 0), (2, 2, 1, 3, 0, 0), (2, 2, 2, 2, 1, 1), (3, 2, 2, 1, 0, 0)]
@@ -169,9 +170,9 @@ def assert_bits(found: Sequence[Array], expected: Sequence[Array]) -> None:
 class TestOddNumbers:
     def test_relu(self, runner: Runner, shape: tuple[int, ...], odd: float) -> None:
         gy, x = drawn(1, *shape, odd=odd), drawn(2, *shape, odd=odd)
-        size = {"size": x.size}
-        assert_bits(runner.run("relu", size, [x]), [np.where(x <= 0, np.float32(0), x)])
-        assert_bits(runner.run("relu_backward", size, [gy, x]), [np.where(x <= 0, np.float32(0), gy)])
+        relu, backward = (parse_params(f"size={x.size} steps={one}") for one in ("relu(y0,x0)", BACKWARD))
+        assert_bits(runner.run("pointwise", relu, [x]), [np.where(x <= 0, np.float32(0), x)])
+        assert_bits(runner.run("pointwise", backward, [gy, x]), [np.where(x <= 0, np.float32(0), gy)])
 
     def test_sgd(self, runner: Runner, shape: tuple[int, ...], odd: float) -> None:
         gradient, weights = drawn(1, *shape, odd=odd), drawn(2, *shape, odd=odd)

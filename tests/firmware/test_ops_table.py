@@ -101,6 +101,17 @@ def test_a_shape_parameter_of_zero_is_refused(operators: Operators, name: str) -
                 operators.sizes(name, {**params, param: 0})
 
 
+@pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if "sh" in operator.params])
+def test_windows_that_step_over_the_tensors_are_refused(operators: Operators, name: str) -> None:
+    """A loop over a stride's phases, or a place in a padded row, would go on past 32 bits."""
+    params = smallest(name)
+    for stride, padding in (("sh", "ph"), ("sw", "pw")):
+        operators.sizes(name, {**params, stride: params["h" if stride == "sh" else "w"]})
+        for absurd in ({stride: 2**31 - 1}, {stride: 2**20}, {padding: 2**28}, {stride: 2**27, padding: 2**27}):
+            with pytest.raises(StatusError):
+                operators.sizes(name, {**params, **absurd})
+
+
 def test_a_convolution_whose_kernels_are_not_linked_is_refused(tmp_path: Path) -> None:
     """As in a program that has not named them: neither its sizes nor its results are computed."""
     needed = ("conv", "conv_suits", "conv2d", "convolution", "gemm", "gemm_add", "im2col", "shape")

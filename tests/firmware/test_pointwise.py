@@ -7,6 +7,7 @@ They are equal bit for bit. Words that make no sense are refused.
 from __future__ import annotations
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from poet_profiles.firmware.compiled_operators import CSizes, StatusError
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.firmware.steps import KINDS, SPREAD, SUM, Step, pointwise_params, steps_in
 
+from tests.support import ROOT
 from tests.support.firmware.groups_of_steps import EXACT, groups_of_steps
 from tests.support.firmware.host_operators import Operators
 from tests.support.levels import examples
@@ -130,3 +132,11 @@ def test_text_that_is_no_step_is_refused(key: str) -> None:
 
 def test_every_step_is_in_the_tables() -> None:
     assert {*EXACT, SPREAD, SUM} == set(KINDS)
+
+
+def test_an_activation_is_named_in_two_files() -> None:
+    named = re.compile(r"\b(softplus|SOFTPLUS)\b")
+    folders = [ROOT / name for name in ("firmware", "harness", "planner", "profiles")]
+    files = [path for folder in folders for end in ("py", "c", "h", "def") for path in folder.rglob(f"*.{end}")]
+    found = {str(path.relative_to(ROOT)) for path in files if named.search(path.read_text())}
+    assert found == {"firmware/include/poet/steps.def", "planner/poet_planner/lowering/steps.py"}

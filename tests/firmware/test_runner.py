@@ -304,6 +304,20 @@ def test_a_damaged_plan_is_refused_even_with_its_check(core: c.CDLL, changes: di
     assert Bench(core, net([(fw.COMPUTE, 0, places)], **changes)).status == fw.E_CORRUPT
 
 
+@pytest.mark.parametrize(
+    ("place", "word", "apart"), [(1, 0, True), (1, 4, False), (5, 4 * BYTES - 4, False), (5, 5 * BYTES, True)]
+)
+def test_what_a_call_writes_lies_apart_from_all_else_that_it_has(
+    core: c.CDLL, place: int, word: int, apart: bool
+) -> None:
+    """A result may lie in the place that it takes over, but not beside it; a workspace nowhere else."""
+    changed, lies_apart = net(PLAIN), core.poet_plan_lies_apart
+    lies_apart.restype = c.c_bool
+    assert lies_apart(c.byref(changed.schedule))
+    changed.schedule.words[place] = word
+    assert lies_apart(c.byref(changed.schedule)) == apart
+
+
 @pytest.mark.parametrize("word", range(4))
 def test_a_damaged_page_is_refused_even_with_its_check(core: c.CDLL, word: int) -> None:
     paged = net(PAGED)

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from poet_harness.card.sample_set import SampleSet
-from poet_harness.data.samples import Samples
 from poet_harness.protocol.device import HeldSet
 from poet_profiles.quantised import Normalising
+from poet_profiles.samples import Samples
 
 from tests.support.firmware import core as fw
 from tests.support.firmware.device import Device, boot

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from poet_harness.data.class_order import words_on_order
-from poet_harness.data.samples import BatchTensor, Samples
+from poet_profiles.samples import BatchTensor, Samples
 
 COUNT = 64
 RANDOM = np.random.default_rng(0)

@@ -127,7 +127,7 @@ def test_the_list_commands_end_well() -> None:
 
 def test_a_cable_pulled_out_keeps_what_was_measured_and_resume_goes_on(tmp_path: Path) -> None:
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
-    configs.write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 10)))
+    configs.write_text("op,params\n" + "".join(f"fill,size={size} value_nano=0\n" for size in range(1, 10)))
     options = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
     simulated = SimulatedDevice()
 
@@ -154,7 +154,7 @@ def test_ctrl_c_or_a_kill_keeps_what_was_measured_and_resume_goes_on(
     signal_: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
-    configs.write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 60)))
+    configs.write_text("op,params\n" + "".join(f"fill,size={size} value_nano=0\n" for size in range(1, 60)))
     options = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
     with serve(SimulatedDevice()) as url:
         process = subprocess.Popen(
@@ -262,7 +262,7 @@ def test_no_mistake_of_a_users_ends_in_a_traceback(
     for name in ("binary", "binary.toml"):
         (tmp_path / name).write_bytes(bytes(range(256)))
     (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "c.csv").write_text("op,params\nrelu,size=4\n")
+    (tmp_path / "c.csv").write_text("op,params\nfill,size=4 value_nano=0\n")
     write_plan(tmp_path / "plan")
     assert poet_harness(*arguments) in (2, 4)
     captured = capsys.readouterr()

@@ -31,9 +31,9 @@ pytestmark = needs.emulator
 BOARD = load_board("nrf52840")
 EAGER = Patience(acknowledge_s=0.05, answer_s=0.5, attempts=10)
 CONFIGURATIONS = [
-    Configuration("relu", "size=64"),
-    Configuration("relu", "size=4096"),
-    Configuration("add", "size=512"),
+    Configuration("pointwise", "size=64 steps=relu(y0,x0)"),
+    Configuration("pointwise", "size=4096 steps=relu(y0,x0)"),
+    Configuration("pointwise", "size=512 steps=add(y0,x0,x1)"),
     Configuration("linear", "m=8 k=64 n=10 bias=1"),
     page("page_in", 4096, "sequential"),
     page("page_out", 4096, "sequential"),
@@ -86,7 +86,7 @@ def profile(image: Path, folder: Path, line: NoisyLine | None = None, resets: in
 def test_energy_is_the_rails_current_times_voltage_times_time(image: Path, tmp_path: Path) -> None:
     rows, _ = profile(image, tmp_path / "clean")
     rows = rows.set_index(["op", "params"])
-    compute = rows.loc[("relu", "size=4096")]
+    compute = rows.loc[("pointwise", "size=4096 steps=relu(y0,x0)")]
     rails = BOARD.rails_a
     assert compute["energy_j"] == pytest.approx(
         compute["time_s"] * BOARD.voltage_v * (rails.cpu_active - rails.cpu_idle), rel=1e-3

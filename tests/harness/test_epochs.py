@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 import torch
 from poet_harness.cli import app
-from poet_harness.data.samples import Samples, read_samples
+from poet_harness.data.samples import read_samples
 from poet_harness.data.weights import AFTER_STEPS, StateTable
 from poet_harness.plan_folder.plan import read_plan
 from poet_harness.protocol.link import DeviceResetError
@@ -32,6 +32,7 @@ from poet_harness.verbs import train
 from poet_profiles.errors import UserError
 from poet_profiles.files.locks import held
 from poet_profiles.quantised import read_normalising
+from poet_profiles.samples import Samples
 from safetensors import safe_open
 from typer.testing import CliRunner
 

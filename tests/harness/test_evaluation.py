@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from poet_harness.data.samples import Samples
 from poet_harness.meters.meter import Mark, Meter, MeterError, Window
 from poet_harness.plan_folder.plan import Plan
 from poet_harness.protocol.device import InferenceReport
@@ -21,6 +20,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Resident
 from poet_profiles.losses import Loss
 from poet_profiles.quantised import Normalising
+from poet_profiles.samples import Samples
 
 from tests.support.harness.made_plans import inference_of, plan_of
 

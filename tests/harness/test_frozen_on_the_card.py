@@ -13,13 +13,13 @@ from poet_harness.card.contents import card_contents, for_inferences
 from poet_harness.card.image import prepared_image
 from poet_harness.card.sample_set import SampleSet
 from poet_harness.data.batches import read_training_data
-from poet_harness.data.samples import Samples
 from poet_harness.plan_folder.plan import read_plan
 from poet_profiles.card.layout import FIRST_BLOCK
 from poet_profiles.errors import UserError
 from poet_profiles.graph.constants import write_constants
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.protocol.f32 import f32_of_bits
+from poet_profiles.samples import Samples
 from poet_profiles.schedule.file import read_schedule, schedule_hash
 
 from tests.support.graphs.kept_graphs import frozen_step

@@ -31,7 +31,7 @@ from tests.support.harness.simulated_device import TICKS_HZ, SimulatedDevice, se
 from tests.support.harness.tiny_plan import STEPS, TICKS, board, write_plan
 
 BOARD = load_board("nrf52840")
-RELU = Configuration("relu", "size=128")
+RELU = Configuration("pointwise", "size=128 steps=relu(y0,x0)")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_plan_is_profiled_by_training_under_it(tmp_path: Path, plan_folder: Pa
     in_place = ["--plan", str(plan_folder), "--data", str(plan_folder / "data.npz"), "--steps", str(STEPS)]
     profile(device, tmp_path, *in_place)
     rows = read_profile(tmp_path / "p.csv").set_index("op")
-    relu = rows.loc["relu"]
+    relu = rows.loc["pointwise"]
     assert relu["time_s"] == pytest.approx(TICKS[0] / TICKS_HZ)
     power_w = BOARD.voltage_v * (BOARD.rails_a.cpu_active - BOARD.rails_a.cpu_idle)
     assert relu["energy_j"] == pytest.approx(power_w * TICKS[0] / TICKS_HZ)
@@ -99,14 +99,20 @@ def test_training_that_ends_early_loses_no_step(tmp_path: Path, plan_folder: Pat
                 trainer, BoardProfiler(device, meter, BOARD, Effort()), rows, plan, data, 0.25, second_fails
             )
     [row] = read_profile(tmp_path / "p.csv").itertuples()
-    assert (row.op, row.repeats) == ("relu", 2)
+    assert (row.op, row.repeats) == ("pointwise", 2)
 
 
 def test_the_mean_is_over_every_run_that_was_seen(plan_folder: Path) -> None:
     plan = read_plan(plan_folder)
     compute = plan.actions[0]
     plan = replace(
-        plan, actions=(compute, compute, replace(compute, do="page_out"), replace(compute, params="size=64"))
+        plan,
+        actions=(
+            compute,
+            compute,
+            replace(compute, do="page_out"),
+            replace(compute, params="size=64 steps=relu(y0,x0)"),
+        ),
     )
     random = np.random.default_rng(1)
     times_s, energies_j = random.uniform(1e-3, 2e-3, (3, 4)), random.uniform(1e-5, 2e-5, (3, 4))
@@ -114,12 +120,12 @@ def test_the_mean_is_over_every_run_that_was_seen(plan_folder: Path) -> None:
     steps[2] = replace(steps[2], actions=(*steps[2].actions[:3], replace(steps[2].actions[3], energy_j=None)))
     untraced = replace(steps[0], actions=())
     costs = costs_in_place(plan, [*steps, untraced])
-    assert set(costs) == {RELU, Configuration("relu", "size=64")}
+    assert set(costs) == {RELU, Configuration("pointwise", "size=64 steps=relu(y0,x0)")}
     assert costs[RELU].time_s == pytest.approx(times_s[:, :2].mean())
     assert costs[RELU].energy_j == pytest.approx(energies_j[:, :2].mean())
     assert costs[RELU].time_s_std == pytest.approx(times_s[:, :2].std(ddof=1))
     assert costs[RELU].repeats == 6
-    assert costs[Configuration("relu", "size=64")].time_s == pytest.approx(times_s[:2, 3].mean())
+    assert costs[Configuration("pointwise", "size=64 steps=relu(y0,x0)")].time_s == pytest.approx(times_s[:2, 3].mean())
 
 
 def step(plan: Plan, costs: tuple[np.ndarray, np.ndarray]) -> ObservedStep:

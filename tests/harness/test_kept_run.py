@@ -188,7 +188,7 @@ def test_transfers_and_commits_get_no_rows_of_their_own(folder: Path, tmp_path: 
         result = CliRunner().invoke(app, ["profile", *board, *given, "--out", str(out)])
     assert result.exit_code == 0, result.output
     rows = pd.read_csv(out)
-    assert set(rows["op"]) == {"idle", "mul", "add", "sgd", "sgd_update"}
+    assert set(rows["op"]) == {"idle", "pointwise", "sgd", "sgd_update"}
     assert all(rows["meter"][rows["op"] != "idle"].str.endswith(", in place"))
 
 

@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
-WANTED = [Configuration("relu", f"size={size}") for size in (512, 1024, 2048)]
+WANTED = [Configuration("pointwise", f"size={size} steps=relu(y0,x0)") for size in (512, 1024, 2048)]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_profiled_as_a_process_on_the_board_itself(
     done = CliRunner().invoke(app, ["profile", *options, "--configs", str(configs), "--out", str(out)])
     assert done.exit_code == 0, done.output
     rows = read_profile(out)
-    assert list(rows["op"]) == ["idle", "relu", "page_out", "page_in"]
+    assert list(rows["op"]) == ["idle", "pointwise", "page_out", "page_in"]
     assert set(rows["board"]) == {"thisboard"}
     assert (rows["time_s"] > 0).all()
 
@@ -120,12 +120,12 @@ def test_profiled_by_way_of_ssh(program: Path, board: Path, tmp_path: Path, monk
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
-    configs.write_text("op,params\nrelu,size=512\npage_in,bytes=4096 pattern=sequential\n")
+    configs.write_text('op,params\npointwise,"size=512 steps=relu(y0,x0)"\npage_in,bytes=4096 pattern=sequential\n')
     url = f"ssh://pi@far/{program} --card {tmp_path}/card.img"
     options = ["--board", str(board), "--port", url, "--meter", "nominal", "--quick", "--format-card"]
     done = CliRunner().invoke(app, ["profile", *options, "--configs", str(configs), "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert list(read_profile(out)["op"]) == ["idle", "relu", "page_in"]
+    assert list(read_profile(out)["op"]) == ["idle", "pointwise", "page_in"]
     assert (tmp_path / "card.img").exists()
 
 

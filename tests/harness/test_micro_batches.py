@@ -34,12 +34,26 @@ GRAPH: dict[str, Any] = {
     "micro_batches": PARTS,
     "nodes": [
         {
-            **{"id": "g", "time_s": 1e-3, "energy_j": 1e-5, "bytes": 8, "op": "add", "params": "size=2"},
+            **{
+                "id": "g",
+                "time_s": 1e-3,
+                "energy_j": 1e-5,
+                "bytes": 8,
+                "op": "pointwise",
+                "params": "size=2 steps=add(y0,x0,x1)",
+            },
             **{"page_out_time_s": 2e-3, "page_out_energy_j": 4e-5, "page_in_time_s": 1e-3, "page_in_energy_j": 3e-5},
             **{"inputs": ["input", "mask"], "results": ["g"]},
         },
         {
-            **{"id": "w.grad..added", "time_s": 5e-4, "energy_j": 2e-6, "bytes": 0, "op": "add", "params": "size=2"},
+            **{
+                "id": "w.grad..added",
+                "time_s": 5e-4,
+                "energy_j": 2e-6,
+                "bytes": 0,
+                "op": "pointwise",
+                "params": "size=2 steps=add(y0,x0,x1)",
+            },
             **{"inputs": ["g", "w.grad"], "results": ["w.grad"], "recomputable": False},
         },
         {"id": "..gradients", "time_s": 0, "energy_j": 0, "bytes": 0, "recomputable": False},

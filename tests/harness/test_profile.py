@@ -38,7 +38,7 @@ from tests.support.harness.trained import device_at
 BOARD = load_board("nrf52840")
 QUICK = Effort(fewest=1, most=1)
 SOME = [
-    *(Configuration("relu", f"size={size}") for size in (8, 16, 32)),
+    *(Configuration("pointwise", f"size={size} steps=relu(y0,x0)") for size in (8, 16, 32)),
     Configuration("linear", "m=2 k=3 n=4 bias=1"),
     *(page(op, size, "sequential") for op in ("page_in", "page_out") for size in (512, 4096)),
 ]
@@ -202,7 +202,7 @@ def test_a_clock_that_stays_behind_is_told_for_every_row(tmp_path: Path) -> None
 
 def test_a_configuration_that_draws_less_than_the_sleeping_board_has_no_negative_energy(tmp_path: Path) -> None:
     meter = ScriptedMeter(Window(0.1, 1e-3, samples=10_000, period_s=1e-5), *[Window(0.01, 9e-5, 1000)] * 2)
-    configuration = Configuration("relu", "size=8")
+    configuration = Configuration("pointwise", "size=8 steps=relu(y0,x0)")
     with serve(SimulatedDevice()) as url:
         device = device_at(url)
         with ProfileWriter(tmp_path / "p.csv") as writer:
@@ -213,11 +213,11 @@ def test_a_configuration_that_draws_less_than_the_sleeping_board_has_no_negative
 
 
 def test_what_does_not_fit_is_measured_on_the_largest_slice(tmp_path: Path) -> None:
-    item = Configuration("relu_backward", "size=4096")
+    item = Configuration("pointwise", "size=4096 steps=relu_backward(y0,x0,x1)")
     with serve(SimulatedDevice(ram_bytes=3 * 4 * 1000)) as url:
         profile(url, tmp_path / "p.csv", [item])
     row = read_profile(tmp_path / "p.csv").iloc[-1]
-    assert row["params"] == "size=4096"
+    assert row["params"] == item.params
     assert row["bytes"] == 4 * 4096
     assert row["slice"] < 1
     with serve(SimulatedDevice(ram_bytes=10_000_000)) as url:
@@ -370,7 +370,7 @@ def test_the_grid_is_canonical_and_covers_every_operator() -> None:
 
 def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
-    relu = {"time_s": 0, "energy_j": 0, "op": "relu", "params": "size=175"}
+    relu = {"time_s": 0, "energy_j": 0, "op": "pointwise", "params": "size=175 steps=relu(y0,x0)"}
     nodes = [
         {"id": "a", "bytes": 700, **relu},
         {"id": "b", "bytes": 0, **relu},
@@ -378,7 +378,7 @@ def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps({"format": "poet-graph/1", "name": "x", "nodes": nodes, "edges": []}))
     wanted = from_graph(path)
-    assert wanted.count(Configuration("relu", "size=175")) == 1
+    assert wanted.count(Configuration("pointwise", "size=175 steps=relu(y0,x0)")) == 1
     assert page("page_in", 1024, "sequential") in wanted
     assert page("page_out", 3072, "sequential") in wanted
 
@@ -389,7 +389,7 @@ def test_a_graph_gives_its_operators_and_page_sizes(tmp_path: Path) -> None:
         ("a.json", "{", "not JSON"),
         ("a.json", '{"format": "poet-graph/2"}', "not a poet-graph/1"),
         ("a.json", '{"format": "poet-graph/1", "nodes": [], "edges": []}', 'nodes" is empty'),
-        ("a.csv", "op,params\nrelu,n=4\n", "relu: 'size'"),
+        ("a.csv", "op,params\nfill,n=4\n", "fill: 'size'"),
         ("a.csv", "op,params\nrulu,size=4\n", "unknown operator 'rulu'"),
         ("a.csv", "x,y\n1,2\n", "op, params: columns are missing"),
     ],
@@ -402,13 +402,13 @@ def test_a_bad_list_of_configurations_is_one_line(tmp_path: Path, name: str, con
 
 def test_the_verb_writes_a_profile_and_refuses_to_overwrite_it(tmp_path: Path) -> None:
     configs = tmp_path / "c.csv"
-    configs.write_text("op,params\nrelu,size=8\npage_in,bytes=512 pattern=sequential\n")
+    configs.write_text('op,params\npointwise,"size=8 steps=relu(y0,x0)"\npage_in,bytes=512 pattern=sequential\n')
     out = tmp_path / "p.csv"
     common = ["--board", "nrf52840", "--meter", "nominal", "--configs", str(configs), "--out", str(out), "--quick"]
     with serve(SimulatedDevice()) as url:
         result = CliRunner().invoke(app, ["profile", "--port", url, *common])
     assert result.exit_code == 0, result.output
-    assert list(read_profile(out)["op"]) == ["idle", "relu", "page_in"]
+    assert list(read_profile(out)["op"]) == ["idle", "pointwise", "page_in"]
     result = CliRunner().invoke(app, ["profile", "--port", "socket://127.0.0.1:1", *common])
     assert isinstance(result.exception, UserError)
     assert "--resume" in str(result.exception)
@@ -417,7 +417,7 @@ def test_the_verb_writes_a_profile_and_refuses_to_overwrite_it(tmp_path: Path) -
 def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, shared = Configuration("relu", "size=77"), grid()[0]
+    model, shared = Configuration("pointwise", "size=77 steps=relu(y0,x0)"), grid()[0]
     asked = tmp_path / "asked"
     graph = {"format": "poet-graph/1", "nodes": [_node(item, bytes=308) for item in (model, shared)], "edges": []}
     (tmp_path / "graph.json").write_text(json.dumps(graph))
@@ -435,7 +435,7 @@ def test_the_standard_profile_is_the_models_that_fit_and_the_grid_once_each(
     assert measured[1:3] == [(model.op, model.params), (shared.op, shared.params)]
     assert {(item.op, item.params) for item in grid()} < set(measured)
     assert len(set(measured)) == len(measured)
-    assert ("mul", "size=2") not in measured
+    assert ("pointwise", "size=2 steps=mul(y0,x0,x1)") not in measured
 
 
 def test_without_the_planner_the_standard_profile_is_the_grid_and_says_so(
@@ -513,7 +513,7 @@ def test_page_rows_without_the_cards_current_are_refused(
         outcome = profiler.run(SOME, writer)
     ops = list(read_profile(tmp_path / "p.csv")["op"])
     assert ("page_in" in ops, "page_out" in ops) == (written, written)
-    assert {"idle", "relu", "linear"} <= set(ops)
+    assert {"idle", "pointwise", "linear"} <= set(ops)
     assert [item for item, _ in outcome.past_the_meter] == ([] if written else pages)
     if not written:
         # The chip itself, awake, draws 2.3 mA more.
@@ -572,7 +572,7 @@ def test_refused_page_rows_name_the_wire(
 
 
 def test_a_program_reads_the_outcome_as_json_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "c.csv").write_text("op,params\nrelu,size=8\naten.cos,size=8\n")
+    (tmp_path / "c.csv").write_text('op,params\npointwise,"size=8 steps=relu(y0,x0)"\naten.cos,size=8\n')
     files = ["--configs", str(tmp_path / "c.csv"), "--out", str(tmp_path / "new" / "p.csv")]
     with serve(SimulatedDevice()) as url:
         options = ["profile", "--board", "nrf52840", "--port", url, "--meter", "nominal", "--quick", "--json", *files]

@@ -18,7 +18,14 @@ from poet_profiles.profile import ProfileRow, ProfileWriter
 from tests.support.programs import Said, poet_harness
 
 RELU = ProfileRow(
-    **{"board": "nrf52840", "op": "relu", "params": "size=64", "dtype": "f32", "time_s": 1e-3, "time_s_std": 0.0},
+    **{
+        "board": "nrf52840",
+        "op": "pointwise",
+        "params": "size=64 steps=relu(y0,x0)",
+        "dtype": "f32",
+        "time_s": 1e-3,
+        "time_s_std": 0.0,
+    },
     **{"energy_j": 1e-5, "energy_j_std": 0.0, "idle_power_w": 3e-3, "bytes": 256, "workspace_bytes": 0, "repeats": 9},
     **{"slice": 1.0, "source": "measured", "meter": "ppk2 1", "voltage_v": 3.0, "firmware": "a1", "taken_at": "now"},
     where="loop",
@@ -51,7 +58,8 @@ def test_a_cost_is_higher_beyond_limit_and_spread_together(tmp_path: Path) -> No
     ):
         second = profile(tmp_path / f"{number}.csv", replace(RELU, time_s=time_s, time_s_std=0.04, energy_j=1.021))
         found = verdicts(first, second)
-        assert found == {("relu size=64", "time_s"): expected, ("relu size=64", "energy_j"): "more expensive"}
+        key = "pointwise size=64 steps=relu(y0,x0)"
+        assert found == {(key, "time_s"): expected, (key, "energy_j"): "more expensive"}
 
 
 costs = st.floats(1e-6, 1.0)
@@ -66,7 +74,7 @@ def test_the_rule_holds_for_any_rows_and_turns_round_with_the_files(
         profile(
             folder / f"{side}.csv",
             *(
-                replace(RELU, params=f"size={n}", time_s=row[side], time_s_std=row[2 + side] / 9)
+                replace(RELU, params=f"size={n} steps=relu(y0,x0)", time_s=row[side], time_s_std=row[2 + side] / 9)
                 for n, row in enumerate(rows)
             ),
         )
@@ -74,7 +82,7 @@ def test_the_rule_holds_for_any_rows_and_turns_round_with_the_files(
     ]
     there, back = (verdicts(*files, limit) for files in (sides, sides[::-1]))
     for n, (a, b, deviation_a, deviation_b) in enumerate(rows):
-        key = (f"relu size={n}", "time_s")
+        key = (f"pointwise size={n} steps=relu(y0,x0)", "time_s")
         spread = 2 * sqrt((deviation_a / 9) ** 2 + (deviation_b / 9) ** 2)
         margin = (b - a) - (limit * a + spread)
         if abs(margin) > 1e-6 * (a + b):  # the file has seven digits
@@ -92,25 +100,25 @@ def test_of_the_sleeping_board_the_power_counts_and_not_how_long_it_was_watched(
 
 
 def test_rows_of_one_file_and_rows_that_are_not_alike_are_listed(tmp_path: Path) -> None:
-    rows = [replace(RELU, params=f"size={size}") for size in (1, 2, 3, 4)]
+    rows = [replace(RELU, params=f"size={size} steps=relu(y0,x0)") for size in (1, 2, 3, 4)]
     first = profile(tmp_path / "a.csv", *rows[:3], IDLE)
     changed = (replace(rows[1], slice=0.5, time_s=9.0), replace(rows[2], where="place", time_s=9.0))
     compared = compare_files(first, profile(tmp_path / "b.csv", *changed, rows[3], IDLE), 0.02)
-    assert compared.only_first == ("relu size=1",)
-    assert compared.only_second == ("relu size=4",)
+    assert compared.only_first == ("pointwise size=1 steps=relu(y0,x0)",)
+    assert compared.only_second == ("pointwise size=4 steps=relu(y0,x0)",)
     assert compared.left_out == {
-        "relu size=2": "slice 1 against 0.5",
-        "relu size=3": "taken in the loop against in the place",
+        "pointwise size=2 steps=relu(y0,x0)": "slice 1 against 0.5",
+        "pointwise size=3 steps=relu(y0,x0)": "taken in the loop against in the place",
     }
     assert [change.row for change in compared.changes] == ["idle"]
 
 
 def test_rows_of_another_dtype_are_left_out(tmp_path: Path) -> None:
     """One profile has rows of int8, the other none, or of f16."""
-    first = profile(tmp_path / "a.csv", RELU, replace(RELU, op="map_s8", dtype="s8"), IDLE)
-    others = (replace(RELU, dtype="f16"), replace(RELU, op="map_s8", dtype="s8", time_s=9.0), IDLE)
+    first = profile(tmp_path / "a.csv", RELU, replace(RELU, op="map_s8", params="size=64", dtype="s8"), IDLE)
+    others = (replace(RELU, dtype="f16"), replace(RELU, op="map_s8", params="size=64", dtype="s8", time_s=9.0), IDLE)
     compared = compare_files(first, profile(tmp_path / "b.csv", *others), 0.02)
-    assert compared.left_out == {"relu size=64": "dtype f32 against f16"}
+    assert compared.left_out == {"pointwise size=64 steps=relu(y0,x0)": "dtype f32 against f16"}
     assert {change.row for change in compared.changes} == {"map_s8 size=64", "idle"}
 
 

@@ -125,7 +125,7 @@ def test_a_step_that_is_finished_for_a_signal_is_committed_where_steps_are(tmp_p
 
 
 def test_profile_keeps_every_row_at_twenty_moments_and_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "c.csv").write_text("op,params\n" + "".join(f"relu,size={size}\n" for size in range(1, 12)))
+    (tmp_path / "c.csv").write_text("op,params\n" + "".join(f"fill,size={n} value_nano=0\n" for n in range(1, 12)))
     whole = SimulatedDevice()
     with serve(whole) as url:
         assert poet_harness(*profile_arguments(tmp_path, url)) == 0

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from poet_harness.data.batches import TrainingData, read_training_data
-from poet_harness.data.samples import Samples
 from poet_harness.plan_folder.plan import read_plan
 from poet_harness.training.course import Course
 from poet_harness.training.epochs import Epochs
 from poet_harness.training.feeding import Order
 from poet_harness.training.observed import NOTHING_MADE
 from poet_harness.training.rates import Rates
+from poet_profiles.samples import Samples
 
 from tests.support.harness.tiny_plan import write_plan
 

@@ -17,7 +17,7 @@ from poet_profiles.profile import ALL_COLUMNS, COLUMNS, ProfileRow, ProfileWrite
 
 ROW = ProfileRow(
     board="nrf52840",
-    op="relu",
+    op="fetch",
     params="size=8",
     dtype="f32",
     time_s=1e-5,
@@ -82,7 +82,7 @@ def test_a_row_comes_back(tmp_path_factory: pytest.TempPathFactory, time_s: floa
 
 def test_pandas_reads_it_with_no_options(tmp_path: Path) -> None:
     row = dataclasses.replace(ROW, where="loop", call="{}")
-    path = written(tmp_path / "p.csv", row, dataclasses.replace(row, op="add"))
+    path = written(tmp_path / "p.csv", row, dataclasses.replace(row, op="store"))
     plain, checked = pd.read_csv(path), read_profile(path)
     pd.testing.assert_frame_equal(plain, checked, check_dtype=False)
 
@@ -106,12 +106,12 @@ def test_what_a_device_says_of_itself_is_written_so_that_it_can_be_read(tmp_path
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_torn_last_line_is_repaired_and_the_rest_kept(tmp_path: Path, cut: int) -> None:
-    path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="add"))
+    path = written(tmp_path / "p.csv", ROW, dataclasses.replace(ROW, op="store"))
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
     with ProfileWriter(path) as profile:
-        assert profile.done == {(ROW.board, "relu", "size=8", "f32", ROW.source)}
-        profile.append(dataclasses.replace(ROW, op="add"))
+        assert profile.done == {(ROW.board, "fetch", "size=8", "f32", ROW.source)}
+        profile.append(dataclasses.replace(ROW, op="store"))
     assert path.read_bytes() == whole
 
 
@@ -123,7 +123,7 @@ def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
 
 
 def test_a_sensor_that_a_board_lacks_leaves_its_column_blank(tmp_path: Path) -> None:
-    cold = dataclasses.replace(ROW, op="add", cpu_hz=1.5e9, cpu_hz_std=0.0, temperature_c=-5.5, temperature_c_std=0.1)
+    cold = dataclasses.replace(ROW, op="store", cpu_hz=1.5e9, cpu_hz_std=0.0, temperature_c=-5.5, temperature_c_std=0.1)
     rows = read_profile(written(tmp_path / "p.csv", ROW, cold))
     assert rows["cpu_hz"].isna().tolist() == [True, False]
     assert rows.iloc[1][["cpu_hz", "temperature_c", "temperature_c_std"]].tolist() == [1.5e9, -5.5, 0.1]
@@ -133,9 +133,9 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
     path = written(tmp_path / "p.csv", ROW)
     frame = read_profile(path).assign(room_c=21.5)
     frame.to_csv(path, index=False)
-    written(path, dataclasses.replace(ROW, op="add"))
+    written(path, dataclasses.replace(ROW, op="store"))
     again = read_profile(path)
-    assert list(again["op"]) == ["relu", "add"]
+    assert list(again["op"]) == ["fetch", "store"]
     assert list(again["room_c"]) == ["21.5", ""]
 
 
@@ -166,11 +166,29 @@ def test_a_bad_value_is_told_with_file_line_and_column(tmp_path: Path, column: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("op", "dtype"), [("relu", "s8"), ("add_s8", "f32")])
+@pytest.mark.parametrize(("op", "dtype"), [("fetch", "s8"), ("add_s8", "f32")])
 def test_a_row_of_another_type_than_its_operator_is_refused(tmp_path: Path, op: str, dtype: str) -> None:
     path = written(tmp_path / "p.csv", dataclasses.replace(ROW, op=op, dtype=dtype))
     with pytest.raises(UserError, match=f"p.csv:2: dtype: {op} is of .*, not of '{dtype}'"):
         read_profile(path)
+
+
+def test_rows_of_operators_that_are_steps_now_are_read_as_those(tmp_path: Path) -> None:
+    """A row of the step itself counts where both are there."""
+    given = {
+        "relu,size=8": "size=8 steps=relu(y0,x0)",
+        "sub,size=8": "size=8 steps=sub(y0,x0,x1)",
+        "scale,size=8 factor_nano=500000000 divisor=2": "size=8 steps=mulc(y0,x0,0.25)",
+        "scale_by,size=8 factor_f32=1048576000": "size=8 steps=mulc(y0,x0,0.25)",
+        "hardtanh,size=8 low_f32=0 high_f32=1086324736": "size=8 steps=clampc(y0,x0,0,6)",
+        "leaky_relu_backward,size=8 slope_f32=1056964608": "size=8 steps=leaky_relu_backward(y0,x0,x1,0.5)",
+        'pointwise,"size=8 steps=relu(y0,x0)"': "size=8 steps=relu(y0,x0)",
+    }
+    rows = "".join(f"b,{row},{at},1\n" for at, row in enumerate(given))
+    (tmp_path / "p.csv").write_text(f"board,op,params,time_s,energy_j\n{rows}")
+    found = read_profile(tmp_path / "p.csv").set_index("params")
+    assert sorted(found.index) == sorted({*given.values()})
+    assert (found.op == "pointwise").all() and found.time_s["size=8 steps=relu(y0,x0)"] == 6
 
 
 def test_the_same_configuration_twice_is_refused(tmp_path: Path) -> None:
@@ -200,7 +218,7 @@ def test_what_is_not_a_profile_is_one_line(tmp_path: Path, content: bytes, messa
 
 def test_of_the_least_form_nothing_says_that_poet_measured_it(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("energy_j,Board,op,params,time_s\n2,mine,relu,size=8,0.5\n3,mine,add_s8,size=8,0.5\n")
+    path.write_text("energy_j,Board,op,params,time_s\n2,mine,fetch,size=8,0.5\n3,mine,add_s8,size=8,0.5\n")
     before = path.read_bytes()
     rows = read_profile(path)
     assert [*rows.columns[:5]] == ["energy_j", "board", "op", "params", "time_s"]
@@ -212,7 +230,7 @@ def test_of_the_least_form_nothing_says_that_poet_measured_it(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"dtype, time_s_std, .*: columns are missing; measured rows need them"):
         ProfileWriter(path)
     assert path.read_bytes() == before
-    path.write_text("board,op,params,time_s,energy_j,source\nmine,relu,size=8,0.5,2,measured\n")
+    path.write_text("board,op,params,time_s,energy_j,source\nmine,fetch,size=8,0.5,2,measured\n")
     assert [*read_profile(path)["source"]] == ["measured"]
 
 

@@ -129,6 +129,21 @@ typedef struct poet_operator_set {
     extern const uint8_t poet_##name##_kernels; \
     __attribute__((used)) static const uint8_t *const poet_##name##_named = &poet_##name##_kernels;
 
+/* A step of `pointwise` alone, y0 of x0 or of x0 and x1, of which such a row links no other: its parameters are the
+ * size, then its numbers. No request names it, so it has no code. */
+#define POET_STEP_ROW(name, inputs, numbers) {0, 1 + (numbers), poet_step_sizes_##inputs, poet_##name##_step_run}
+int poet_step_sizes_1(const int32_t *params, poet_sizes *sizes);
+int poet_step_sizes_2(const int32_t *params, poet_sizes *sizes);
+#define POET_STEP(code, NAME, name, kind, flops, value) int poet_##name##_step_run(const poet_op_args *args);
+#include "poet/steps.def"
+#undef POET_STEP
+
+/* Steps that a program links for groups, likewise; more than one of its files may name one. */
+typedef struct poet_step poet_step;
+#define POET_STEPS(name)                       \
+    extern const poet_step poet_##name##_step; \
+    POET_OPTIONAL const poet_step *const poet_##name##_step_named = &poet_##name##_step;
+
 extern const poet_operator poet_operators[];
 extern const poet_operator_set poet_all_operators;
 

@@ -66,6 +66,7 @@ typedef struct poet {
     poet_run run;
     uint32_t steps;
     uint32_t making; /* samples whose features the step under way makes, up to those of now; 0: none */
+    bool commits;    /* each step does, as its parameters are on the card */
     bool stale; /* tensors in RAM are not those of the record, as which a step with parameters on the card begins */
 } poet;
 

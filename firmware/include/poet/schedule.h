@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Of these tables; generated files compare it. */
-#define POET_PLAN_FORMAT 2
+#define POET_PLAN_FORMAT 3
 
 typedef struct poet_call {
     uint8_t op; /* in the schedule's operators, or a transfer of a page */

@@ -58,6 +58,9 @@ typedef struct poet_server {
 /* Takes the board's RAM and checks the built model and schedule. */
 void poet_server_init(poet_server *server, const poet_built *built);
 
+/* Takes another plan, whose tables lie in the last `held_bytes` of the RAM, and checks it. */
+void poet_server_take(poet_server *server, const poet_built *built, uint32_t held_bytes);
+
 void poet_server_receive(poet_server *server, char byte);
 
 /* Carries out one request: writes ` key=value` pairs, or words after an error, and returns a poet_status. */

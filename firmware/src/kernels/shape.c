@@ -51,11 +51,15 @@ int poet_sizes_accumulate(int status, poet_sizes *sizes)
     return status;
 }
 
-/* Positions of the kernel along one axis, or 0. */
+#define SPARE 255 /* strides and paddings beyond the tensors, of which PyTorch takes any */
+
+/* Positions of the kernel along one axis, or 0. Loops over a stride's phases and places in a padded row are bounded by
+ * what bounds the tensors. */
 static int32_t positions(int32_t extent, int32_t kernel, int32_t stride, int32_t padding)
 {
     const int32_t most = (int32_t)MAX_ELEMENTS; /* so that extent + 2 * padding fits 32 bits */
-    if (extent < 1 || kernel < 1 || stride < 1 || padding < 0 || extent > most || kernel > most || padding > most) {
+    if (extent < 1 || kernel < 1 || stride < 1 || padding < 0 || extent > most || kernel > most || padding > most ||
+        padding > extent + kernel + SPARE || stride > extent + 2 * padding + SPARE) {
         return 0;
     }
     const int32_t room = extent + 2 * padding - kernel;

@@ -12,11 +12,6 @@ uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
 
 /* For operators whose tensors all have `size` f32 elements. */
 int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes);
-#define POET_ELEMENTWISE_SIZES(name, inputs)                          \
-    int poet_##name##_sizes(const int32_t *params, poet_sizes *sizes) \
-    {                                                                 \
-        return poet_elementwise_sizes(params[0], inputs, sizes);      \
-    }
 
 /* For operators on m rows of n: `inputs` tensors m x n to one of the same shape. */
 int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes);

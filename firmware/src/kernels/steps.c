@@ -4,10 +4,10 @@
 #include "steps.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "bits.h"
 #include "mathematics.h"
+#include "shape.h"
 
 typedef int32_t __attribute__((may_alias)) whole;
 
@@ -40,6 +40,15 @@ static inline float gelu_slope(float x)
 #define READ(at, i) at[i]
 #define NUMBER(at, i) poet_from_bits(at[i])
 
+/* Alone, of one input or two. */
+static const uint8_t last_input[] = {1};
+#define ALONE(name, last)                                                                                      \
+    int poet_##name##_step_run(const poet_op_args *args)                                                       \
+    {                                                                                                          \
+        name##_each(args->outputs[0], args->inputs[0], args->inputs[last], args->params + 1, args->params[0]); \
+        return POET_OK;                                                                                        \
+    }
+
 /* `from` is the type of a, b and of y so far, `to` that of y; Z, T, P and Q read what the step has beside x. Functions
  * take much longer than their loops, and are not in it four times. */
 #define LOOP(name, from, to, value, UNROLLED, Z, T, P, Q)                                                          \
@@ -48,24 +57,25 @@ static inline float gelu_slope(float x)
         (void)z, (void)t, (void)p, (void)q;                                                                        \
         return value;                                                                                              \
     }                                                                                                              \
-    static void name##_step(float *results, const float *first, const float *second, const int32_t *n_, int32_t n) \
+    static void name##_each(float *results, const float *first, const float *second, const int32_t *n_, int32_t n) \
     {                                                                                                              \
         const from *a = (const void *)first, *b = (const void *)second;                                            \
         to *y = (void *)results;                                                                                   \
         const float p = P(n_, 0), q = Q(n_, 1);                                                                    \
         (void)n_;                                                                                                  \
-        for (int32_t fours = UNROLLED ? n >> 2 : 0; fours > 0; fours--, y += 4, a += 4, b += 4) {                  \
+        const to *const end = y + n, *const ones = UNROLLED ? y + (n & 3) : end;                                   \
+        for (; y != ones; y++, a++, b++) {                                                                         \
+            *y = name##_of(*a, Z(b, 0), T(y, 0), p, q);                                                            \
+        }                                                                                                          \
+        for (; UNROLLED && y != end; y += 4, a += 4, b += 4) {                                                     \
             const from x0 = a[0], x1 = a[1], x2 = a[2], x3 = a[3];                                                 \
             const from z0 = Z(b, 0), z1 = Z(b, 1), z2 = Z(b, 2), z3 = Z(b, 3);                                     \
             const from t0 = T(y, 0), t1 = T(y, 1), t2 = T(y, 2), t3 = T(y, 3);                                     \
-            const to y0 = name##_of(x0, z0, t0, p, q), y1 = name##_of(x1, z1, t1, p, q);                           \
-            const to y2 = name##_of(x2, z2, t2, p, q), y3 = name##_of(x3, z3, t3, p, q);                           \
-            y[0] = y0, y[1] = y1, y[2] = y2, y[3] = y3;                                                            \
+            y[0] = name##_of(x0, z0, t0, p, q), y[1] = name##_of(x1, z1, t1, p, q);                                \
+            y[2] = name##_of(x2, z2, t2, p, q), y[3] = name##_of(x3, z3, t3, p, q);                                \
         }                                                                                                          \
-        for (int32_t ones = UNROLLED ? n & 3 : n; ones > 0; ones--, y++, a++, b++) {                               \
-            *y = name##_of(*a, Z(b, 0), T(y, 0), p, q);                                                            \
-        }                                                                                                          \
-    }
+    }                                                                                                              \
+    ALONE(name, Z(last_input, 0))
 
 #define LOOP_unary(name, value) LOOP(name, float, float, value, true, NONE, NONE, NONE, NONE)
 #define LOOP_unary_1(name, value) LOOP(name, float, float, value, true, NONE, NONE, NUMBER, NONE)
@@ -81,23 +91,25 @@ static inline float gelu_slope(float x)
 #define LOOP_function_1(name, value) LOOP(name, float, float, value, false, NONE, NONE, NUMBER, NONE)
 #define LOOP_derivative(name, value) LOOP(name, float, float, value, false, READ, NONE, NONE, NONE)
 #define LOOP_each(name, value)                                                                           \
-    static void name##_step(float *y, const float *a, const float *b, const int32_t *numbers, int32_t n) \
+    static void name##_each(float *y, const float *a, const float *b, const int32_t *numbers, int32_t n) \
     {                                                                                                    \
         (void)b, (void)numbers;                                                                          \
         value(y, a, n);                                                                                  \
-    }
+    }                                                                                                    \
+    ALONE(name, 0)
 #define LOOP_own(name, value)
 #define POET_STEP(code, NAME, name, kind, flops, value) LOOP_##kind(name, (value))
 #include "poet/steps.def"
 #undef POET_STEP
 
-#define ROW_unary(name) {name##_step, 1, 0, 0}
-#define ROW_unary_1(name) {name##_step, 1, 1, 0}
-#define ROW_unary_2(name) {name##_step, 1, 2, 0}
-#define ROW_binary(name) {name##_step, 2, 0, 0}
-#define ROW_binary_1(name) {name##_step, 2, 1, 0}
-#define ROW_binary_2(name) {name##_step, 2, 2, 0}
-#define ROW_ternary(name) {name##_step, 2, 0, 1}
+/* How the step is run, and what it reads: places, numbers, whether y. */
+#define ROW_unary(name) name##_each, 1, 0, 0
+#define ROW_unary_1(name) name##_each, 1, 1, 0
+#define ROW_unary_2(name) name##_each, 1, 2, 0
+#define ROW_binary(name) name##_each, 2, 0, 0
+#define ROW_binary_1(name) name##_each, 2, 1, 0
+#define ROW_binary_2(name) name##_each, 2, 2, 0
+#define ROW_ternary(name) name##_each, 2, 0, 1
 #define ROW_bits(name) ROW_unary(name)
 #define ROW_paired(name) ROW_binary(name)
 #define ROW_integer(name) ROW_unary(name)
@@ -106,10 +118,30 @@ static inline float gelu_slope(float x)
 #define ROW_derivative(name) ROW_binary(name)
 #define ROW_each(name) ROW_unary(name)
 #define ROW_own(name) ROW_own_##name
-#define ROW_own_spread {NULL, 1, 2, 0}
-#define ROW_own_sum {NULL, 1, 1, 0}
-const poet_step poet_step_table[POET_STEP_CODES] = {
-#define POET_STEP(code, NAME, name, kind, flops, value) [code] = ROW_##kind(name),
+#define ROW_own_spread NULL, 1, 2, 0
+#define ROW_own_sum NULL, 1, 1, 0
+#define ROW(...) {__VA_ARGS__}
+#define POET_STEP(code, NAME, name, kind, flops, value) const poet_step poet_##name##_step = ROW(ROW_##kind(name));
+#include "poet/steps.def"
+#undef POET_STEP
+
+#define POET_STEP(code, NAME, name, kind, flops, value) \
+    extern const poet_step *const poet_##name##_step_named POET_OPTIONAL;
+#include "poet/steps.def"
+#undef POET_STEP
+
+const poet_step *const *const poet_steps_named[POET_STEP_CODES] = {
+#define POET_STEP(code, NAME, name, kind, flops, value) [code] = &poet_##name##_step_named,
 #include "poet/steps.def"
 #undef POET_STEP
 };
+
+int poet_step_sizes_1(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 1, sizes);
+}
+
+int poet_step_sizes_2(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 2, sizes);
+}

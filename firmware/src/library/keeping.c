@@ -14,7 +14,8 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
     }
     p->pager.page_area = poet_record_page_block(keeping->record);
     p->run.record = keeping->record;
-    p->stale = poet_record_ends_steps(model);
+    p->commits = poet_record_ends_steps(model);
+    p->stale = p->commits;
     return status;
 }
 
@@ -28,7 +29,7 @@ int poet_keeping_restore(poet *p)
 
 int poet_keeping_commit(poet *p)
 {
-    if (poet_record_ends_steps(p->network->train->model)) {
+    if (p->commits) {
         return p->stale ? POET_E_ORDER : POET_OK; /* each step did */
     }
     const int status = poet_record_commit(p->run.record, p->steps);

@@ -123,8 +123,9 @@ void *poet_features(poet *p, uint32_t sample)
 static int count(poet *p, int status)
 {
     p->steps += status == POET_OK;
-    /* What a step with parameters on the card leaves in RAM counts once its commit is done. */
-    p->stale = p->stale || (status < POET_OK && poet_record_ends_steps(p->network->train->model));
+    if (status < POET_OK) {
+        p->stale = p->commits; /* what the step left in RAM counts once its commit is done */
+    }
     return status;
 }
 
@@ -145,11 +146,11 @@ int poet_train(poet *p, float rate)
     if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
+    p->run.learning_rate = rate;
     int status = refresh(p);
     if (status == POET_OK && p->network->maker != NULL) {
         status = p->network->maker->make(p);
     }
-    p->run.learning_rate = rate;
     return status != POET_OK ? status : count(p, poet_runner_step(&p->runner, &p->run));
 }
 

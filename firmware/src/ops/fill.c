@@ -2,7 +2,10 @@
 #include "../kernels/mathematics.h"
 #include "../kernels/shape.h"
 
-POET_ELEMENTWISE_SIZES(fill, 0)
+int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return poet_elementwise_sizes(params[0], 0, sizes);
+}
 
 int poet_fill_run(const poet_op_args *args)
 {

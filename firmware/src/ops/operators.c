@@ -37,5 +37,8 @@ POET_KERNELS(depthwise)
 POET_KERNELS(depthwise_padded)
 POET_KERNELS(small_planes)
 POET_KERNELS(winograd)
+#define POET_STEP(code, NAME, name, kind, flops, value) POET_STEPS(name)
+#include "poet/steps.def"
+#undef POET_STEP
 
 const poet_operator_set poet_all_operators = {poet_operators, sizeof poet_operators / sizeof *poet_operators};

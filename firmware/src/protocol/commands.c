@@ -41,15 +41,12 @@ static void put_start(poet_text *answer)
 
 /* --- verbs of the board --- */
 
-int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answer)
+void poet_hello(const poet_server *server, const char *board, const char *firmware, poet_text *answer)
 {
-    if (!poet_arguments_end(arguments)) {
-        return poet_reply_fail(answer, POET_E_ARGUMENT, "hello takes no arguments");
-    }
     const poet_built *built = server->built;
     poet_reply_number(answer, "protocol", 2);
-    poet_reply_string(answer, "board", poet_board_name);
-    poet_reply_string(answer, "firmware", POET_FIRMWARE_ID);
+    poet_reply_string(answer, "board", board);
+    poet_reply_string(answer, "firmware", firmware);
     poet_reply_hex(answer, "boot", poet_board_boot_id(), 8);
     poet_reply_number(answer, "ticks_hz", poet_board_ticks_hz);
     poet_reply_number(answer, "ram_bytes", server->ram_bytes);
@@ -63,6 +60,14 @@ int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answe
         poet_reply_number(answer, "room", server->store.room);
     }
     put_start(answer);
+}
+
+int poet_verb_hello(poet_server *server, const char *arguments, poet_text *answer)
+{
+    if (!poet_arguments_end(arguments)) {
+        return poet_reply_fail(answer, POET_E_ARGUMENT, "hello takes no arguments");
+    }
+    poet_hello(server, poet_board_name, POET_FIRMWARE_ID, answer);
     return POET_OK;
 }
 
@@ -158,6 +163,10 @@ static const struct {
 
 int poet_command_run(poet_server *server, const char *body, poet_text *answer)
 {
+    const int answered = poet_sketch_command != NULL ? poet_sketch_command(server, body, answer) : POET_MORE;
+    if (answered != POET_MORE) {
+        return answered;
+    }
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         if (!poet_read_word(&body, verbs[i].name)) {
             continue;

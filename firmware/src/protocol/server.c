@@ -23,13 +23,16 @@ static uint32_t taken_bytes(const poet_server *server)
     return most;
 }
 
-void poet_server_init(poet_server *server, const poet_built *built)
+void poet_server_take(poet_server *server, const poet_built *built, uint32_t held_bytes)
 {
-    *server = (poet_server){
-        .built = built,
-        .hooks = {.ticks = poet_board_ticks, .ticks_hz = poet_board_ticks_hz, .window = poet_board_window},
-    };
+    server->built = built;
     server->ram = poet_board_ram(&server->ram_bytes);
+    server->ram_bytes -= held_bytes;
+    server->card_up = false; /* what is known of it, and of the residents, was another plan's */
+    server->record_known = false;
+    server->preparing = false;
+    server->residents_count = false;
+    server->residents_stale = false;
     server->runner_status = POET_E_ABSENT;
     server->inference_status = POET_E_ABSENT;
     server->extraction_status = POET_E_ABSENT;
@@ -54,6 +57,14 @@ void poet_server_init(poet_server *server, const poet_built *built)
     if (server->runner_status == POET_OK) { /* a damaged table is not followed */
         poet_record_init(&server->record, built->model, server->ram, built->tables.checks, built->tables.homes);
     }
+}
+
+void poet_server_init(poet_server *server, const poet_built *built)
+{
+    *server = (poet_server){
+        .hooks = {.ticks = poet_board_ticks, .ticks_hz = poet_board_ticks_hz, .window = poet_board_window},
+    };
+    poet_server_take(server, built, 0);
 }
 
 static void send(const char *text, uint32_t length)

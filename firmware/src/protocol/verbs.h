@@ -17,6 +17,14 @@ poet_verb poet_verb_put, poet_verb_scaled, poet_verb_get, poet_verb_batches;    
 poet_verb poet_verb_set, poet_verb_block, poet_verb_samples;                        /* sample_verbs.c */
 poet_verb poet_verb_step, poet_verb_times, poet_verb_commit, poet_verb_restore;     /* training_verbs.c */
 
+/* Of a sketch (sketch/sketch.h): `load`, and all that it answers before other verbs do; POET_MORE for what it does not.
+ */
+poet_verb poet_verb_load;
+POET_OPTIONAL poet_verb poet_sketch_command;
+
+/* What `hello` says, of a board and of firmware by these names. */
+void poet_hello(const poet_server *server, const char *board, const char *firmware, poet_text *answer);
+
 /* Says why a sample's features are not there: POET_E_ABSENT, POET_E_ARGUMENT. */
 int poet_feature_refusal(poet_text *answer, int status);
 

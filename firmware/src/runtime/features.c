@@ -40,7 +40,7 @@ __attribute__((cold)) static bool has_own(const poet_extraction *extraction, con
 __attribute__((cold)) int poet_features_check(const poet_extraction *extraction, const poet_model *head,
                                               uint32_t ram_bytes)
 {
-    if (extraction->at_once == 0 || extraction->samples % extraction->at_once != 0) {
+    if (extraction->at_once == 0 || extraction->samples == 0 || extraction->samples % extraction->at_once != 0) {
         return POET_E_CORRUPT;
     }
     for (uint32_t i = 0; i < head->resident_count; i++) {

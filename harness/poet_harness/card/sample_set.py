@@ -21,8 +21,8 @@ from ..protocol.link import DeviceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_profiles.samples import Samples
 
-    from ..data.samples import Samples
     from ..plan_folder.plan import Plan
     from ..protocol.device import Device
 

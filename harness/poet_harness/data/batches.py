@@ -15,13 +15,13 @@ from poet_profiles.errors import UserError
 from poet_profiles.files.arrays import read_arrays
 from poet_profiles.graph import Kept, Resident
 from poet_profiles.graph.parts import cut_from, name_of, whole_shapes
+from poet_profiles.samples import Choices, refuse_choices, refuse_numbers, shape_text
 
 from ..plan_folder.plan import Plan
 from .initial_weights import optimizer_state, with_weights
 from .weights import StateTable, rows_of_text, state_table
 
 Array = NDArray[Any]
-Choices = tuple[int | None, int | None]
 
 GIVEN_ONCE = ("parameter", "state", "constant")
 EVERY_STEP = ("input", "target")
@@ -179,8 +179,8 @@ def checked_array(
     if not fits or shape != resident.shape or (steps is not None and not array.ndim):
         batches = () if steps is None else ("steps",)
         raise UserError(
-            f"{where}: is {array.dtype} of shape {_shape(array.shape)}, the plan reads {wanted} of shape "
-            f"{_shape((*batches, *resident.shape))}; convert it, or make the file with poet-plan data"
+            f"{where}: is {array.dtype} of shape {shape_text(array.shape)}, the plan reads {wanted} of shape "
+            f"{shape_text((*batches, *resident.shape))}; convert it, or make the file with poet-plan data"
         )
     if steps is not None and len(array) < steps:
         raise UserError(f"{where}: holds {len(array)} batches, --steps asks for {steps}")
@@ -192,38 +192,3 @@ def checked_array(
         wrong = np.isnan(used) if resident.kind == "constant" else ~np.isfinite(used)
         refuse_numbers(where, used, wrong, "training needs finite numbers")
     return np.ascontiguousarray(used, dtype=dtype)
-
-
-def refuse_choices(
-    where: str, array: Array, dtype: np.dtype[Any], choices: Choices, rows: NDArray[np.int64] | None = None
-) -> None:
-    """Make sure that all numbers are among those to choose from; ``rows`` are as in `refuse_numbers`."""
-    bounds, (count, ignored) = np.iinfo(dtype), choices
-    low, high = (bounds.min, bounds.max) if count is None else (0, count - 1)
-    wrong = (array < low) | (array > high)
-    if ignored is not None:
-        wrong &= array != ignored
-    more = "" if ignored is None else f", and {ignored}"
-    refuse_numbers(where, array, wrong, f"the plan knows {low} to {high}{more}", rows)
-
-
-def refuse_numbers(
-    where: str, array: Array, wrong: NDArray[np.bool_], why: str, rows: NDArray[np.int64] | None = None
-) -> None:
-    """Make sure that no number is wrong.
-
-    Parameters
-    ----------
-    rows : array of int, optional
-        What the message calls the rows along the first axis; their places if not given.
-    """
-    if wrong.any():
-        place = tuple(int(index) for index in np.argwhere(wrong)[0])
-        named = place if rows is None else (int(rows[place[0]]), *place[1:])
-        others = int(wrong.sum()) - 1
-        more = f" and {others} more" if others else ""
-        raise UserError(f"{where}: {array[place]} at {_shape(named)}{more}; {why}")
-
-
-def _shape(extents: tuple[object, ...]) -> str:
-    return "(" + ", ".join(str(extent) for extent in extents) + ")"

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from .samples import BatchTensor, Samples
+from poet_profiles.samples import BatchTensor, Samples
 
 Array = NDArray[Any]
 

@@ -159,7 +159,7 @@ def board_meter(name: str | None, board: Board, runs_agent: bool, here: bool) ->
     Parameters
     ----------
     runs_agent : bool
-        The board runs the agent, whose times are measured whatever the meter.
+        The board runs the agent, or a sketch: its times are measured whatever the meter.
     here : bool
         The board is this computer.
 

@@ -18,7 +18,7 @@ from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
 from poet_profiles.graph.parts import joined, name_of
-from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
+from poet_profiles.plan_folder import DATA_FILE, GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
 from poet_profiles.plan_folder.files import PlanFiles, there
 from poet_profiles.plan_folder.files import read_plan as read_files
 from poet_profiles.schedule import Action, Schedule
@@ -96,6 +96,8 @@ class Plan(PlanFiles):
         NumPy's name of each tensor's type, by id, where it is not ``<f4``.
     documents : tuple of bytes
         What the agent of a Linux board loads: the program, and the schedule. Empty for firmware, which is flashed.
+    data : bytes
+        What a sketch loads; empty where the folder has none.
     optimizer : TorchOptimizer
         What a step ends with, and where its state lies.
     generators : tuple of str
@@ -108,6 +110,7 @@ class Plan(PlanFiles):
     ignored: Mapping[str, int] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     documents: tuple[bytes, ...] = ()
+    data: bytes = b""
     optimizer: TorchOptimizer = field(default_factory=TorchOptimizer)
     generators: tuple[str, ...] = ()
 
@@ -180,6 +183,7 @@ def read_plan(folder: Path) -> Plan:
         choices=choices,
         ignored=ignored,
         types=dict.fromkeys(choices, "<i4"),
+        data=(folder / DATA_FILE).read_bytes() if (folder / DATA_FILE).is_file() else b"",
         optimizer=optimizer,
         generators=generators,
     )

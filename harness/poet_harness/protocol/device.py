@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.protocol.f32 import f32_bits, f32_of_bits
-from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, bytes_in_line
+from poet_profiles.protocol.frame import LONG_LINE, MAX_LINE, SHORT_LINE, bytes_in_line
 from poet_profiles.protocol.status import Status
 
 from .link import LONG_LINES, DeviceError, DeviceResetError, Link, SilentDeviceError, TimedAnswer, Values
@@ -30,8 +30,8 @@ NO_SET = "no data set"
 HELLO_ATTEMPTS = 6
 # Of a card that the board reads through before it answers; a slower one is asked again.
 CARD_BYTES_A_SECOND = 500_000
-# Of a program or a schedule in one line of `load`.
-LOAD_BYTES = 336
+# In one line of `load`: of an agent's program or schedule, and of a plan to a sketch, by its line in the protocol.
+LOAD_BYTES, LOAD_LINE = 336, 48
 TEXT_PER_LINE = 400
 COLDEST_MC = -273_150
 SMALLEST_NORMAL = 2.0**-126  # of a f32; below it bits are lost
@@ -46,7 +46,7 @@ class Hello:
     ``machine`` is the agent's kind of processor as Python names it. ``line`` is the longest line that the device takes.
     ``inference`` is the hash of the schedule beside the training's, empty for none, ``features`` that of what makes
     features, and ``room`` for how many samples the board's RAM keeps them. ``ram_disk`` is where an agent's pages lie,
-    if it is RAM.
+    if it is RAM. ``loads`` says that plans are loaded as data, by a sketch.
     """
 
     board: str
@@ -64,6 +64,7 @@ class Hello:
     features: str = ""
     room: int = 0
     ram_disk: str = ""
+    loads: bool = False
     start: Start = field(default_factory=Start)
 
     @property
@@ -198,11 +199,12 @@ class Device:
             regulator=values.get("regulator", ""),
             framework=tuple(f"{name} {values[name]}" for name in FRAMEWORK if "torch" in values and name in values),
             machine=values.get("machine", ""),
-            line=min(values.number("line", least=MAX_LINE, default=MAX_LINE), LONG_LINE),
+            line=min(values.number("line", least=SHORT_LINE, default=MAX_LINE), LONG_LINE),
             inference=values.get("inference", ""),
             features=values.get("features", ""),
             room=values.number("room", default=0),
             ram_disk=values.get("ram_disk", ""),
+            loads=values.get("loads") == "1",
             start=read_start(values),
         )
         self._tell_of_failure()
@@ -226,12 +228,21 @@ class Device:
         return self._timing(self._ask(f"page {direction} {count} {repeats} {pattern}", expected_s), repeats)
 
     def load(self, document: bytes) -> None:
-        """Give an agent a program, or a schedule of the program that it has: JSON, compressed by gzip."""
-        for at in range(0, len(document), LOAD_BYTES):
-            part = base64.b64encode(document[at : at + LOAD_BYTES]).decode()
+        """Give an agent a program, or a schedule of the program that it has: JSON, by gzip; or a sketch a plan."""
+        size = min(LOAD_BYTES, (self.hello.line - LOAD_LINE) // 4 * 3)
+        for at in range(0, len(document), size):
+            part = base64.b64encode(document[at : at + size]).decode()
             self._ask(f"load {at} {part}")
         values = self._ask(f"load end {zlib.crc32(document):08x}").values
         self.hello = replace(self.hello, model=values["model"], schedule=values["schedule"])
+
+    def forget(self) -> None:
+        """Have a sketch forget the plan that it loaded."""
+        self._ask("load 0 ")
+
+    def about(self) -> Values:
+        """What a sketch says of its board."""
+        return self._ask("about").values
 
     def call(self, repeats: int, call: str, expected_s: float = 0.0) -> Timing:
         """Run one exact call ``repeats`` times inside one window: JSON, or ``@N`` for the program's operator N."""
@@ -432,7 +443,7 @@ class Device:
 
     def _ask(self, text: str, expected_s: float = 0.0, attempts: int | None = None) -> TimedAnswer:
         try:
-            return self.link.request(text, expected_s, attempts, self.hello.line)
+            return self.link.request(text, expected_s, attempts, max(self.hello.line, MAX_LINE))
         except DeviceResetError:
             raise DeviceResetError(self.greet().start.words) from None
 

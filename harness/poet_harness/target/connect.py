@@ -206,7 +206,11 @@ def _check_board(device: Device, board: Board) -> None:
     Its supply must be the one of the board file, or every energy would be another board's.
     """
     said = device.hello.board
-    if board.kind == "microcontroller" and said != board.name:
+    if board.sketch and device.hello.loads:  # it does not know its board's name
+        core = device.about()["core"]
+        if core != board.core:
+            raise UserError(f"{device.link.name}: the sketch there runs on {core}, and {board.name} is {board.core}")
+    elif board.kind == "microcontroller" and said != board.name:
         raise UserError(f"{device.link.name}: the board there is {said}, not {board.name}; use --board {said}")
     if device.hello.machine and not _may_be(board, device.hello.machine):
         raise UserError(
@@ -245,7 +249,7 @@ def _real(board: Board, port: str | None, meter: str | None, opening: ExitStack)
         opening.callback(supply.close)
         return Target(Device(link), supply, False, opening)
     device = Device(link)
-    power = board_meter(meter, board, device.hello.is_agent, here=False)
+    power = board_meter(meter, board, device.hello.is_agent or board.sketch, here=False)
     return Target(device, _aligned(power, device, opening), False, opening)
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from poet_profiles.quantised import Normalising
+    from poet_profiles.samples import Samples
 
     from ..card.sample_set import SampleSet
     from ..data.batches import TrainingData
-    from ..data.samples import Samples
     from ..plan_folder.plan import Plan
     from .best_epoch import Patience
     from .feeding import Order

@@ -15,10 +15,11 @@ from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.program.stopping import heed
 from poet_profiles.protocol.status import Status
 from poet_profiles.quantised import TYPES, Normalising
+from poet_profiles.samples import BatchTensor, Samples
 from poet_profiles.traced_loss import TracedLoss
 
 from ..card.in_board import tensors_in
-from ..data.samples import BatchTensor, Samples, batch_tensors
+from ..data.samples import batch_tensors
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, InferenceReport
 from ..protocol.link import DeviceError

@@ -16,8 +16,8 @@ from .observed import Made, total
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from poet_profiles.plan_folder.beside import Extraction
+    from poet_profiles.samples import Samples
 
-    from ..data.samples import Samples
     from ..protocol.device import Device, StepReport
 
 ASKED_TWICE = 16  # samples, to see whether they are the same in every epoch

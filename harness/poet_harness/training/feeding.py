@@ -12,9 +12,9 @@ from poet_profiles.quantised import TYPES, Normalising
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from poet_profiles.samples import Samples
 
     from ..card.sample_set import SampleSet
-    from ..data.samples import Samples
     from ..protocol.device import Device
 
 

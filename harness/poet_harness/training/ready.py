@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 NO_HASH = "0" * 16
 
 
+def _has(device: Device, plan: Plan) -> bool:
+    """Whether the board has the plan, and what is beside it."""
+    hello, beside = device.hello, (plan.inference, plan.extraction)
+    wanted = (plan.graph_hash, plan.schedule_hash, *("" if one is None else one.schedule_hash for one in beside))
+    return (hello.model, hello.schedule, hello.inference, hello.features) == wanted
+
+
 def make_ready(device: Device, plan: Plan) -> None:
     """Let an agent load this plan; make sure that a board with firmware was flashed with it."""
     if device.hello.is_agent != bool(plan.documents):
@@ -22,8 +29,13 @@ def make_ready(device: Device, plan: Plan) -> None:
     if plan.documents and (device.hello.model, device.hello.schedule) != (plan.graph_hash, plan.schedule_hash):
         for document in plan.documents:
             device.load(document)
+    if device.hello.loads and not _has(device, plan):
+        if not plan.data:
+            raise UserError(f"{device.link.name}: a sketch loads plan.bin, which the plan lacks; plan again")
+        device.load(plan.data)
+        device.greet()
     hello = device.hello
-    flash = "run poet-harness flash first"
+    flash = "plan again" if hello.loads else "run poet-harness flash first"
     # Headers from before schedules had a hash can be built all the same.
     again = "plan again, then flash" if hello.schedule == NO_HASH else flash
     features = [] if plan.extraction is None else [("features", hello.features, plan.extraction.schedule_hash, flash)]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from poet_profiles.boards import Board
     from poet_profiles.quantised import Normalising
+    from poet_profiles.samples import Samples
     from rich.table import Table
 
-    from ..data.samples import Samples
     from ..meters.meter import Meter
     from ..plan_folder import plan as plans
     from ..target.connect import Target

@@ -43,6 +43,8 @@ def command(
     With --keep flash a plan that uses no card needs none: weights are committed in the chip's own flash, behind the
     image. --force ends what another plan has committed there.
 
+    A sketch's board loads the plan as it is: nothing is built.
+
     For the emulated board, and for this computer (the host, or a Linux board), the image is kept in the plan's folder.
     """
     from poet_profiles.boards import load_board
@@ -53,6 +55,7 @@ def command(
     from ..target.connect import connect, takes_image
     from ..target.upload_port import console_port
     from ..target.upload_port import upload_port as find_upload_port
+    from ..training.ready import make_ready
     from ..upload_tools import refuse_several_probes, refuse_to_overwrite
 
     description = load_board(board)
@@ -65,8 +68,13 @@ def command(
             f"{plan}: has tensors on the card, which flash is not for; plan with --parameters ram and --no-paging, or "
             "leave --keep flash out"
         )
+    if keep == FLASH and description.sketch:
+        raise UserError(f"{board}: a sketch keeps weights in its own storage; leave --keep flash out")
     image = None
-    if takes_image(description, port, emulate):
+    if description.sketch:
+        with connect(description, port, meter="nominal") as target:
+            make_ready(target.device, schedule)
+    elif takes_image(description, port, emulate):
         image = image_path(plan, description)
         with built(description, plan, keep) as made:
             shutil.copy2(made, image)

@@ -20,11 +20,11 @@ from .session import session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from poet_profiles.samples import Samples
     from rich.table import Table
 
     from ..card.sample_set import SampleSet
     from ..data.batches import TrainingData
-    from ..data.samples import Samples
     from ..plan_folder.plan import Plan
     from ..protocol.device import Device
     from ..target.connect import Target

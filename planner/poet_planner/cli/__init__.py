@@ -11,6 +11,7 @@ from poet_profiles.program.entry import run_program
 from poet_profiles.program.option_groups import flattened
 
 from poet_planner.cli import (
+    advise,
     check,
     compare,
     data,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.callback(invoke_without_command=True)(flattened(plan.plan, last=EXPERT))
 for verb in (
+    advise.advise,
     sweep.sweep,
     compare.compare,
     plot.plot,

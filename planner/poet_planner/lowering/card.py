@@ -30,6 +30,7 @@ from poet_profiles.firmware.operators import (
     parse_params,
     rows_together,
 )
+from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS
 from poet_profiles.graph.model import I8
@@ -242,7 +243,7 @@ class _Step:
         convolution = replace(operation, op="conv2d", results=(before,))
         if streamed(convolution, self.kept, self._streaming) is None:
             return None
-        relu = Operation("relu", params_key("relu", {"size": result.bytes // 4}), (before,), operation.results)
+        relu = Operation(POINTWISE, f"size={result.bytes // 4} steps=relu(y0,x0)", (before,), operation.results)
         return (
             replace(node, id=before, values=(Value(before, result.bytes),), operation=convolution),
             replace(node, inputs=(before,), workspace_bytes=0, operation=relu),

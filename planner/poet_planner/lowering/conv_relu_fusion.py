@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from poet_profiles.firmware.steps import only_step
+
 from poet_planner.lowering.draft import Draft
 
 
@@ -19,7 +21,7 @@ def with_clipped_convolutions(drafts: Iterable[Draft], constants: Collection[str
     nodes = {draft.id: draft for draft in drafts}
     readers = Counter(operand for draft in nodes.values() for operand in draft.operands)
     makers = {value.id: draft for draft in nodes.values() for value in draft.values}
-    for relu in [draft for draft in nodes.values() if draft.op == "relu"]:
+    for relu in [draft for draft in nodes.values() if only_step(draft.params) == "relu"]:
         (operand,) = relu.operands
         before = makers.get(operand)
         if before is None or before.op != "conv2d" or readers[operand] != 1 or before.operands[1] not in constants:

@@ -45,7 +45,7 @@ from poet_planner.lowering.rewriting import CLONE
 from poet_planner.lowering.row_major import with_rows_in_order
 from poet_planner.lowering.rules import firmware_operator, places_read
 from poet_planner.lowering.steps import elementwise
-from poet_planner.lowering.strided_copies import layout_of, places, spread, strided_operator
+from poet_planner.lowering.strided_copies import layout_of, places, strided_operator
 from poet_planner.tracing import schema
 from poet_planner.tracing.fold import Part, fold_part
 from poet_planner.tracing.prune import living
@@ -221,7 +221,7 @@ class _Taken:
         )
 
     def _is_lowered(self, operator: TracedOperator, shape: Sequence[int]) -> bool:
-        ways = (firmware_operator(operator), strided_operator(operator, shape), firmware_operator(spread(operator)))
+        ways = (firmware_operator(operator), strided_operator(operator, shape))
         return any(way is not None and odd_type(operator, way, self.values) is None for way in ways)
 
     def _piece(self, operator: TracedOperator, level: int) -> list[TracedOperator]:

@@ -55,7 +55,7 @@ from poet_planner.lowering.rules import (
 )
 from poet_planner.lowering.split_copies import with_copies_in_two
 from poet_planner.lowering.steps import elementwise
-from poet_planner.lowering.strided_copies import copied, spread, strided_operator
+from poet_planner.lowering.strided_copies import copied, strided_operator
 from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 
 # What is rewritten in operators that the firmware has, in this order.
@@ -191,7 +191,7 @@ class Lowering:
             self.statistics[operator.id] = change
             return []
         lowered = self._operator(operator)
-        odd = odd_type(operator, lowered, self._traced.values) if lowered else None
+        odd = odd_type(operator, lowered, self._traced.values)
         if lowered is None or odd is not None:
             return [self._refused(operator, odd)]
         copies = self._copies(operator, lowered)
@@ -222,7 +222,6 @@ class Lowering:
         lowered = (
             firmware_operator(operator)
             or (None if self._reads_stored_flags(operator) else strided_operator(operator, source))
-            or firmware_operator(spread(operator))
             or drawn(operator, self._traced)
             or weights_of_attention(operator, self._traced)
         )

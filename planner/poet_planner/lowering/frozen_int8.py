@@ -36,10 +36,11 @@ from poet_planner.lowering.folded_norms import lies_by_outputs, with_folded_norm
 from poet_planner.lowering.frozen_parameters import with_frozen
 from poet_planner.lowering.integers import OF_ONE_VALUE
 from poet_planner.lowering.row_major import with_rows_in_order, without_stored
-from poet_planner.lowering.rules import Lowered, firmware_operator
+from poet_planner.lowering.rules import Lowered
+from poet_planner.lowering.steps import lowered_alone
 
 _LAYERS = frozenset({"conv2d", "linear", "matmul"})
-_CLIPS = frozenset({"relu", "hardtanh"})
+_CLIPS = frozenset({"relu", "clampc"})
 _FOLLOWING = frozenset({"max_pool2d", "avg_pool2d", "add", *OF_ONE_VALUE})
 _BEFORE_CLIPS = _LAYERS | {"add"}
 _SCALE_BITS = 12  # so that the last bits of sums in f32, which hang on the machine, do not move a scale
@@ -102,9 +103,9 @@ class _Frozen:
         self.operators: dict[str, tuple[TracedOperator, Lowered | None]] = {}
         for operator in traced.operators:
             if self._is_frozen(operator):
-                self.operators[operator.id] = operator, firmware_operator(operator)
+                self.operators[operator.id] = operator, lowered_alone(operator, traced.values)
                 self.known.update(operator.values)
-        clips = (one for one, lowered in self.operators.values() if lowered and lowered.op in _CLIPS)
+        clips = (one for one, lowered in self.operators.values() if lowered and lowered.kind in _CLIPS)
         self._clips = {clip.refs[0].source: clip.values[0] for clip in clips}
 
     def _is_frozen(self, operator: TracedOperator) -> bool:
@@ -114,7 +115,7 @@ class _Frozen:
 
     def clipped(self, lowered: Lowered, id: str) -> str | None:
         """The ReLU that alone reads a sum: it is what the sum is clamped to."""
-        return self._clips.get(id) if lowered.op in _BEFORE_CLIPS and self._readers[id] == 1 else None
+        return self._clips.get(id) if lowered.kind in _BEFORE_CLIPS and self._readers[id] == 1 else None
 
     def to_quantise(self) -> dict[str, str | None]:
         """Ids of values; beside that of a max pool the value whose numbers it keeps."""
@@ -126,7 +127,7 @@ class _Frozen:
             sources, id = [ref.source for ref in lowered.operands], operator.values[0]
             if weights_of(lowered, self._traced) is not None:
                 wanted.setdefault(sources[0], None)
-            elif lowered.op not in _FOLLOWING or not wanted.keys() | unclipped >= set(sources):
+            elif lowered.kind not in _FOLLOWING or not wanted.keys() | unclipped >= set(sources):
                 continue
             if self.clipped(lowered, id):
                 unclipped.add(id)
@@ -182,7 +183,7 @@ class _Inserting:
             return False
         if lowered.op in _LAYERS:
             return lowered.operands[0].source in self._ranges and weights_of(lowered, self._traced) is not None
-        return lowered.op in _FOLLOWING and all(
+        return lowered.kind in _FOLLOWING and all(
             ref.source in self._ranges or ref.source in self._on_int8 for ref in lowered.operands
         )
 

@@ -2,8 +2,8 @@
 """Neighbouring elementwise operators become one node.
 
 What they hand over is never in RAM. A group takes in the one that makes an operand of it, where nothing else needs
-that operand in between. Two that the firmware has operators for stay apart. No join may raise the most memory that
-storing everything takes, nor the largest that one node takes.
+that operand in between. Two of one quick step each stay apart: whole tensors take fewer cycles than blocks. No join
+may raise the most memory that storing everything takes, nor the largest that one node takes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
-from poet_profiles.firmware.operators import OPERATORS, Params, params_key, parse_params
-from poet_profiles.firmware.steps import POINTWISE, SPREAD, Step, f32_of_word
+from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, Step, only_step
 
 from poet_planner.lowering.draft import Draft
 from poet_planner.lowering.groups import Group, group_of, joined, read_by
-from poet_planner.lowering.rules import NANO
 
 SLACK = 200
-_ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "hardswish", "hardsigmoid")
-_SAME = {"add", "sub", "mul", *_ACTIVATIONS, *(f"{name}_backward" for name in _ACTIVATIONS)}
-_WITH_NUMBERS = {"hardtanh": "clampc", "hardtanh_backward": "", "leaky_relu": "", "leaky_relu_backward": ""}
+_ACTIVATIONS = ("relu", "tanh", "sigmoid", "gelu", "silu", "hardswish", "hardsigmoid", "leaky_relu", "hardtanh")
+ADD_ROWS = "add_rows"
+_ALONE = {"add", "sub", "mul", "mulc", "clampc", *_ACTIVATIONS, *(f"{name}_backward" for name in _ACTIVATIONS)}
 
 
 def with_joined_groups(drafts: list[Draft], lasting: Collection[str]) -> list[Draft]:
@@ -74,7 +73,7 @@ class _Joining:
         first, second = self._groups[maker], self._groups[place]
         if before is None or after is None or first is None or second is None or first.size != second.size:
             return False
-        if POINTWISE not in (before.op, after.op) or before.traced.backward != after.traced.backward:
+        if (_is_quick(before) and _is_quick(after)) or before.traced.backward != after.traced.backward:
             return False
         if any(maker < reader < place for id in before.results for reader in self._readers[id]):
             return False
@@ -190,32 +189,19 @@ def _spread_of(draft: Draft) -> Step | None:
     return Step(SPREAD, "", (), (prod(extent for extent, _ in axes[end:]), count))
 
 
+def _is_quick(draft: Draft) -> bool:
+    """Whether it runs over whole tensors at once, and in the place of one that it reads."""
+    return draft.op == ADD_ROWS or only_step(draft.params) in _ALONE
+
+
 def _as_group(draft: Draft) -> Group | None:
     """What a node computes as steps, if it is elementwise."""
+    if draft.refused:
+        return None
     if draft.op == POINTWISE:
         return group_of(parse_params(draft.params), draft.operands)
-    if draft.op not in OPERATORS or draft.refused:
-        return None
-    p = parse_params(draft.params)
-    steps = _steps_of(draft.op, p, len(draft.operands))
-    if not steps:
-        return None
-    size = p["m"] * p["n"] if "m" in p else p["size"]
-    return Group(size, tuple(draft.operands), steps, (steps[-1].y,))
-
-
-def _steps_of(op: str, p: Params, operands: int) -> tuple[Step, ...]:
-    inputs = tuple(f"x{place}" for place in range(operands))
-    if op in _SAME:
-        return (Step(op, "s0", inputs),)
-    if op in _WITH_NUMBERS:
-        numbers = tuple(f32_of_word(p[name]) for name in ("low_f32", "high_f32", "slope_f32") if name in p)
-        return (Step(_WITH_NUMBERS[op] or op, "s0", inputs, numbers),)
-    if op == "scale":
-        factor = np.float32(p["factor_nano"]) / np.float32(NANO) / np.float32(p["divisor"])
-        return (Step("mulc", "s0", inputs, (float(factor),)),)
-    if op == "scale_by":
-        return (Step("mulc", "s0", inputs, (f32_of_word(p["factor_f32"]),)),)
-    if op == "add_rows":
-        return (Step(SPREAD, "s0", ("x1",), (1, p["n"])), Step("add", "s1", ("x0", "s0")))
-    return ()
+    if draft.op == ADD_ROWS:
+        p = parse_params(draft.params)
+        steps = (Step(SPREAD, "s0", ("x1",), (1, p["n"])), Step("add", "s1", ("x0", "s0")))
+        return Group(p["m"] * p["n"], tuple(draft.operands), steps, ("s1",))
+    return None

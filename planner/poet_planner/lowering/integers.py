@@ -17,6 +17,7 @@ from typing import Any
 import poet_runtime.integers
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.firmware.steps import steps_in
 from poet_runtime.traced_graph import (
     Kind,
     Ref,
@@ -31,7 +32,8 @@ from torch import Tensor
 
 from poet_planner.lowering.constants import computed_constants
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.rules import Lowered, firmware_operator, is_row_major, reshaped
+from poet_planner.lowering.rules import Lowered, is_row_major, reshaped
+from poet_planner.lowering.steps import lowered_alone
 from poet_planner.tracing.schema import bound_arguments
 
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
@@ -41,7 +43,7 @@ _S8 = torch.ops.poet
 _MOST_SUM = 2**31 - 1
 # Functions of one value: a table has what they give for every byte.
 OF_ONE_VALUE = frozenset(
-    {"relu", "hardtanh", "sigmoid", "hardswish", "hardsigmoid", "silu", "gelu", "tanh", "leaky_relu"}
+    {"relu", "clampc", "sigmoid", "hardswish", "hardsigmoid", "silu", "gelu", "tanh", "leaky_relu"}
 )
 assert poet_runtime.integers.__doc__  # the import registers the operators
 
@@ -223,16 +225,16 @@ class _Fusing:
         maker = self._alone(x)
         if maker is None:
             return None
-        lowered = firmware_operator(maker)
-        if lowered is not None and lowered.op in OF_ONE_VALUE:
+        lowered = lowered_alone(maker, self._traced.values)
+        if lowered is not None and lowered.kind in OF_ONE_VALUE:
             source = self._bytes(maker.args[0])
             if source is not None:
                 return self._table(maker, source, ends, [maker])
-            clipped = _clipped(lowered, maker, ends)
+            clipped = _clipped(lowered, ends)
             return self._fused(maker.args[0], clipped) if clipped else None
         forms = {"conv2d": self._layer, "linear": self._layer, "matmul": self._layer}
         forms |= {"max_pool2d": self._max_pool, "avg_pool2d": self._avg_pool, "add": self._sum}
-        form = forms.get(lowered.op) if lowered is not None else None
+        form = forms.get(lowered.kind) if lowered is not None else None
         return form(maker, lowered, ends) if form and lowered else None
 
     def _table(self, by: TracedOperator, x: _Bytes, ends: _Ends, chain: list[TracedOperator]) -> _Made:
@@ -244,7 +246,7 @@ class _Fusing:
         return _Made(by, _S8.map_s8.default, (x.ref, self._constant(by, "table", table)), x.ref.shape)
 
     def _sum(self, by: TracedOperator, lowered: Lowered, ends: _Ends) -> _Made | None:
-        a, b = (self._bytes(operand) for operand in lowered.operands)
+        a, b = (self._bytes(operand) for operand in by.args[:2])
         if a is None or b is None or a.ref.shape != b.ref.shape:
             return None
         args = (a.ref, b.ref, a.scale, a.zero, b.scale, b.zero, 1.0 / ends.scale, ends.numbers)
@@ -349,13 +351,13 @@ def _sums(
     return start.to(torch.int32), factor
 
 
-def _clipped(lowered: Lowered, operator: TracedOperator, ends: _Ends) -> _Ends | None:
+def _clipped(lowered: Lowered, ends: _Ends) -> _Ends | None:
     """A ReLU, plain or clipped, is what the result is clamped to."""
-    if lowered.op == "relu":
+    if lowered.kind == "relu":
         return replace(ends, low=max(ends.low, min(ends.zero, ends.high)))
-    if lowered.op == "hardtanh":
-        given = bound_arguments(operator.target, operator.args, operator.kwargs)
-        low, high = (min(max(ends.of(given[name]), ends.low), ends.high) for name in ("min_val", "max_val"))
+    if lowered.kind == "clampc":
+        (step,) = steps_in(lowered.params)
+        low, high = (min(max(ends.of(number), ends.low), ends.high) for number in step.numbers)
         return replace(ends, low=low, high=high)
     return None
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from poet_profiles.firmware.operators import params_key
+from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Graph, Node, Value
+from poet_runtime.agent.vocabulary import OF_STEPS
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, poets_own
 
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
-from poet_planner.lowering.rules import firmware_operator
+from poet_planner.lowering.steps import lowered_alone
 
 STEP_NODE = poets_own("step")
 
@@ -72,5 +74,7 @@ def torch_draft(operator: TracedOperator, traced: TracedGraph, op: str, params: 
 
 def _operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:
     """The vocabulary's name where it has one, so that boards can be compared."""
-    lowered = firmware_operator(operator)
+    lowered = lowered_alone(operator, traced.values)
+    if lowered and lowered.op == POINTWISE and lowered.kind not in OF_STEPS:
+        lowered = None
     return (lowered.op, params_key(lowered.op, lowered.params)) if lowered else aten_operation(operator, traced)

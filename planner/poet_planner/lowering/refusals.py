@@ -14,6 +14,7 @@ from torch import nn
 
 from poet_planner.lowering.cures import LINUX, cure
 from poet_planner.lowering.rules import MOST_WINDOW_PLACES, Lowered, aten_name, is_row_major, nano
+from poet_planner.lowering.steps import STEPS
 from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten
@@ -33,13 +34,21 @@ WORDS = (torch.float32, torch.int64, torch.int32, torch.bool)
 MOVING = ("strided_copy", "strided_copy_backward")
 
 
-def odd_type(operator: TracedOperator, lowered: Lowered, values: Mapping[str, TracedValue]) -> torch.dtype | None:
-    """A type that PyTorch computes with here and the firmware does not; None where all is single precision."""
-    if lowered.op.endswith(S8) or lowered.op == POINTWISE:
+def odd_type(
+    operator: TracedOperator, lowered: Lowered | None, values: Mapping[str, TracedValue]
+) -> torch.dtype | None:
+    """A type that PyTorch computes with here and the firmware does not; None where all is single precision.
+
+    ``lowered`` is the firmware's operator, if it has one for such shapes.
+    """
+    op = lowered.op if lowered else ""
+    moves = aten_name(operator).startswith(("_to_copy", "clone"))
+    if op.endswith(S8) or op == POINTWISE or (lowered is None and (moves or aten_name(operator) not in STEPS)):
         return None
-    operands = [ref.dtype for place, ref in enumerate(lowered.operands) if WHOLE_OPERANDS.get(lowered.op) != place]
-    results = [values[id].dtype for id in lowered.results if id in values]
-    known = WORDS if lowered.op in MOVING else (torch.float32,)
+    read, made = (lowered.operands, lowered.results) if lowered else (operator.refs, operator.values)
+    operands = [ref.dtype for place, ref in enumerate(read) if WHOLE_OPERANDS.get(op) != place]
+    results = [values[id].dtype for id in made if id in values]
+    known = WORDS if op in MOVING else (torch.float32,)
     odd = [dtype for dtype in operands if dtype not in known]
     odd += [dtype for dtype in results if dtype.is_floating_point and dtype != torch.float32]
     return odd[0] if odd else None

@@ -12,11 +12,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import copysign, isfinite, prod
+from math import isfinite, prod
 from typing import Any
 
 import torch
 from poet_profiles.firmware.operators import OPERATORS, RECURRENT
+from poet_profiles.firmware.steps import POINTWISE, steps_in
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, View, row_major
 
 from poet_planner.lowering.draft import added
@@ -28,6 +29,7 @@ NANO = 1_000_000_000
 F32_ROUNDING = 2.0**-24
 EXPAND = "aten.expand.default"
 MOST_WINDOW_PLACES = 256
+_SPARE = 255  # strides and paddings beyond the tensors that the firmware takes (kernels/shape.c)
 LARGEST_I32 = 2**31 - 1
 
 
@@ -43,6 +45,12 @@ class Lowered:
     transposed: frozenset[int] = field(default=frozenset())
     # A second operator, run once after this one, that changes residents in place (running statistics).
     update: Lowered | None = None
+
+    @property
+    def kind(self) -> str:
+        """The operator's name; of one step, that of the step."""
+        steps = [*steps_in(self.params)] if self.op == POINTWISE else []
+        return steps[0].name if len(steps) == 1 else self.op
 
 
 Rule = Callable[[TracedOperator], Lowered | None]
@@ -84,10 +92,17 @@ def _convolution_params(
     (n, c, *extents), (k, _, *kernel) = x.shape, w.shape
     (height, width), (r, s) = (1, *extents)[-2:], (1, *kernel)[-2:]
     (sh, sw), (ph, pw) = (1, *each(stride, extents))[-2:], (0, *each(padding, extents))[-2:]
+    if ph > height + r + _SPARE or pw > width + s + _SPARE:
+        return None
     return {
         **{"n": n, "c": c, "h": height, "w": width, "k": k, "r": r, "s": s},
-        **{"sh": sh, "sw": sw, "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
+        **{"sh": _step(sh, height, ph), "sw": _step(sw, width, pw), "ph": ph, "pw": pw, "g": groups, "bias": int(bias)},
     }
+
+
+def _step(stride: int, extent: int, padding: int) -> int:
+    """A stride as the firmware takes it: one beyond the padded extent never makes a second step."""
+    return min(stride, extent + 2 * padding + _SPARE)
 
 
 def each(value: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
@@ -242,19 +257,12 @@ def permuting(order: Sequence[int]) -> View:
     return View(torch.ops.aten.permute.default, (list(order),))
 
 
-def _relu_backward(operator: TracedOperator) -> Lowered | None:
-    gy, y, threshold = operator.args
-    if threshold != 0:
-        return None
-    return _lowered("relu_backward", {"size": prod(y.shape)}, (gy, y), operator.outputs[0])
-
-
 def _pool_params(x: Ref | Blank, kernel: Any, stride: Any, padding: Any) -> dict[str, int]:
     *stack, c, height, width = x.shape
     (r, s), (sh, sw), (ph, pw) = _pair(kernel), _pair(stride or kernel), _pair(padding)
     return {
         **{"n": prod(stack), "c": c, "h": height, "w": width},
-        **{"r": r, "s": s, "sh": sh, "sw": sw, "ph": ph, "pw": pw},
+        **{"r": r, "s": s, "sh": _step(sh, height, ph), "sw": _step(sw, width, pw), "ph": ph, "pw": pw},
     }
 
 
@@ -344,23 +352,14 @@ def _defaults(given: Sequence[Any], defaults: Sequence[Any]) -> tuple[Any, ...]:
     return (*given, *defaults[len(given) :])
 
 
-def _add(operator: TracedOperator) -> Lowered | None:
+def _add_rows(operator: TracedOperator) -> Lowered | None:
     a, b = operator.args
     if not isinstance(a, Ref) or not isinstance(b, Ref) or operator.kwargs.get("alpha", 1) != 1:
         return None
-    if a.shape == b.shape:
-        return _lowered("add", {"size": prod(a.shape)}, (a, b), operator.outputs[0])
-    if _trails(b, a):
-        rows = {"m": prod(a.shape) // prod(b.shape), "n": prod(b.shape)}
-        return _lowered("add_rows", rows, (a, b), operator.outputs[0])
-    return None
-
-
-def _subtract(operator: TracedOperator) -> Lowered | None:
-    a, b = operator.args
-    if not isinstance(a, Ref) or not isinstance(b, Ref) or operator.kwargs.get("alpha", 1) != 1 or a.shape != b.shape:
+    if prod(a.shape) == prod(b.shape) or not _trails(b, a):
         return None
-    return _lowered("sub", {"size": prod(a.shape)}, (a, b), operator.outputs[0])
+    rows = {"m": prod(a.shape) // prod(b.shape), "n": prod(b.shape)}
+    return _lowered("add_rows", rows, (a, b), operator.outputs[0])
 
 
 def _trails(small: Ref, large: Ref) -> bool:
@@ -369,31 +368,6 @@ def _trails(small: Ref, large: Ref) -> bool:
     while extents and extents[0] == 1:
         extents.pop(0)
     return extents == list(large.shape[len(large.shape) - len(extents) :])
-
-
-def _multiply(operator: TracedOperator) -> Lowered | None:
-    a, b = operator.args
-    if isinstance(a, Ref) and isinstance(b, Ref):
-        return _lowered("mul", {"size": prod(a.shape)}, (a, b), operator.outputs[0]) if a.shape == b.shape else None
-    return _scaled(operator, a, b, 1)
-
-
-def _divide(operator: TracedOperator) -> Lowered | None:
-    x, divisor = operator.args
-    if isinstance(divisor, Ref):
-        return None
-    mean = _mean_backward(operator, x, divisor)
-    if mean or divisor != int(divisor):
-        return mean or _scaled(operator, x, 1 / divisor, 1)
-    return _scaled(operator, x, copysign(1, divisor), abs(int(divisor)))
-
-
-def _scaled(operator: TracedOperator, x: Any, factor: float, divisor: int) -> Lowered | None:
-    size = prod(x.shape)
-    params = {"size": size, "factor_nano": nano(factor), "divisor": divisor}
-    return _lowered("scale", params, (x,), operator.outputs[0]) or _lowered(
-        "scale_by", {"size": size, "factor_f32": f32(factor / divisor)}, (x,), operator.outputs[0]
-    )
 
 
 def nano(fraction: float) -> int | None:
@@ -413,8 +387,11 @@ def f32(number: float) -> int | None:
     return int(bits)
 
 
-def _mean_backward(operator: TracedOperator, x: Ref, divisor: float) -> Lowered | None:
+def _mean_backward(operator: TracedOperator) -> Lowered | None:
     """A gradient spread over some axes and divided by their size: the backward pass of a mean over them."""
+    x, divisor = operator.args
+    if isinstance(divisor, Ref) or not isinstance(x, Ref):
+        return None
     views = [str(view.target) for view in x.views]
     if views.count(EXPAND) != 1 or views[-1] != EXPAND:
         return None
@@ -545,39 +522,6 @@ def _group_norm_backward(operator: TracedOperator) -> Lowered | None:
 
 def _normalised(x: Ref | Blank, extents: Sequence[int]) -> dict[str, int]:
     return {"m": prod(x.shape) // prod(extents), "n": prod(extents)}
-
-
-def _elementwise(op: str) -> Rule:
-    """An operator whose tensors all have one size; it takes no further arguments that change what it computes."""
-
-    def rule(operator: TracedOperator) -> Lowered | None:
-        if operator.kwargs.get("approximate", "none") != "none":
-            return None
-        return _lowered(op, {"size": prod(operator.args[0].shape)}, operator.args, operator.outputs[0])
-
-    return rule
-
-
-def _clipped(op: str, operands: int) -> Rule:
-    """Hard tanh with its two limits; ReLU6 is one."""
-
-    def rule(operator: TracedOperator) -> Lowered | None:
-        *tensors, low, high = _defaults(operator.args, (*(None,) * operands, -1.0, 1.0))
-        limits = {"low_f32": f32(low), "high_f32": f32(high)}
-        return _lowered(op, {"size": prod(tensors[0].shape), **limits}, tensors, operator.outputs[0])
-
-    return rule
-
-
-def _leaky(op: str, operands: int) -> Rule:
-    """Leaky ReLU. Its gradient may be given the result for the input: both have one sign."""
-
-    def rule(operator: TracedOperator) -> Lowered | None:
-        *tensors, slope = _defaults(operator.args, (*(None,) * operands, 0.01))[: operands + 1]
-        params = {"size": prod(tensors[0].shape), "slope_f32": f32(slope)}
-        return _lowered(op, params, tensors, operator.outputs[0])
-
-    return rule
 
 
 def _embedding(operator: TracedOperator) -> Lowered | None:
@@ -767,24 +711,6 @@ RULES: dict[str, Rule] = {
     "cumsum.default": _scanned(0),
     "logcumsumexp.default": _scanned(1),
     "cumprod.default": _scanned(2),
-    "relu.default": _elementwise("relu"),
-    "threshold_backward.default": _relu_backward,
-    "gelu.default": _elementwise("gelu"),
-    "gelu_backward.default": _elementwise("gelu_backward"),
-    "tanh.default": _elementwise("tanh"),
-    "tanh_backward.default": _elementwise("tanh_backward"),
-    "hardtanh.default": _clipped("hardtanh", 1),
-    "hardtanh_backward.default": _clipped("hardtanh_backward", 2),
-    "leaky_relu.default": _leaky("leaky_relu", 1),
-    "leaky_relu_backward.default": _leaky("leaky_relu_backward", 2),
-    "sigmoid.default": _elementwise("sigmoid"),
-    "sigmoid_backward.default": _elementwise("sigmoid_backward"),
-    "silu.default": _elementwise("silu"),
-    "silu_backward.default": _elementwise("silu_backward"),
-    "hardswish.default": _elementwise("hardswish"),
-    "hardswish_backward.default": _elementwise("hardswish_backward"),
-    "hardsigmoid.default": _elementwise("hardsigmoid"),
-    "hardsigmoid_backward.default": _elementwise("hardsigmoid_backward"),
     "max_pool2d_with_indices.default": _max_pool,
     "max_pool2d_with_indices_backward.default": _max_pool_backward,
     "avg_pool2d.default": _avg_pool,
@@ -795,12 +721,9 @@ RULES: dict[str, Rule] = {
     "adaptive_max_pool2d_backward.default": _adaptive_max_pool_backward,
     "mean.default": _mean,
     "mean.dim": _mean,
-    "add.Tensor": _add,
-    "sub.Tensor": _subtract,
-    "mul.Tensor": _multiply,
-    "mul.Scalar": _multiply,
-    "div.Tensor": _divide,
-    "div.Scalar": _divide,
+    "add.Tensor": _add_rows,
+    "div.Tensor": _mean_backward,
+    "div.Scalar": _mean_backward,
     "native_batch_norm.default": _batch_norm,
     "native_batch_norm_backward.default": _batch_norm_backward,
     "native_layer_norm.default": _layer_norm,

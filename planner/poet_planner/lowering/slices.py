@@ -38,11 +38,6 @@ from poet_planner.lowering.optimizer_step import is_descent
 Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]
 
-_ACTIVATIONS = ("relu", "gelu", "tanh", "hardtanh", "leaky_relu", "sigmoid", "silu", "hardswish", "hardsigmoid")
-_ELEMENTWISE = {
-    *("add", "sub", "mul", "scale", "scale_by", "sgd"),
-    *(op for name in _ACTIVATIONS for op in (name, f"{name}_backward")),
-}
 _DENSE = ("conv2d", "conv2d_backward_input", "conv2d_backward_weight")
 
 
@@ -341,7 +336,7 @@ def _cut_of(operation: Operation | None, weights: set[str]) -> _Cut | None:
         return None
     op = operation.op
     plain = op == POINTWISE and not any(step.name in (SPREAD, SUM) for step in steps_in(parse_params(operation.params)))
-    if op in _ELEMENTWISE or plain or (op == "sgd_general" and len(operation.operands) == 2):
+    if op == "sgd" or plain or (op == "sgd_general" and len(operation.operands) == 2):
         form = _Form(("0", "1"), rows=None)
         operands, results = ((form,) * len(ids) for ids in (operation.operands, operation.results))
         return _Cut(operands, results, {"0": ("size",), "1": ("size",)})

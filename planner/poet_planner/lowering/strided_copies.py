@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import torch
-from poet_runtime.traced_graph import Ref, TracedOperator, View, row_major
+from poet_runtime.traced_graph import Ref, TracedOperator, row_major
 
 from poet_planner.lowering.rules import Lowered, aten_name
 
@@ -19,7 +18,6 @@ _GRADIENTS_OF = {
     "diagonal_backward.default": torch.ops.aten.diagonal.default,
     "unfold_backward.default": torch.ops.aten.unfold.default,
 }
-_REPEATING = ("add.Tensor", "sub.Tensor", "mul.Tensor")
 
 
 def copied(view: Ref, source_shape: Sequence[int], result: str) -> Lowered | None:
@@ -58,23 +56,6 @@ def strided_operator(operator: TracedOperator, source_shape: Sequence[int]) -> L
         gradient, extents, *where = operator.args
         return _placed_in_zeros(gradient, _GRADIENTS_OF[name](_meta(extents), *where), extents, result)
     return None
-
-
-def spread(operator: TracedOperator) -> TracedOperator:
-    """A sum, difference or product with the smaller operand repeated as PyTorch does it unsaid: seen through a view."""
-    if aten_name(operator) not in _REPEATING or not all(isinstance(operand, Ref) for operand in operator.args[:2]):
-        return operator
-    shape = torch.broadcast_shapes(*(operand.shape for operand in operator.args[:2]))  # type: ignore[no-untyped-call]
-    operands = (_spread(operand, shape) for operand in operator.args[:2])
-    return replace(operator, args=(*operands, *operator.args[2:]))
-
-
-def _spread(operand: Ref, shape: torch.Size) -> Ref:
-    if operand.shape == tuple(shape):
-        return operand
-    view = View(torch.ops.aten.expand.default, (list(shape),))
-    layout = torch.empty_strided(operand.shape, operand.stride, device="meta").expand(shape)
-    return replace(operand, views=(*operand.views, view), shape=tuple(shape), stride=layout.stride())
 
 
 def _padded(x: Ref, widths: Sequence[int], value: float = 0.0, *, result: str) -> Lowered | None:

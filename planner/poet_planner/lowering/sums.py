@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from poet_profiles.firmware.operators import params_key
+from poet_profiles.firmware.steps import ADDITION, POINTWISE
 from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_runtime.traced_graph import Kind, TracedGraph
 
@@ -72,5 +72,5 @@ def _addition(value: str, total: str, size: int, is_made: bool) -> Node:
         inputs=(value,) if is_made else (),
         recomputable=False,
         backward=True,
-        operation=Operation("add", params_key("add", {"size": size}), (value, total), (total,)),
+        operation=Operation(POINTWISE, f"size={size} steps={ADDITION}", (value, total), (total,)),
     )

@@ -26,6 +26,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.models import frozen, mobilenet, resnet, tiny, transformer, unet, vgg
 from poet_planner.models.digits import cnn_40k, digits_batches, digits_cnn
+from poet_planner.models.trained import matching, of_name, train_only
 from poet_planner.models.weights import load_weights
 
 _SEED = 0
@@ -216,7 +217,9 @@ def least_ram_bytes(name: str, batch: int | None = None) -> int:
 
 def _parameters(name: str) -> list[nn.Parameter]:
     with torch.device("meta"):
-        return list(_entry(name).build().parameters())
+        module = _entry(name).build()
+    _train_what_is_named(module, name)
+    return list(module.parameters())
 
 
 def load(name: str, batch: int | None = None, seed: int = _SEED, weights: Path | None = None) -> Model:
@@ -227,7 +230,7 @@ def load(name: str, batch: int | None = None, seed: int = _SEED, weights: Path |
     name : str
         Of a built-in model; of a narrow variant, as ``resnet18_cifar_w2`` (two channels in the first stage instead of
         64); or ``module:callable``: the callable takes the batch size (None for its own choice) and
-        returns a :class:`Model`.
+        returns a :class:`Model`. With ``[4,*.bias]`` after it, only these parameters learn.
     batch : int, optional
         Examples in a batch; None for the model's own.
     weights : Path, optional
@@ -240,10 +243,16 @@ def load(name: str, batch: int | None = None, seed: int = _SEED, weights: Path |
     """
     if batch is not None and batch < 1:
         raise UserError(f"batch {batch}: a batch has at least one example")
-    model = _made(name, batch, seed)
+    model = _made(of_name(name)[0], batch, seed)
+    _train_what_is_named(model.module, name)
     if weights is not None:
         load_weights(model.module, weights, name)
     return model
+
+
+def _train_what_is_named(module: nn.Module, name: str) -> None:
+    if patterns := of_name(name)[1]:
+        train_only(module, matching(module, patterns, name))
 
 
 def _made(name: str, batch: int | None, seed: int) -> Model:
@@ -310,6 +319,7 @@ def _random_batches(example: Example, batch: int, steps: int, seed: int) -> Iter
 
 
 def _entry(name: str) -> _Entry:
+    name, _ = of_name(name)
     base, _, width = name.rpartition("_w")
     if base in _WIDTHS and width.isdecimal() and int(width):
         return replace(_ENTRIES[base], build=partial(_WIDTHS[base], int(width)))

@@ -128,7 +128,7 @@ class Bench:
             return None
         runner_s = board.runner_cycles / board.clock_hz if board.kind == "microcontroller" else 0.0
         card = board.storage_block_bytes, board.dma_overlap, board.smallest_page_bytes
-        return CostModel(self._rows(board.name), *card, board.fpu, runner_s)
+        return CostModel(self._rows(board.name), *card, board.has_assembly, runner_s)
 
     @property
     def is_for_a_microcontroller(self) -> bool:

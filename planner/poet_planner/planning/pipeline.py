@@ -73,7 +73,7 @@ def plan(
         bench.request = beside_a_program(bench.request, bench.board)
     _refuse_untraced(bench)
     _refuse_unrunnable(bench)
-    contest = _chosen(bench, method)
+    contest = chosen_contest(bench, method)
     chosen = contest.chosen
     hooks.say(chosen.note)
     if library is not None and (reason := why_no_library(chosen.graph)):
@@ -104,10 +104,10 @@ def plan(
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:
     """The form that is planned first, with its limits; raises as `plan`."""
-    return _chosen(Bench(request), method).chosen
+    return chosen_contest(Bench(request), method).chosen
 
 
-def _chosen(bench: Bench, method: Method) -> Contest:
+def chosen_contest(bench: Bench, method: Method = OPTIMAL) -> Contest:
     """A contest that has chosen: of the head's step where features are kept and have room beside it, else of the whole.
 
     A method that makes micro-batches of its own has the whole step.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poet_profiles.plan_folder import PROGRAM_FILE
+from poet_profiles.files.whole_file import write_whole
+from poet_profiles.plan_folder import DATA_FILE, PROGRAM_FILE
 from poet_profiles.plan_folder.files import PlanFiles, write_plan
 from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
@@ -49,7 +50,7 @@ class Plan(PlanFiles):
     why_no_inference: str | None = None
 
     def write(self, folder: str | Path) -> None:
-        """Write ``graph.json``, ``schedule.json``, C headers if there can be any, ``summary.json``, and pictures.
+        """Write ``graph.json``, ``schedule.json``, ``summary.json``, pictures; C headers and ``plan.bin`` if it can.
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
         ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Graph and schedule of an
@@ -74,14 +75,18 @@ class Plan(PlanFiles):
         """Write all but the pictures: see `write`."""
         from poet_planner.report.pictures import remove_pictures
         from poet_planner.schedule.c_headers import remove_headers, write_headers
+        from poet_planner.schedule.data import plan_data
 
         folder = Path(folder)
         remove_headers(folder)
         remove_pictures(folder)
-        (folder / PROGRAM_FILE).unlink(missing_ok=True)
+        for name in (PROGRAM_FILE, DATA_FILE):
+            (folder / name).unlink(missing_ok=True)
         write_plan(self, folder)
         if self.why_no_headers is None:
-            write_headers(self.graph, self.schedule, folder, self.constants, self.inference, self.extraction)
+            plans = (self.inference, self.extraction)
+            write_headers(self.graph, self.schedule, folder, self.constants, *plans)
+            write_whole(folder / DATA_FILE, plan_data(self.graph, self.schedule, self.constants, *plans))
         if self.program is not None and self.why_no_program is None:
             from poet_runtime.program import write_program
 

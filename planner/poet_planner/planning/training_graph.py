@@ -83,6 +83,7 @@ class TrainingStep:
         self._parts: dict[int, TrainingStep] = {}
         self._ways: set[Way] = set()  # of its parts, and of itself
         self._as_values: dict[tuple[bool, Optimizer, int | None], Graph] = {}
+        self._plain: dict[bool, Graph] = {}
 
     @property
     def on_int8(self) -> bool:
@@ -166,12 +167,12 @@ class TrainingStep:
             If there are no such parts, or operators read what lies on the card otherwise than the head does.
         """
         from poet_planner.features.parts import features_of
-        from poet_planner.lowering import lower_for_firmware, with_taking_over
+        from poet_planner.lowering import with_taking_over
         from poet_planner.lowering.card import with_kept_constants
 
-        assert self._cut is not None
-        whole = lower_for_firmware(self.traced, head.dma)
-        part = whole if parts == 1 else lower_for_firmware(self.in_micro_batches(parts).traced, head.dma)
+        assert self._cut is not None and self._uncut is not None
+        whole = self._uncut.plain(head.dma)
+        part = self._uncut.in_micro_batches(parts).plain(head.dma)
         if part.constants != whole.constants or not self._cut.once <= {node.id for node in part.nodes}:
             raise UserError(f"features: {parts} parts of a batch are not computed as the whole is")
         graph = features_of(part, self._cut, head)
@@ -186,10 +187,10 @@ class TrainingStep:
     def inference_on_features(self, inference: Graph, head: Graph) -> Graph | None:
         """What an inference beside the head's step makes of features; None if it makes them otherwise than the step."""
         from poet_planner.features.parts import inference_on_features, makes_alike
-        from poet_planner.lowering import lower_for_firmware, lower_inference
+        from poet_planner.lowering import lower_inference
 
-        assert self._cut is not None
-        whole = lower_for_firmware(self.traced, head.dma)
+        assert self._cut is not None and self._uncut is not None
+        whole = self._uncut.plain(head.dma)
         data = self.constants(whole)
         alone = lower_inference(self.forward, whole, data)
         data = {**data, **alone.data}
@@ -203,6 +204,14 @@ class TrainingStep:
         if graph is not None:
             self._check(graph)
         return graph
+
+    def plain(self, dma: bool) -> Graph:
+        """In the firmware's operators, with plain gradient descent; lowered once."""
+        from poet_planner.lowering import lower_for_firmware
+
+        if dma not in self._plain:
+            self._plain[dma] = lower_for_firmware(self.traced, dma)
+        return self._plain[dma]
 
     def in_ram(self, dma: bool, resident_gradients: bool, optimizer: Optimizer) -> Graph:
         """In the firmware's operators, with parameters in RAM: all of the step, or the head's."""

@@ -10,6 +10,7 @@ from struct import pack
 
 from poet_profiles.errors import UserError
 from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.steps import KINDS, POINTWISE, Step, alone, steps_of
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.calls import PAGE_IN, PAGE_OUT, Call, calls_of
@@ -54,7 +55,7 @@ class CallTables:
     """Programs that share operators and parameters."""
 
     programs: list[Program]
-    operators: list[str]
+    operators: dict[str, str]  # rows of the firmware's table, and which operator each is of
     params: Lists = field(default_factory=Lists)
 
     def crc(self, program: Program) -> int:
@@ -64,8 +65,8 @@ class CallTables:
         return crc32(data + pack(f"<{len(self.params.entries)}i", *self.params.entries))
 
 
-def call_tables(plans: Iterable[tuple[Graph, Schedule]]) -> CallTables:
-    """The tables of plans that lie side by side.
+def call_tables(plans: Iterable[tuple[Graph, Schedule]], with_steps: bool = True) -> CallTables:
+    """The tables of plans that lie side by side, ``with_steps`` that have rows of their own.
 
     Raises
     ------
@@ -73,22 +74,37 @@ def call_tables(plans: Iterable[tuple[Graph, Schedule]]) -> CallTables:
         If they are too large for the tables' indices.
     """
     programs = [Program(calls_of(graph, schedule)) for graph, schedule in plans]
-    named = {call.op for program in programs for call in program.calls} - _PAGES.keys()
-    tables = CallTables(programs, sorted(named, key=lambda op: OPERATORS[op].code))
-    numbers = _PAGES | {op: number for number, op in enumerate(tables.operators)}
+    calls = [(program, call, _alone(call) if with_steps else None) for program in programs for call in program.calls]
+    named = {_operator(call, step): call.op for _, call, step in calls if call.op not in _PAGES}
+    tables = CallTables(programs, dict(sorted(named.items(), key=lambda item: (OPERATORS[item[1]].code, item[0]))))
+    numbers = {row: number for number, row in enumerate(tables.operators)}
+    for program, call, step in calls:
+        number = _PAGES[call.op] if call.op in _PAGES else numbers[_operator(call, step)]
+        own = (call.params[0], *call.params[3:]) if step else call.params
+        program.rows.append(_row(call, number, tables.params.place(own), program.words))
     for program in programs:
-        for call in program.calls:
-            program.rows.append(_row(call, numbers[call.op], tables.params, program.words))
         _check_index("words", len(program.words.entries))
     _check_index("parameters", len(tables.params.entries))
     return tables
 
 
-def _row(call: Call, number: int, params: Lists, words: Lists) -> tuple[int, int, int, int, int, int]:
+def _operator(call: Call, step: Step | None) -> str:
+    """Its row: of one step, that of the step, so that no other is linked."""
+    if step:
+        kind = KINDS[step.name]
+        return f"POET_STEP_ROW({step.name}, {kind.operands}, {kind.numbers})"
+    return f"POET_OPERATOR_ROW({call.op.upper()}, {call.op})"
+
+
+def _alone(call: Call) -> Step | None:
+    return alone([*steps_of(call.params[2:])]) if call.op == POINTWISE else None
+
+
+def _row(call: Call, number: int, params: int, words: Lists) -> tuple[int, int, int, int, int, int]:
     page = call.op in _PAGES
     flags = _WORKSPACE * (call.workspace is not None) | _WAITS * call.waits | _CHANGES * call.changes
     counts = (0, 0) if page else (len(call.inputs), len(call.outputs))
-    return (number, *counts, flags, params.place(call.params), words.place(call.words))
+    return (number, *counts, flags, params, words.place(call.words))
 
 
 def _check_index(what: str, count: int) -> None:

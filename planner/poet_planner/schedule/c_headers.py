@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from binascii import crc32
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from struct import iter_unpack
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.card.layout import FIRST_BLOCK, CardLayout, blocks_of, card_layout, lay_out
 from poet_profiles.errors import UserError
 from poet_profiles.files.whole_file import write_whole
-from poet_profiles.firmware.operators import OPERATORS, family_of
-from poet_profiles.graph import Graph, Resident
+from poet_profiles.firmware.operators import OPERATORS, family_of, parse_params
+from poet_profiles.firmware.steps import KINDS, POINTWISE, alone, steps_in
+from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.graph.constants import CONSTANTS_FILE
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.graph.sizes import aligned, constant_bytes
@@ -36,7 +37,7 @@ CONSTANTS_HEADER = "poet_constants.h"
 NO_CHECK = "POET_NO_CHECK"
 
 MOST_REFUSALS = 3
-PLAN_FORMAT = 2
+PLAN_FORMAT = 3
 # sizeof of each structure and number on a 32-bit core.
 _STRUCT_BYTES = {"model": 64, "resident": 12, "kept": 20}
 _STRUCT_BYTES |= {"schedule": 56, "call": 8, "word": 4, "param": 4, "operator": 12}
@@ -208,6 +209,7 @@ def model_header(
             f"#define POET_BUILT_CHECK_COUNT {layout.checks}",
             f"#define POET_BUILT_BIT_COUNT {layout.bits}",
             *(f"#define POET_BUILT_{family}" for family in families(graph, inference, extraction)),
+            f"#define POET_BUILT_STEPS UINT64_C({_bits(steps_of_graphs(graph, inference, extraction)):#x})",
             "",
             model_tables(graph, words, "poet_built", inference, extraction),
             "#endif",
@@ -218,9 +220,26 @@ def model_header(
 
 def families(graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None) -> list[str]:
     """Families of operators that the image needs, and that are left out of others."""
-    graphs = (graph, *(plan.graph for plan in plans_beside(inference, extraction).values()))
-    named = {node.operation.op for one in graphs for node in one.nodes if node.operation}
+    named = {operation.op for operation in _operations(graph, inference, extraction)}
     return sorted({family for op in named if (family := family_of(op))})
+
+
+def steps_of_graphs(
+    graph: Graph, inference: Inference | None = None, extraction: Extraction | None = None, of_groups: bool = False
+) -> list[str]:
+    """Names of the steps of `pointwise` that the image needs; or of those in groups alone."""
+    keys = {one.params for one in _operations(graph, inference, extraction) if one.op == POINTWISE}
+    found = [[*steps_in(parse_params(key))] for key in keys]
+    return sorted({step.name for steps in found for step in steps if not of_groups or alone(steps) is None})
+
+
+def _bits(steps: Iterable[str]) -> int:
+    return sum(1 << KINDS[name].code for name in steps)
+
+
+def _operations(graph: Graph, inference: Inference | None, extraction: Extraction | None) -> Iterator[Operation]:
+    for one in (graph, *(plan.graph for plan in plans_beside(inference, extraction).values())):
+        yield from (node.operation for node in one.nodes if node.operation)
 
 
 def model_tables(
@@ -317,9 +336,8 @@ def schedule_tables(
     """C text of a schedule, and of those beside it, as constant tables whose names begin with ``prefix``."""
     plans = _plans(prefix, graph, schedule, inference, extraction)
     tables = call_tables(plans.values())
-    operators = [f"POET_OPERATOR_ROW({op.upper()}, {op})" for op in tables.operators]
     texts = [
-        _array("poet_operator", f"{prefix}_operators", operators, "{0}"),
+        _array("poet_operator", f"{prefix}_operators", list(tables.operators), "{0}"),
         _array("int32_t", f"{prefix}_params", tables.params.rows(), "0"),
     ]
     for (name, (own_graph, own)), program in zip(plans.items(), tables.programs, strict=True):

@@ -25,6 +25,7 @@ from poet_planner.schedule.c_headers import (
     model_tables,
     remark,
     schedule_tables,
+    steps_of_graphs,
     table_bytes,
     title,
     why_no_headers,
@@ -248,6 +249,7 @@ def _source(
     nodes = (*graph.nodes, *(node for plan in plans.values() for node in plan.graph.nodes))
     kernels = _kernels(node.operation for node in nodes if node.operation)
     kernels += ["card"] if graph.kept or tables.page_count else []
+    steps = steps_of_graphs(graph, inference, extraction, of_groups=True)
     kernels += ["micro_batches"] if graph.micro_batches > 1 else []
     words, initial = (data.get(f"{name}_{what}", b"") for what in ("constant_words", "initial"))
     return "\n".join(
@@ -262,6 +264,7 @@ def _source(
             *(f"extern const uint32_t {symbol}[]; /* {name}_data.S */" for symbol in data),
             "",
             *(f"POET_KERNELS({kernel})" for kernel in kernels),
+            *(f"POET_STEPS({step})" for step in steps),
             *([""] if kernels else []),
             f"#if POET_PLAN_FORMAT != {PLAN_FORMAT}",
             '#error "made by another version of poet: plan again"',

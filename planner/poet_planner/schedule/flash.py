@@ -11,13 +11,15 @@ from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference
 from poet_profiles.schedule import Schedule
 
-from poet_planner.schedule.c_headers import families, table_bytes, why_no_headers
+from poet_planner.schedule.c_headers import families, steps_of_graphs, table_bytes, why_no_headers
 from poet_planner.schedule.store_all import store_all_schedule
 
 _ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
 # Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784;
-# blocks 13,200, 11,200; recurrent 5,280, 6,120.
-FAMILY_BYTES = {"S8": 7 * 1024, "BLOCKS": 14 * 1024, "RECURRENT": 7 * 1024}
+# blocks 1,388, 1,192; recurrent 5,280, 6,120; all steps 11,724, 10,280, each
+# below 512 with its functions.
+FAMILY_BYTES = {"S8": 7 * 1024, "BLOCKS": 2 * 1024, "RECURRENT": 7 * 1024}
+STEPS_IN_RESERVE, STEP_BYTES, ALL_STEPS_BYTES = 6, 512, 12 * 1024
 SCHEDULES = 2  # so many times the tables of the store-all schedule are left free for a plan's own
 
 
@@ -27,7 +29,8 @@ def room_in_flash(
     """Bytes of flash for constants and tables beside the firmware that runs a graph; None if the size is not known."""
     room = board.usable_flash_bytes if board else None
     beyond = sum(FAMILY_BYTES[family] for family in families(graph, inference, extraction))
-    return room if room is None else room - beyond
+    steps = len(steps_of_graphs(graph, inference, extraction)) - STEPS_IN_RESERVE
+    return room if room is None else room - beyond - min(max(0, steps) * STEP_BYTES, ALL_STEPS_BYTES)
 
 
 def flash_for_constants(graph: Graph, board: Board) -> int | None:

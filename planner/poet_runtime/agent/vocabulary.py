@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.steps import POINTWISE, steps_in, text_of
 from poet_profiles.protocol.status import Status
 from torch import Tensor
-from torch._ops import OpOverload
 
 from poet_runtime.agent.calls import Call
 from poet_runtime.agent.operands import AROUND_ZERO, SEED, random_tensor
@@ -33,11 +34,13 @@ def vocabulary_call(code: int, values: Sequence[int]) -> Call:
     if found is None or found.name not in _CALLS:
         name = found.name if found else f"operator {code}"
         raise RefusedError(Status.E_UNSUPPORTED, f"{name} is no single operator of PyTorch")
-    if len(values) != len(found.params) or not all(value > 0 for value in values[:1]):
+    words = range(len(values) - len(found.params) if found.name == POINTWISE else 0)
+    names = (*found.params, *(f"word{place}" for place in words))
+    if len(values) != len(names) or not all(value > 0 for value in values[:1]):
         raise RefusedError(Status.E_ARGUMENT, f"{found.name} takes {' '.join(found.params)}")
     try:
-        return _CALLS[found.name](dict(zip(found.params, values, strict=True)))
-    except (RuntimeError, TypeError, ZeroDivisionError) as error:
+        return _CALLS[found.name](dict(zip(names, values, strict=True)))
+    except (RuntimeError, TypeError, ZeroDivisionError, LookupError, ValueError) as error:
         if lacks_memory(error):
             raise
         raise RefusedError(Status.E_ARGUMENT, str(error).partition("\n")[0]) from None
@@ -47,8 +50,14 @@ def _random(*shape: int) -> Tensor:
     return random_tensor(shape, None, torch.float32, AROUND_ZERO, torch.Generator().manual_seed(SEED))
 
 
-def _of_size(operands: int, target: OpOverload, *more: object) -> Callable[[Params], Call]:
-    return lambda p: Call(target, [*(_random(p["size"]) for _ in range(operands)), *more], {})
+def _pointwise(p: Params) -> Call:
+    """Of one step on tensors of one size: what it reads, its numbers, and what ATen asks for beside."""
+    steps = [*steps_in(p)]
+    if len(steps) != 1 or steps[0].name not in OF_STEPS:
+        raise RefusedError(Status.E_UNSUPPORTED, f"{text_of(steps)} is no single operator of PyTorch")
+    (step,) = steps
+    target, *more = OF_STEPS[step.name]
+    return Call(target, [*(_random(p["size"]) for _ in step.sources), *step.numbers, *more], {})
 
 
 def _convolved(p: Params) -> tuple[Tensor, Tensor, Tensor | None, list[object]]:
@@ -115,22 +124,33 @@ def _layer_norm_backward(*mask: bool) -> Callable[[Params], Call]:
     return build
 
 
+OF_STEPS: dict[str, tuple[Any, ...]] = {
+    **{name: (getattr(aten, name).Tensor,) for name in ("add", "sub", "mul")},
+    **{
+        f"{name}{ending}": (getattr(aten, f"{name}{ending}").default,)
+        for name in ("gelu", "tanh", "sigmoid", "silu", "hardswish", "hardsigmoid")
+        for ending in ("", "_backward")
+    },
+    "relu": (aten.relu.default,),
+    "relu_backward": (aten.threshold_backward.default, 0),
+    "mulc": (aten.mul.Scalar,),
+    "clampc": (aten.hardtanh.default,),
+    "hardtanh_backward": (aten.hardtanh_backward.default,),
+    "leaky_relu": (aten.leaky_relu.default,),
+    "leaky_relu_backward": (aten.leaky_relu_backward.default, False),
+}
 _CALLS: dict[str, Callable[[Params], Call]] = {
     "conv2d": _conv2d,
     "conv2d_backward_input": _conv2d_backward(True, False, False),
     "conv2d_backward_weight": _conv2d_backward(False, True, True),
     "linear": _linear,
     "matmul": _matmul,
+    POINTWISE: _pointwise,
     "sum_rows": lambda p: Call(aten.sum.dim_IntList, [_random(p["m"], p["n"]), [0]], {}),
-    "relu": _of_size(1, aten.relu.default),
-    "relu_backward": _of_size(2, aten.threshold_backward.default, 0),
     "max_pool2d": lambda p: Call(aten.max_pool2d_with_indices.default, [*_flat(_pooled(p))], {}),
     "max_pool2d_backward": _max_pool2d_backward,
     "avg_pool2d": lambda p: Call(aten.avg_pool2d.default, [*_flat(_pooled(p))], {}),
     "avg_pool2d_backward": _avg_pool2d_backward,
-    "add": _of_size(2, aten.add.Tensor),
-    "sub": _of_size(2, aten.sub.Tensor),
-    "mul": _of_size(2, aten.mul.Tensor),
     "sgd": lambda p: Call(aten.add_.Tensor, [_random(p["size"]), _random(p["size"])], {"alpha": -RATE}),
     "log_softmax": lambda p: Call(aten._log_softmax.default, [_random(p["m"], p["n"]), 1, False], {}),
     "softmax": lambda p: Call(aten._softmax.default, [_random(p["m"], p["n"]), 1, False], {}),
@@ -139,18 +159,6 @@ _CALLS: dict[str, Callable[[Params], Call]] = {
     ),
     "layer_norm_backward_input": _layer_norm_backward(True, False, False),
     "layer_norm_backward_weight": _layer_norm_backward(False, True, True),
-    "gelu": _of_size(1, aten.gelu.default),
-    "gelu_backward": _of_size(2, aten.gelu_backward.default),
-    "tanh": _of_size(1, aten.tanh.default),
-    "tanh_backward": _of_size(2, aten.tanh_backward.default),
-    "sigmoid": _of_size(1, aten.sigmoid.default),
-    "sigmoid_backward": _of_size(2, aten.sigmoid_backward.default),
-    "silu": _of_size(1, aten.silu.default),
-    "silu_backward": _of_size(2, aten.silu_backward.default),
-    "hardswish": _of_size(1, aten.hardswish.default),
-    "hardswish_backward": _of_size(2, aten.hardswish_backward.default),
-    "hardsigmoid": _of_size(1, aten.hardsigmoid.default),
-    "hardsigmoid_backward": _of_size(2, aten.hardsigmoid_backward.default),
     "add_rows": lambda p: Call(aten.add.Tensor, [_random(p["m"], p["n"]), _random(p["n"])], {}),
 }
 

@@ -32,7 +32,7 @@ RECURRENT = {
     **{"lstm": (4, 105), "lstm_backward": (4, 45), "gru": (3, 70), "gru_backward": (3, 25)},
     **{"rnn": (1, 20), "rnn_backward": (1, 5), "recurrent_weights": (1, 0)},
 }
-_BLOCKS = frozenset({POINTWISE, "gather", "gather_backward", "reduce", "scan"})
+_BLOCKS = frozenset({"gather", "gather_backward", "reduce", "scan"})
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
 DESCENT_PARAMS = "momentum_nano decay_f32 clip_f32 nesterov"  # of sgd_general, beside its size
@@ -41,24 +41,21 @@ GENERAL_UPDATE = "_general_update"  # and of one that descends as sgd_general do
 # Operations an element, of operators that are neither products nor poolings.
 _PER_ELEMENT = {
     0: "embedding gather strided_copy fetch store commit map_s8",
-    1: "sum_rows relu relu_backward add mul sub scale scale_by add_rows nll_loss nll_loss_backward fill advance"
-    " embedding_backward gather_backward strided_copy_backward batch_norm_eval_backward_input count_steps"
-    " quantize_s8 dequantize_s8 add_s8 reduce",
-    2: "sgd mse_loss_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward",
-    3: "tanh_backward sigmoid_backward hardsigmoid_backward mse_loss batch_norm_eval embedding_update",
-    4: "softmax_backward sgd_momentum hardsigmoid batch_norm_eval_backward_weight",
-    5: "layer_norm_backward_weight group_norm_backward_weight hardswish hardswish_backward",
+    1: "sum_rows add_rows nll_loss nll_loss_backward fill advance embedding_backward gather_backward"
+    " strided_copy_backward batch_norm_eval_backward_input count_steps quantize_s8 dequantize_s8 add_s8 reduce",
+    2: "sgd mse_loss_backward",
+    3: "mse_loss batch_norm_eval embedding_update",
+    4: "softmax_backward sgd_momentum batch_norm_eval_backward_weight",
+    5: "layer_norm_backward_weight group_norm_backward_weight",
     6: "binary_cross_entropy_backward",
     7: "batch_norm layer_norm",
     8: "group_norm",
     10: "batch_norm_update",
     11: "batch_norm_backward",
     12: "layer_norm_backward_input group_norm_backward_input",
-    20: "log_softmax log_softmax_backward softmax tanh sigmoid silu adam",
-    25: "silu_backward",
-    30: "gelu bernoulli",
+    20: "log_softmax log_softmax_backward softmax adam",
+    30: "bernoulli",
     45: "binary_cross_entropy binary_cross_entropy_with_logits",
-    50: "gelu_backward",
     200: "adam_factors",
 }
 _FLOPS_PER_ELEMENT = {name: count for count, names in _PER_ELEMENT.items() for name in names.split()}

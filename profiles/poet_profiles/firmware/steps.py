@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from poet_profiles.shipped import FIRMWARE
 
 POINTWISE = "pointwise"
 SPREAD, SUM, COPY, FLOAT, SELECT = "spread", "sum", "copy", "float", "select"
+ADDITION = "add(y0,x0,x1)"
 REGISTERS, MOST_INPUTS, MOST_OUTPUTS = 8, 12, 4
 MOST_WORDS = 38  # of the firmware's 46, so that a line of the protocol holds them
 BLOCK = 64
@@ -114,6 +116,36 @@ def parsed(text: str) -> Iterator[Step]:
 def steps_in(params: Mapping[str, int]) -> Iterator[Step]:
     """Steps among the parameters of a ``pointwise``."""
     return steps_of([params[f"word{place}"] for place in range(params["words"])])
+
+
+def only_step(key: str) -> str:
+    """The name of a group's step, if it has no other; else empty."""
+    steps = key.partition(" steps=")[2]
+    return "" if ";" in steps else steps.partition("(")[0]
+
+
+def alone(steps: Sequence[Step]) -> Step | None:
+    """The only step, of x0, and x1, to y0: the firmware has a row of it, with none of a group."""
+    names = ("y0", "x0", "x1")
+    step, *others = steps
+    kind = KINDS[step.name]
+    whole = not (others or kind.reads_y or step.name in (SPREAD, SUM))
+    return step if whole and (step.y, *step.sources) == names[: 1 + kind.operands] else None
+
+
+def as_step(op: str, params: str) -> tuple[str, str]:
+    """Operator and key of an older profile's row.
+
+    Of what is a step now they are the step's, of any other row its own.
+    """
+    kind = KINDS.get({"hardtanh": "clampc", "scale": "mulc", "scale_by": "mulc"}.get(op, op))
+    with suppress(ArithmeticError, ValueError):
+        size, *words = (int(number) for number in re.findall(r"=(-?\d+)", params))
+        numbers = [words[0] / 1e9 / words[1]] if op == "scale" and words[1:] else map(f32_of_word, words)
+        step = Step(kind.name if kind else "", "y0", ("x0", "x1")[: kind.operands if kind else 0], tuple(numbers))
+        if kind and len(step.numbers) == kind.numbers:
+            return POINTWISE, f"size={size} steps={text_of([step])}"
+    return op, params
 
 
 def pointwise_params(size: int, steps: Iterable[Step]) -> dict[str, int]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from poet_profiles.errors import FaultError
+from poet_profiles.firmware.steps import ADDITION, POINTWISE
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.model import Graph, Node
 
@@ -52,10 +53,12 @@ def _check_sum(id: str, nodes: list[Node]) -> None:
         raise FaultError(f"{len(nodes)} nodes of each micro-batch name the sum {id}; one must, which adds to it")
     operation = nodes[0].operation
     assert operation is not None
-    is_sum = operation.op == "add" and operation.operands[1:] == operation.results == (id,)
+    adds = operation.op == POINTWISE and operation.params.endswith(f" steps={ADDITION}")
+    is_sum = adds and operation.operands[1:] == operation.results == (id,)
     if not is_sum or id == operation.operands[0] or nodes[0].recomputable:
         raise FaultError(
-            f'node {nodes[0].id} must add a value to the sum {id}: "add" of [value, {id}] in {id}, not recomputable'
+            f"node {nodes[0].id} must add a value to the sum {id}, not recomputable: "
+            f"{POINTWISE} {ADDITION} of [value, {id}] in {id}"
         )
 
 

@@ -14,7 +14,7 @@ from poet_profiles.graph.constants import CONSTANTS_FILE, read_constants, write_
 from poet_profiles.graph.file import read_graph, write_graph
 from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.state_names import STATE_DICT_FILE, read_names, write_names
-from poet_profiles.plan_folder import GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE, SUMMARY_FILE
+from poet_profiles.plan_folder import DATA_FILE, GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE, SUMMARY_FILE
 from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, PlanBeside, Scheduled
 from poet_profiles.plan_folder.summary import Summary, read_summary, write_summary
 from poet_profiles.schedule import Action, Schedule
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HEADERS = ("poet_model.h", "poet_schedule.h", "poet_constants.h")
 INFERENCE, EXTRACTION, FROM_FEATURES = FOLDERS_BESIDE = ("inference", "features", "feature_inference")
 PLAN_FILES = (
-    *(GRAPH_FILE, SCHEDULE_FILE, SUMMARY_FILE, PROGRAM_FILE, CONSTANTS_FILE, STATE_DICT_FILE, *HEADERS),
+    *(GRAPH_FILE, SCHEDULE_FILE, SUMMARY_FILE, PROGRAM_FILE, CONSTANTS_FILE, STATE_DICT_FILE, *HEADERS, DATA_FILE),
     *(f"{folder}/{file}" for folder in FOLDERS_BESIDE for file in (GRAPH_FILE, SCHEDULE_FILE)),
 )
 

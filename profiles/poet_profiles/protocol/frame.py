@@ -11,6 +11,7 @@ from binascii import crc_hqx
 from dataclasses import dataclass
 
 MAX_LINE = 512
+SHORT_LINE = 240  # some boards' USB serial loses the rest of a longer one
 # Of a Linux board: the checksum finds any three wrong bits in as many.
 LONG_LINE = 4092
 SEQUENCE_MODULUS = 0x10000

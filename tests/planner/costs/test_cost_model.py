@@ -33,9 +33,9 @@ def row(op: str, params: str, time_s: float, source: str = "emulated") -> Profil
     )  # fmt: skip
 
 
-def relu_row(size: int, source: str = "emulated", factor: float = 1.0) -> ProfileRow:
-    """A row that follows the law exactly: one FLOP and two tensors of 4 bytes an element."""
-    return row("relu", f"size={size}", factor * (CONSTANT + PER_FLOP * size + PER_BYTE * 8 * size), source)
+def fill_row(size: int, source: str = "emulated", factor: float = 1.0) -> ProfileRow:
+    """A row that follows the law exactly: one FLOP and 4 bytes an element."""
+    return row("fill", f"size={size} value_nano=0", factor * (CONSTANT + PER_FLOP * size + PER_BYTE * 4 * size), source)
 
 
 def page_rows() -> list[ProfileRow]:
@@ -62,7 +62,7 @@ def graph(op: str, params: str, size: int = 4) -> Graph:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([relu_row(1), replace(row("idle", "", 0.1), idle_power_w=3e-3)], 3e-3),
+        ([fill_row(1), replace(row("idle", "", 0.1), idle_power_w=3e-3)], 3e-3),
         (
             [
                 replace(row("idle", "", 0.1), idle_power_w=3e-3),
@@ -70,21 +70,22 @@ def graph(op: str, params: str, size: int = 4) -> Graph:
             ],
             4e-3,
         ),
-        ([relu_row(1)], None),
-        ([relu_row(1, "published")], 0.0),
+        ([fill_row(1)], None),
+        ([fill_row(1, "published")], 0.0),
     ],
 )
 def test_the_power_that_the_energies_do_not_contain(
     rows: list[ProfileRow], expected: float | None, tmp_path: Path
 ) -> None:
     assert (
-        model(tmp_path, [*rows, relu_row(10, rows[0].source)]).apply(graph("relu", "size=10")).idle_power_w == expected
+        model(tmp_path, [*rows, fill_row(10, rows[0].source)]).apply(graph("fill", "size=10 value_nano=0")).idle_power_w
+        == expected
     )
 
 
 def test_measured_row_is_taken_as_it_stands_and_before_an_emulated_one(tmp_path: Path) -> None:
-    rows = [relu_row(10), relu_row(10, "measured", factor=2), relu_row(10, "published", factor=3)]
-    costed = model(tmp_path, rows).apply(graph("relu", "size=10"))
+    rows = [fill_row(10), fill_row(10, "measured", factor=2), fill_row(10, "published", factor=3)]
+    costed = model(tmp_path, rows).apply(graph("fill", "size=10 value_nano=0"))
     assert costed.basis["n"] is Basis.MEASURED
     assert costed.graph.nodes[0].time_s == pytest.approx(rows[1].time_s)
     assert costed.graph.nodes[0].energy_j == pytest.approx(rows[1].energy_j)
@@ -92,61 +93,63 @@ def test_measured_row_is_taken_as_it_stands_and_before_an_emulated_one(tmp_path:
 
 
 def test_shape_never_measured_follows_the_law_of_the_others(tmp_path: Path) -> None:
-    costed = model(tmp_path, [relu_row(size) for size in (10, 100, 5000)]).apply(graph("relu", "size=777"))
+    costed = model(tmp_path, [fill_row(size) for size in (10, 100, 5000)]).apply(graph("fill", "size=777 value_nano=0"))
     assert costed.basis["n"] is Basis.FITTED
-    assert costed.graph.nodes[0].time_s == pytest.approx(relu_row(777).time_s)
-    fit = costed.fits["relu"]
+    assert costed.graph.nodes[0].time_s == pytest.approx(fill_row(777).time_s)
+    fit = costed.fits["fill"]
     assert fit.rows == 3
     assert fit.sources == ("emulated",)
 
 
 def test_error_told_is_that_of_rows_left_out(tmp_path: Path) -> None:
-    rows = [relu_row(10), relu_row(1000), relu_row(100_000), relu_row(3000, factor=1.5)]
-    fit = model(tmp_path, rows).apply(graph("relu", "size=5")).fits["relu"]
+    rows = [fill_row(10), fill_row(1000), fill_row(100_000), fill_row(3000, factor=1.5)]
+    fit = model(tmp_path, rows).apply(graph("fill", "size=5 value_nano=0")).fits["fill"]
     assert fit.time_error is not None
     assert 0.05 < fit.time_error < 0.5
-    single = model(tmp_path, [relu_row(10)]).apply(graph("relu", "size=5")).fits["relu"]
+    single = model(tmp_path, [fill_row(10)]).apply(graph("fill", "size=5 value_nano=0")).fits["fill"]
     assert single.time_error is None
 
 
 def test_operator_never_measured_is_predicted_from_all_others_and_says_so(tmp_path: Path) -> None:
-    costed = model(tmp_path, [relu_row(size) for size in (10, 100, 5000)]).apply(graph("gelu", "size=100"))
+    costed = model(tmp_path, [fill_row(size) for size in (10, 100, 5000)]).apply(
+        graph("pointwise", "size=100 steps=gelu(y0,x0)")
+    )
     assert costed.basis["n"] is Basis.FITTED
     assert list(costed.fits) == [ALL_OPERATORS]
 
 
 def test_an_operator_on_integers_is_not_predicted_from_others(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no row of map_s8"):
-        model(tmp_path, [relu_row(size) for size in (10, 100)]).apply(graph("map_s8", "size=100"))
+        model(tmp_path, [fill_row(size) for size in (10, 100)]).apply(graph("map_s8", "size=100"))
 
 
 def test_page_takes_whole_blocks(tmp_path: Path) -> None:
-    costs = model(tmp_path, [relu_row(10), *page_rows()])
+    costs = model(tmp_path, [fill_row(10), *page_rows()])
     for size, blocks in ((1, 1), (512, 1), (513, 2), (100_000, 196)):
-        page = costs.apply(graph("relu", "size=10", size)).graph.nodes[0].values[0].page
+        page = costs.apply(graph("fill", "size=10 value_nano=0", size)).graph.nodes[0].values[0].page
         assert page is not None
         assert page.in_time_s == pytest.approx(LATENCY + PER_BLOCK * blocks)
         assert page.out_energy_j == pytest.approx((LATENCY + PER_BLOCK * blocks) * 0.01)
 
 
 def test_without_page_rows_nothing_is_pageable(tmp_path: Path) -> None:
-    costed = model(tmp_path, [relu_row(10)]).apply(graph("relu", "size=10"))
+    costed = model(tmp_path, [fill_row(10)]).apply(graph("fill", "size=10 value_nano=0"))
     assert costed.graph.nodes[0].values[0].page is None
 
 
 def test_value_without_bytes_is_not_paged(tmp_path: Path) -> None:
-    costed = model(tmp_path, [relu_row(10), *page_rows()]).apply(graph("relu", "size=10", 0))
+    costed = model(tmp_path, [fill_row(10), *page_rows()]).apply(graph("fill", "size=10 value_nano=0", 0))
     assert costed.graph.nodes[0].values[0].page is None
 
 
 def test_profile_without_compute_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no row of relu"):
-        model(tmp_path, page_rows()).apply(graph("relu", "size=10"))
+    with pytest.raises(UserError, match="no row of fill"):
+        model(tmp_path, page_rows()).apply(graph("fill", "size=10 value_nano=0"))
 
 
 def test_params_that_are_not_the_operators_are_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="operator relu: 'width=10'"):
-        model(tmp_path, [relu_row(1), relu_row(2)]).apply(graph("relu", "width=10"))
+    with pytest.raises(UserError, match="operator fill: 'width=10'"):
+        model(tmp_path, [fill_row(1), fill_row(2)]).apply(graph("fill", "width=10"))
 
 
 positive = st.floats(1e-3, 1e3)
@@ -166,14 +169,18 @@ def test_fit_is_the_non_negative_least_squares_optimum(rows: list[tuple[float, f
 
 
 def test_the_builds_that_rows_were_taken_with_are_known_but_for_published_ones(tmp_path: Path) -> None:
-    old, new = relu_row(10), replace(relu_row(20), firmware="newer")
-    published = replace(relu_row(30, "published"), firmware="none")
-    costed = model(tmp_path, [new, old, published]).apply(graph("relu", "size=10"))
+    old, new = fill_row(10), replace(fill_row(20), firmware="newer")
+    published = replace(fill_row(30, "published"), firmware="none")
+    costed = model(tmp_path, [new, old, published]).apply(graph("fill", "size=10 value_nano=0"))
     assert costed.firmware == ("f", "newer")
 
 
 def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path) -> None:
-    parts = [row("mul", "size=2", 1.0), row("add", "size=2", 1.0), row("sgd", "size=2", 0.25)]
+    parts = [
+        row("pointwise", "size=2 steps=mul(y0,x0,x1)", 1.0),
+        row("pointwise", "size=2 steps=add(y0,x0,x1)", 1.0),
+        row("sgd", "size=2", 0.25),
+    ]
     costed = model(tmp_path, [*parts, *page_rows()]).apply(kept_step())
     times = {node.id: node.time_s for node in costed.graph.nodes}
     block = LATENCY + PER_BLOCK
@@ -191,7 +198,11 @@ def test_what_lies_on_the_card_costs_its_transfers_and_its_parts(tmp_path: Path)
 
 
 def test_of_what_a_node_costs_the_card_takes_its_transfers(tmp_path: Path) -> None:
-    parts = [row("mul", "size=2", 1.0), row("add", "size=2", 1.0), row("sgd", "size=2", 0.25)]
+    parts = [
+        row("pointwise", "size=2 steps=mul(y0,x0,x1)", 1.0),
+        row("pointwise", "size=2 steps=add(y0,x0,x1)", 1.0),
+        row("sgd", "size=2", 0.25),
+    ]
     whole = [row("sgd_update", "size=2 tile=2", 0.5), row("fetch", "size=2", 0.125), row("overhead", "", 0.0625)]
     block_s = LATENCY + PER_BLOCK
     for rows, update_s, between_s in (([], 0.25 + block_s, 0.0), (whole, 0.5, 0.0625)):
@@ -402,23 +413,25 @@ def test_a_tile_whose_half_is_no_whole_block_is_read_at_once() -> None:
 
 
 def test_the_time_between_operators_is_added_to_every_node_and_no_model_is_fitted_on_it(tmp_path: Path) -> None:
-    rows = [relu_row(size) for size in (10, 100, 5000)]
+    rows = [fill_row(size) for size in (10, 100, 5000)]
     others = [row("idle", "", 1.0), row("step", "graph=0123456789abcdef", 3.0)]
-    plain = model(tmp_path, [*rows, *others]).apply(graph("relu", "size=777"))
-    costed = model(tmp_path, [*rows, *others, row("overhead", "", 1e-5)]).apply(graph("relu", "size=777"))
+    plain = model(tmp_path, [*rows, *others]).apply(graph("fill", "size=777 value_nano=0"))
+    costed = model(tmp_path, [*rows, *others, row("overhead", "", 1e-5)]).apply(graph("fill", "size=777 value_nano=0"))
     assert costed.graph.nodes[0].time_s == pytest.approx(plain.graph.nodes[0].time_s + 1e-5)
     assert costed.graph.nodes[0].energy_j == pytest.approx(plain.graph.nodes[0].energy_j + 1e-7)
-    assert costed.fits["relu"] == plain.fits["relu"]
-    other = model(tmp_path, [relu_row(10), *others, row("overhead", "", 1e-5)]).apply(graph("add", "size=10"))
+    assert costed.fits["fill"] == plain.fits["fill"]
+    other = model(tmp_path, [fill_row(10), *others, row("overhead", "", 1e-5)]).apply(
+        graph("pointwise", "size=10 steps=add(y0,x0,x1)")
+    )
     assert other.fits[ALL_OPERATORS].rows == 1
 
 
 def test_workspaces_are_those_that_an_agent_saw_on_the_board(tmp_path: Path) -> None:
     """Of a graph for PyTorch alone: a microcontroller's kernels take what the firmware says."""
-    rows = [replace(relu_row(size), workspace_bytes=4096, where=where) for size, where in ((10, "place"), (20, "loop"))]
+    rows = [replace(fill_row(size), workspace_bytes=4096, where=where) for size, where in ((10, "place"), (20, "loop"))]
     costs = model(tmp_path, rows)
     for size, allocates, workspace in ((10, True, 4096), (10, False, 7), (20, True, 7), (30, True, 7)):
-        given = graph("relu", f"size={size}")
+        given = graph("fill", f"size={size} value_nano=0")
         given = replace(given, allocates=allocates, nodes=(replace(given.nodes[0], workspace_bytes=7),))
         assert costs.apply(given).graph.nodes[0].workspace_bytes == workspace
 
@@ -432,12 +445,14 @@ def test_values_too_small_to_follow_the_line_of_pages_are_not_paged(tmp_path: Pa
     ]
     path = tmp_path / "p.csv"
     with ProfileWriter(path) as profile:
-        for each in [relu_row(10), *rows]:
+        for each in [fill_row(10), *rows]:
             profile.append(each)
     for smallest, source in ((65536, "measured"), (65536, "published")):
         table = read_profile(path).assign(source=source)
         costs = CostModel(table, smallest_page_bytes=smallest)
-        small, large = (costs.apply(graph("relu", "size=10", size)).graph.nodes[0].values[0] for size in (4096, 2**21))
+        small, large = (
+            costs.apply(graph("fill", "size=10 value_nano=0", size)).graph.nodes[0].values[0] for size in (4096, 2**21)
+        )
         assert large.page is not None
         if source == "published":
             assert small.page is not None
@@ -447,10 +462,10 @@ def test_values_too_small_to_follow_the_line_of_pages_are_not_paged(tmp_path: Pa
 
 
 def test_a_plan_knows_whether_anybody_has_measured_its_energies(tmp_path: Path) -> None:
-    metered = relu_row(10, "measured")
-    assert model(tmp_path, [metered]).apply(graph("relu", "size=10")).senses
-    guessed = replace(relu_row(20, "measured"), meter="no sensor: energy by the power states of host.toml")
-    assert not model(tmp_path, [metered, guessed]).apply(graph("relu", "size=10")).senses
+    metered = fill_row(10, "measured")
+    assert model(tmp_path, [metered]).apply(graph("fill", "size=10 value_nano=0")).senses
+    guessed = replace(fill_row(20, "measured"), meter="no sensor: energy by the power states of host.toml")
+    assert not model(tmp_path, [metered, guessed]).apply(graph("fill", "size=10 value_nano=0")).senses
 
 
 def test_neither_kind_of_convolution_is_predicted_by_the_other(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from torch.nn.functional import cross_entropy
 from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
+from tests.support.graphs.one_step import name_of
 from tests.support.networks.eager import traced
 from tests.support.networks.heads import wide_head
 from tests.support.networks.own import OWN_NETWORKS
@@ -133,7 +134,7 @@ def test_a_frozen_convolution_whose_weights_are_read_in_tiles_has_its_relu_besid
 
 
 def graph_operators(graph: Graph) -> list[str]:
-    return [node.operation.op for node in graph.nodes if node.operation]
+    return [name_of(node.operation) for node in graph.nodes if node.operation]
 
 
 @pytest.mark.parametrize("name", ["poet_resnet18", "mlperf_resnet8", "cnn_40k", "bert_2x128", "mlperf_mobilenet_v1"])

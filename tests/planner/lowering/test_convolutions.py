@@ -6,9 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.schedule.c_headers import why_no_headers
+from poet_planner.tracing import trace
 from torch import Tensor, nn
 
 from tests.support import needs
@@ -76,6 +80,28 @@ def test_transposed(operators: Operators, shape: dict[str, Any], stride: tuple[i
         assume(padding < kernel and (extent - 1) * step + kernel > 2 * padding)
     layer, x = layer_of([nn.ConvTranspose1d, nn.ConvTranspose2d], shape, stride=stride, output_padding=more)
     equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(2, 2, 3, stride=(1, 400), padding=1),
+        nn.Conv2d(2, 4, 1, padding=(20, 3)),
+        nn.Conv2d(2, 2, 1, stride=30, padding=7),
+        nn.AvgPool2d(2, stride=500),
+        nn.MaxPool2d(3, stride=999, padding=1),
+    ],
+    ids=str,
+)
+def test_strides_and_paddings_beyond_the_planes(operators: Operators, layer: nn.Module) -> None:
+    """PyTorch takes them; the firmware bounds both."""
+    equals_autograd(Twice(layer, (2, 2, 6, 6)), torch.randn(2, 2, 6, 6), operators)
+
+
+def test_a_padding_that_no_tensor_bounds_is_refused() -> None:
+    layer, x = nn.Conv2d(2, 2, 1, stride=4000, padding=4000), torch.randn(2, 2, 6, 6)
+    graph = lower_for_firmware(trace(layer, (x,), (torch.randn(layer(x).shape),), nn.functional.mse_loss, "drawn"))
+    assert "the firmware has no convolution as here" in str(why_no_headers(graph))
 
 
 def test_the_way_back_reads_the_phases_that_the_way_forward_has_made(operators: Operators) -> None:

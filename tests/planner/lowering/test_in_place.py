@@ -7,14 +7,16 @@ import pytest
 from poet_planner.lowering import with_taking_over, without_taking_over
 from poet_planner.planning.training_graph import training_graph
 from poet_profiles.boards import load_board
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware import operators
 from poet_profiles.graph import Graph, Node, Operation, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
 
+from tests.support.graphs.one_step import named
+
 
 def node(id: str, op: str, inputs: tuple[str, ...], size: int = 4) -> Node:
-    operation = Operation(op, f"size={size}", inputs, (id,))
+    operation = Operation(*named(op, size), inputs, (id,))
     return Node(id, 1.0, 1.0, (Value(id, 4 * size),), tuple(id for id in inputs if id != "x"), operation=operation)
 
 
@@ -41,9 +43,11 @@ def test_no_mark_is_missing_in_a_models_step(model: str) -> None:
     readers = [id for node in graph.nodes for id in node.inputs]
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     for one in graph.nodes:
-        if one.operation is None or one.operation.op not in OPERATORS:
+        if one.operation is None or one.operation.op not in operators.OPERATORS:
             continue
-        places = (one.operation.operands[place] for place in OPERATORS[one.operation.op].takes_over)
+        places = (
+            one.operation.operands[place] for place in operators.taken_over(one.operation.op, one.operation.params)
+        )
         free = [id for id in places if readers.count(id) == 1 and sizes[id] == sizes.get(one.operation.results[0])]
         assert bool(one.takes_over) == bool(free)
     assert smallest_ram_bytes(graph) <= smallest_ram_bytes(without_taking_over(graph))

@@ -148,7 +148,7 @@ def test_what_has_no_form_on_int8_is_computed_in_f32() -> None:
     graph = traced(quantised(Branches()), torch.rand(2, 1, EXTENT, EXTENT))
     found = kinds(lower_for_firmware(graph))
     assert {"add_s8", "map_s8", "avg_pool2d_s8", "linear_s8", "conv2d_s8"} <= set(found)
-    assert found.count("conv2d") == found.count("hardswish") == 1
+    assert found.count("conv2d") == found.count("pointwise") == 1
     assert found.count("quantize_s8") == found.count("dequantize_s8") == 2
 
 

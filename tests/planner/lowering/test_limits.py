@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
@@ -16,6 +15,7 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
 from poet_profiles.firmware.operators import parse_params
+from poet_profiles.firmware.steps import steps_in
 from poet_profiles.graph import Graph
 from poet_profiles.graph.file import read_graph, write_graph
 from torch import Tensor, nn
@@ -62,21 +62,19 @@ def test_a_loss_that_leaves_rows_out_is_not_the_plain_one(ignored: int, means_th
 
 
 @pytest.mark.parametrize(
-    ("factor", "op"),
+    ("factor", "held"),
     [
-        *((factor, "scale") for factor in (0.5, 32**-0.5, 1e-7, -1.25)),
-        *((factor, "scale_by") for factor in (1 / 30000, 1e-10, -1e-12, 3.0, 8**0.5, -1e30)),
-        (1e39, "aten.mul.Tensor"),
+        *((factor, True) for factor in (0.5, 32**-0.5, 1e-7, -1.25, 1 / 30000, 1e-10, -1e-12, 3.0, 8**0.5, -1e30)),
+        (1e39, False),
     ],
 )
-def test_a_factor_that_billionths_do_not_hold_is_given_by_its_bits(factor: float, op: str) -> None:
+def test_a_factor_is_given_by_its_bits(factor: float, held: bool) -> None:
     graph = lowered(Apply(lambda x: x * factor), rows())
-    ops = [node.operation for node in graph.nodes if node.operation and "scale" in node.operation.op]
-    assert {operation.op for operation in ops} == ({op} if runs(graph) else set())
-    for operation in ops:
-        params = parse_params(operation.params)
-        held = params["factor_nano"] / 1e9 if op == "scale" else np.int32(params["factor_f32"]).view(np.float32)
-        assert held == pytest.approx(factor, rel=2**-24)
+    keys = [node.operation.params for node in graph.nodes if node.operation and "mulc" in node.operation.params]
+    assert (runs(graph), bool(keys)) == (held, held)
+    for key in keys:
+        ((number,),) = (step.numbers for step in steps_in(parse_params(key)))
+        assert number == pytest.approx(factor, rel=2**-24)
 
 
 @pytest.mark.parametrize(("eps", "means_the_same"), [(1e-5, True), (1e-3, True), (1e-9, True), (1e-12, False)])

@@ -36,7 +36,7 @@ DATA = {"w": np.arange(WORDS, dtype="<f4")}
 
 def frozen(data: np.ndarray) -> Graph:
     """One operator that reads a constant."""
-    operation = Operation("relu", f"size={WORDS}", ("w",), ("y",))
+    operation = Operation("pointwise", f"size={WORDS} steps=relu(y0,x0)", ("w",), ("y",))
     return Graph(
         "frozen",
         (Node("y", 1.0, 1.0, (Value("y", 4 * WORDS),), operation=operation),),

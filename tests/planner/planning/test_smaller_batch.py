@@ -114,7 +114,7 @@ def test_it_says_nothing_where_a_plan_is_cheap_or_a_batch_is_one_sample(network:
 
 def test_the_largest_batch_is_that_of_a_look_at_each() -> None:
     wholes = [
-        pipeline._chosen(pipeline.Bench(pipeline.Request(model(BATCH), "nrf52840", ram=ram)), pipeline.OPTIMAL)
+        pipeline.chosen_contest(pipeline.Bench(pipeline.Request(model(BATCH), "nrf52840", ram=ram)), pipeline.OPTIMAL)
         for ram in ("8KB", "34KB")
     ]
     needs = {size: least_bytes(wholes[0].with_batch(size)) for size in range(1, BATCH)}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 from binascii import crc32
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from poet_planner.schedule.c_headers import constant_words, write_headers
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.steps import POINTWISE, Step, words_of
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.file import graph_hash
 from poet_profiles.plan_folder.beside import Inference
@@ -50,7 +51,7 @@ def small_graph() -> Graph:
                 operation=Operation("max_pool2d", pool, ("input",), ("pool", "pool.indices")),
                 workspace_bytes=6,
             ),
-            node("relu", 15, ("relu", "size=4", ("pool",), ("relu",)), "pool"),
+            node("relu", 15, ("pointwise", "size=4 steps=relu(y0,x0)", ("pool",), ("relu",)), "pool"),
             node("grad", 0, ("max_pool2d_backward", pool, read, ("w.grad",)), *read),
             Node("gradients", 0, 0, (Value("gradients", 0),), ("grad",)),
             replace(node("sgd", 0, ("sgd", "size=16", ("w.grad",), ("input",)), "gradients"), recomputable=False),
@@ -79,11 +80,12 @@ static void dump(const poet_schedule *s)
     for (unsigned i = 0; i < s->call_count; i++) {
         const poet_call *c = &s->calls[i];
         const unsigned page = c->op >= POET_PAGE_IN, count = page ? POET_PAGE_WORDS : c->inputs + c->outputs;
-        printf("\\n%u %u %u %u", page ? c->op : s->operators[c->op].code, c->flags, c->inputs, c->outputs);
+        printf("\\n%u %u %u %u", c->op, c->flags, c->inputs, c->outputs);
         for (unsigned k = 0; k < count + (c->flags & POET_WORKSPACE); k++)
             printf(" %u", (unsigned)s->words[c->words + k]);
-        for (unsigned k = 0; !page && k < s->operators[c->op].param_count; k++)
-            printf(" %d", (int)s->params[c->params + k]);
+        const int32_t *params = s->params + c->params;
+        for (int k = 0; !page && k < poet_operator_params(&s->operators[c->op], params); k++)
+            printf(" %d", (int)params[k]);
     }
     printf("\\n");
 }
@@ -104,20 +106,28 @@ def compiled(folder: Path, source: str) -> str:
     return subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
 
 
-def calls_in(lines: list[str]) -> list[Call]:
-    """The compiled calls, decoded by docs/SPEC.md alone."""
-    names = {operator.code: operator for operator in OPERATORS.values()}
+ROW = re.compile(r"POET_(?:OPERATOR_ROW\(\w+, (\w+)|STEP_ROW\((\w+), (\d))")
+
+
+def calls_in(lines: list[str], header: str) -> list[Call]:
+    """The compiled calls, decoded by docs/SPEC.md and the rows in the header."""
+    rows = ROW.findall(header)
     calls = []
-    for code, flags, inputs, outputs, *numbers in (map(int, line.split()) for line in lines):
-        if code in (0xFE, 0xFF):
-            calls.append(Call("in" if code == 0xFE else "out", (), inputs=tuple(numbers), waits=bool(flags & 2)))
+    for number, flags, inputs, outputs, *numbers in (map(int, line.split()) for line in lines):
+        if number in (0xFE, 0xFF):
+            calls.append(Call("in" if number == 0xFE else "out", (), inputs=tuple(numbers), waits=bool(flags & 2)))
             continue
         end = inputs + outputs
+        op, step, operands = rows[number]
+        size, *rest = numbers[end + (flags & 1) :]
+        if step:
+            word, *_ = words_of([Step(step, "y0", ("x0", "x1")[: int(operands)])])
+            op, rest = POINTWISE, [1 + len(rest), word, *rest]
         calls.append(
             Call(
-                names[code].name,
+                op,
                 (),
-                params=tuple(numbers[len(numbers) - len(names[code].params) :]),
+                params=(size, *rest),
                 inputs=tuple(numbers[:inputs]),
                 outputs=tuple(numbers[inputs:end]),
                 workspace=numbers[end] if flags & 1 else None,
@@ -143,7 +153,7 @@ def test_compiled_calls_meet_what_was_written_last(
     paged = {step.target for step in schedule.steps if step.do is Action.PAGE_OUT}
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
     assert (int(blocks), int(pages)) == (sum(-(-sizes[id] // 512) for id in paged), len(paged))
-    assert faults_of(graph, schedule, calls_in(calls)) == []
+    assert faults_of(graph, schedule, calls_in(calls, (tmp_path / "poet_schedule.h").read_text())) == []
 
 
 def frozen_graph(data: dict[str, NDArray[Any]]) -> Graph:
@@ -153,7 +163,7 @@ def frozen_graph(data: dict[str, NDArray[Any]]) -> Graph:
         Constant(id, array.nbytes, places[id], array.shape, f"{crc32(array.tobytes()):08x}")
         for id, array in data.items()
     )
-    relu = replace(small.nodes[1], operation=Operation("relu", "size=4", ("w",), ("relu",)))
+    relu = replace(small.nodes[1], operation=Operation("pointwise", "size=4 steps=relu(y0,x0)", ("w",), ("relu",)))
     return replace(small, nodes=(small.nodes[0], relu, *small.nodes[2:]), constants=constants)
 
 
@@ -245,8 +255,8 @@ def with_inference(graph: Graph) -> Inference:
     beside = Graph(
         "beside",
         (
-            node("add", 16, ("add", "size=4", ("w", "in"), ("add",))),
-            node("mul", 0, ("mul", "size=4", ("add", "own"), ("out",)), "add"),
+            node("add", 16, ("pointwise", "size=4 steps=add(y0,x0,x1)", ("w", "in"), ("add",))),
+            node("mul", 0, ("pointwise", "size=4 steps=mul(y0,x0,x1)", ("add", "own"), ("out",)), "add"),
         ),
         resident_bytes=graph.resident_bytes + 32,
         residents=(

@@ -30,6 +30,10 @@ INCLUDE = f"-I{ROOT / 'firmware' / 'include'}"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
 TABLE = np.array([1, -2, 3, 4, 5, 6, 7, 8], "<f4")
 MODEL = "mlperf_ds_cnn"  # with batch norms, which have a state of their own
+STEPS = [
+    ROOT / f"firmware/src/{name}.c"
+    for name in ("ops/pointwise", "kernels/mathematics", "kernels/shape", "kernels/steps")
+]
 INITIAL = {"a.b": np.array([1.5, -2.5], "<f4"), "a_b": np.array([7], "<i4")}
 
 
@@ -38,14 +42,20 @@ def small_graph() -> Graph:
     return Graph(
         "small",
         (
-            Node("relu", 0.1, 0.2, (Value("relu", 32),), operation=Operation("relu", "size=8", ("table",), ("relu",))),
+            Node(
+                "relu",
+                0.1,
+                0.2,
+                (Value("relu", 32),),
+                operation=Operation("pointwise", "size=8 steps=relu(y0,x0)", ("table",), ("relu",)),
+            ),
             Node(
                 "add",
                 0.1,
                 0.2,
                 (Value("add", 0),),
                 ("relu",),
-                operation=Operation("add", "size=8", ("relu", "input"), ("grad",)),
+                operation=Operation("pointwise", "size=8 steps=add(y0,x0,x1)", ("relu", "input"), ("grad",)),
             ),
         ),
         resident_bytes=84,
@@ -64,7 +74,13 @@ def small_inference(graph: Graph) -> Inference:
     """Two scores of a sample."""
     first = graph.resident_bytes
     own = Resident("in", "input", 8, first, (1, 2)), Resident("out", "output", 8, first + 8, (1, 2))
-    relu = Node("relu", 0.1, 0.2, (Value("relu", 0),), operation=Operation("relu", "size=2", ("in",), ("out",)))
+    relu = Node(
+        "relu",
+        0.1,
+        0.2,
+        (Value("relu", 0),),
+        operation=Operation("pointwise", "size=2 steps=relu(y0,x0)", ("in",), ("out",)),
+    )
     beside = Graph("beside", (relu,), first + 16, residents=(*graph.residents, *own), constants=graph.constants)
     return Inference(beside, store_all_schedule(beside))
 
@@ -111,8 +127,8 @@ def test_a_program_finds_tables_numbers_and_data(library: Path) -> None:
         }
         """
     )
-    sources = [main, library / "src/watch.c", library / "src/watch_data.S", ROOT / "firmware/src/ops/relu.c"]
-    sources += [ROOT / f"firmware/src/{name}.c" for name in ("ops/add", "kernels/shape")]
+    sources = [main, library / "src/watch.c", library / "src/watch_data.S"]
+    sources += STEPS
     for mode in ("-std=c99", "-std=gnu11"):
         folders = (INCLUDE, f"-I{library / 'src'}")
         program = library.parent / "program"
@@ -180,7 +196,7 @@ def test_its_classes_have_names(tmp_path: Path, mode: str) -> None:
         """
     )
     sources = [main, tmp_path / "src/watch.c", tmp_path / "src/watch_data.S"]
-    sources += [ROOT / f"firmware/src/{name}.c" for name in ("ops/relu", "ops/add", "kernels/shape")]
+    sources += STEPS
     folders = (INCLUDE, f"-I{tmp_path / 'src'}")
     subprocess.run(["gcc", mode, *WARNINGS, *folders, *map(str, sources), "-o", str(program)], check=True)
     assert subprocess.run([str(program)], capture_output=True, check=True).stdout.decode() == "\n".join((*names, ""))

@@ -166,7 +166,9 @@ def test_a_transfer_after_a_changed_parameter_is_a_fault() -> None:
 def test_what_is_computed_again_from_a_changed_parameter_is_a_fault() -> None:
     """The first computation may read it: there is no other value to be had."""
     weight = Resident("w", "parameter", 4, 0, (1,))
-    reads = Node("a", 1.0, 1.0, (Value("a", 4),), operation=Operation("relu", "size=1", ("w",), ("a",)))
+    reads = Node(
+        "a", 1.0, 1.0, (Value("a", 4),), operation=Operation("pointwise", "size=1 steps=relu(y0,x0)", ("w",), ("a",))
+    )
     changes = Node("b", 1.0, 1.0, (Value("b", 0),), operation=Operation("sgd", "size=1", ("w", "w"), ("w",)))
     graph = Graph("changes", (reads, replace(changes, recomputable=False)), 4, residents=(weight,))
     once = Step(Action.COMPUTE, "a", {"a": 0})

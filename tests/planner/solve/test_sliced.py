@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 from poet_planner.lowering.draft import behind_one_another, region_bytes
 from poet_planner.lowering.slices import with_slices
-from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.graph.validation import check_graph
 
 from tests.support.graphs.brute_force import least_energy
 from tests.support.graphs.least_plans import assert_planned_as_by_brute_force
+from tests.support.graphs.one_step import named
 
 WIDE, NARROW = 16, 2
 RESIDENTS = ("x", "w1", "w2")
@@ -35,9 +36,13 @@ def _node(op: str, params: dict[str, int], operands: Sequence[str], id: str) -> 
     )
 
 
+def _step(name: str, operands: Sequence[str], id: str) -> Node:
+    op, key = named(name, WIDE)
+    return _node(op, parse_params(key), operands, id)
+
+
 def _wide_part() -> Graph:
     """Two linear layers with a ReLU between them, there and back: between the two, everything is wide."""
-    wide = {"size": WIDE}
     residents = behind_one_another(
         [
             Resident("x", "input", 4 * NARROW, 0, (1, NARROW)),
@@ -47,10 +52,10 @@ def _wide_part() -> Graph:
     )
     nodes = (
         _node("linear", {"m": 1, "k": NARROW, "n": WIDE, "bias": 0}, ("x", "w1"), "wide"),
-        _node("relu", wide, ("wide",), "relu"),
+        _step("relu", ("wide",), "relu"),
         _node("linear", {"m": 1, "k": WIDE, "n": NARROW, "bias": 0}, ("relu", "w2"), "y"),
         _node("matmul", {"b": 1, "m": 1, "k": NARROW, "n": WIDE, "ta": 0, "tb": 0}, ("y", "w2"), "g_relu"),
-        _node("relu_backward", wide, ("g_relu", "relu"), "g_wide"),
+        _step("relu_backward", ("g_relu", "relu"), "g_wide"),
         _node("matmul", {"b": 1, "m": 1, "k": WIDE, "n": NARROW, "ta": 0, "tb": 0}, ("g_wide", "w1"), "g_x"),
     )
     graph = Graph("wide part", nodes, region_bytes(residents), residents=residents)

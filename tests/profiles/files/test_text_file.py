@@ -42,7 +42,7 @@ BOARD, CELL = (SHIPPED / name for name in ("boards/nrf52840.toml", "cells/cr123a
 KINDS = [
     FileKind("p.csv", M4, read_profile),
     FileKind("compared.csv", M4, lambda path: compare_files(path, path, 0.1)),
-    FileKind("c.csv", "op,params\nrelu,size=4\n", from_file),
+    FileKind("c.csv", 'op,params\npointwise,"size=4 steps=relu(y0,x0)"\n', from_file),
     FileKind("t.csv", "time_s,power_w\n0,1.5\n1,2.5\n2,1.5\n", lambda path: vars(read_trace(path, None))),
     FileKind(BOARD.name, BOARD.read_text(encoding="utf-8"), lambda path: load_board(str(path)), is_table=False),
     FileKind(CELL.name, CELL.read_text(encoding="utf-8"), lambda path: load_cell(str(path)), is_table=False),

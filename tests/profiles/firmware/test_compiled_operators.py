@@ -30,10 +30,10 @@ def test_the_recorder_is_clean_c(compiler: str, tmp_path: Path) -> None:
 
 
 def test_a_number_beyond_32_bits_is_refused_and_not_cut_off() -> None:
-    assert OPERATORS["relu"].sizes({"size": 4}).outputs == (16,)
+    assert OPERATORS["fetch"].sizes({"size": 4}).outputs == (16,)
     for size in (2**32 + 4, -(2**33), 0):
         with pytest.raises(StatusError, match="the firmware takes no such shape"):
-            OPERATORS["relu"].sizes({"size": size})
+            OPERATORS["fetch"].sizes({"size": size})
 
 
 def test_too_many_kinds_of_products_are_no_silent_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +66,6 @@ def nothing_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 def test_without_a_compiler_names_are_known_and_sizes_are_one_line(nothing_built: None) -> None:
-    assert OPERATORS["conv2d"].code == 1 and OPERATORS["add"].takes_over == (0, 1)
+    assert OPERATORS["conv2d"].code == 1 and OPERATORS["add_s8"].takes_over == (0, 1)
     with pytest.raises(UserError, match=r"^what the planner asks of the firmware is not compiled here[^\n]*C compiler"):
-        OPERATORS["relu"].sizes({"size": 999983})  # which no other test has asked for
+        OPERATORS["fetch"].sizes({"size": 999983})  # which no other test has asked for

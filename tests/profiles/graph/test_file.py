@@ -91,18 +91,22 @@ def test_hash_is_the_documented_one(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     path.write_text(
         '{"format": "poet-graph/1", "nodes": [{"id": "a", "time_s": 1, "energy_j": 2, "bytes": 3},'
-        ' {"id": "b", "time_s": 1, "energy_j": 2, "bytes": 0, "workspace_bytes": 8, "op": "relu", "params": "size=1",'
+        ' {"id": "b", "time_s": 1, "energy_j": 2, "bytes": 0, "workspace_bytes": 8, "op": "pointwise",'
+        ' "params": "size=1 steps=relu(y0,x0)",'
         ' "inputs": ["a"], "results": ["w"]}], "edges": [["a", "b"]], "resident_bytes": 4,'
         ' "residents": [{"id": "w", "kind": "gradient", "bytes": 4, "offset": 0, "shape": [1]}]}'
     )
     text = (
         '{"edges":[["a","b"]],"nodes":[["a",0,[["a",3]],null,null,[],[]],'
-        '["b",8,[["b",0]],"relu","size=1",["a"],["w"]]],"resident_bytes":4,"residents":[["w","gradient",4,0]]}'
+        '["b",8,[["b",0]],"pointwise","size=1 steps=relu(y0,x0)",["a"],["w"]]],'
+        '"resident_bytes":4,"residents":[["w","gradient",4,0]]}'
     )
     assert graph_hash(read_graph(path)) == hashlib.sha256(text.encode()).digest()[:8].hex()
     graph = read_graph(path)
     over = replace(graph.nodes[1], operation=None, values=(Value("b", 3),), takes_over={"b": "a"})
-    text_over = text.replace('["b",8,[["b",0]],"relu","size=1",["a"],["w"]]', '["b",8,[["b",3]],null,null,[],[]]')
+    text_over = text.replace(
+        '["b",8,[["b",0]],"pointwise","size=1 steps=relu(y0,x0)",["a"],["w"]]', '["b",8,[["b",3]],null,null,[],[]]'
+    )
     text_over = text_over.replace('"gradient",4,0]]', '"gradient",4,0]],"takes_over":[["b","b","a"]]')
     hash = hashlib.sha256(text_over.encode()).digest()[:8].hex()
     assert graph_hash(replace(graph, nodes=(graph.nodes[0], over))) == hash

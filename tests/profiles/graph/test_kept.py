@@ -78,7 +78,7 @@ def second_writer(graph: Graph) -> Graph:
         (lambda g: replace(g, kept=(*g.kept, Kept("z", "constant", 2**41))), "kept tensor z: 2199023255552 bytes"),
         (lambda g: on_nodes(g, fetch_w=dict(uses=Uses.CPU)), "\"uses\" is 'cpu', but fetch here needs 'bus'"),
         (lambda g: on_nodes(g, update=dict(uses=Uses.BUS)), "\"uses\" is 'bus', but sgd_update here needs 'both'"),
-        (lambda g: on_nodes(g, product=dict(uses=Uses.BOTH)), "\"uses\" is 'both', but mul here needs 'cpu'"),
+        (lambda g: on_nodes(g, product=dict(uses=Uses.BOTH)), "\"uses\" is 'both', but pointwise here needs 'cpu'"),
         (lambda g: on_nodes(g, commit=dict(uses=Uses.CPU)), "\"uses\" is 'cpu', but commit here needs 'both'"),
         (lambda g: operation(g, "w..fetch", operands=("b",)), "a fetch has one operand, a kept tensor"),
         (lambda g: operation(g, "w..fetch", operands=("w", "x")), "a fetch has one operand, a kept tensor"),
@@ -146,7 +146,7 @@ def test_a_store_writes_what_an_operator_has_made() -> None:
                 values=(Value("update", 8),),
                 workspace_bytes=0,
                 recomputable=True,
-                operation=Operation("sub", "size=2", ("w..fetch", "gradient"), ("update",)),
+                operation=Operation("pointwise", "size=2 steps=sub(y0,x0,x1)", ("w..fetch", "gradient"), ("update",)),
                 uses=Uses.CPU,
             )
             store = Operation("store", "size=2", ("update",), ("w",))

@@ -225,7 +225,7 @@ def test_a_command_that_is_refused_leaves_nothing(program: str, arguments: list[
     write_plan(Path("plan"))
     np.savez("plan/set.npz", x=np.arange(9, dtype="f4"))
     write_graph(chain(5), Path("graph.json"))
-    Path("rows.csv").write_text("op,params\nrelu,size=4\n")
+    Path("rows.csv").write_text('op,params\npointwise,"size=4 steps=relu(y0,x0)"\n')
     refused(program, arguments, capsys, (BAD_INPUT, NO_SCHEDULE, NO_DEVICE))
 
 

@@ -40,7 +40,7 @@ USES: dict[str, list[str]] = {
     "run": [*BOARD, "--data", "data.npz", "--trained", "{}.safetensors"],
     "train": [*TRAIN[1:], "--folder", "{}"],
     "eval": [*BOARD, "--samples", "set.npz", "--weights", "data.npz"],
-    "profile": ["--board", "native", "--ops", "relu", "--out", "{}.csv"],
+    "profile": ["--board", "native", "--ops", "fill", "--out", "{}.csv"],
     "diff": ["profile.csv", "slower.csv"],
     "battery": ["--plan", "plan", "--cell", "cr123a"],
     "bootloader": ["--board", "nrf52840"],

@@ -25,6 +25,7 @@ from tests.support.firmware.crude_schedules import everything_paged, everything_
 from tests.support.graphs.early import random_training
 from tests.support.graphs.kept_graphs import frozen_step, kept_step, table_step
 from tests.support.graphs.micro_batches import random_parts
+from tests.support.graphs.one_step import named
 from tests.support.graphs.replayed_calls import faults_of
 from tests.support.graphs.taking_over import random_in_place_graph
 
@@ -37,13 +38,12 @@ ADAM = Optimizer(Method.ADAM)
 def with_operators(graph: Graph) -> Graph:
     """The same graph with an operation of the vocabulary a node; the words do not depend on which."""
     sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
-    params = " ".join(f"{name}=1" for name in OPERATORS["add"].params)
     nodes = []
     for node in graph.nodes:
         known = node.operation is not None and node.operation.op in OPERATORS
         operands = tuple(id for id in node.inputs if sizes[id])
         results = tuple(value.id for value in node.values if value.bytes)
-        operation = node.operation if known else Operation("add", params, operands, results) if results else None
+        operation = node.operation if known else Operation(*named("add", 1), operands, results) if results else None
         nodes.append(replace(node, operation=operation))
     return replace(graph, nodes=tuple(nodes))
 

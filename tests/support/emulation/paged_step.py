@@ -17,6 +17,7 @@ from poet_profiles.schedule import Action, Schedule, Status, Step
 from scipy.special import erf
 
 from tests.support.emulation.emulated_board import Line
+from tests.support.graphs.one_step import named
 
 SIZE = 300  # 1,200 bytes: two blocks and a part of one
 BYTES = 4 * SIZE
@@ -33,7 +34,7 @@ def node(name: str, op: str, operands: str, results: str, bytes_: int = BYTES, r
     """A node of one value; operands that are values are its inputs."""
     reads = tuple(dict.fromkeys(word for word in operands.split() if word in ("h", "a", "ga", "gh")))
     page = PageCost(0.0, 0.0, 0.0, 0.0) if bytes_ else None
-    operation = Operation(op, f"size={SIZE}", tuple(operands.split()), tuple(results.split()))
+    operation = Operation(*named(op, SIZE), tuple(operands.split()), tuple(results.split()))
     return Node(name, 0.0, 0.0, (Value(name, bytes_, page),), reads, 0, recomputable, False, operation)
 
 

@@ -47,13 +47,19 @@ tools.ctags.pattern=arduino-ctags -u --language-force=c++ -f - --c++-kinds=svpf 
 enum { LOW, HIGH, INPUT = 0, OUTPUT };
 struct Stream {
     void begin(unsigned long);
+    int available();
+    int read();
     size_t write(uint8_t);
+    size_t write(const uint8_t *, size_t);
     void flush();
 };
 extern Stream Serial;
 void pinMode(int, int);
 void digitalWrite(int, int);
 unsigned long micros();
+void delay(unsigned long);
+void delayMicroseconds(unsigned int);
+void yield();
 void setup();
 void loop();
 """,
@@ -62,11 +68,17 @@ void loop();
 Stream Serial;
 static volatile unsigned long hardware;
 void Stream::begin(unsigned long rate) { hardware = rate; }
+int Stream::available() { return 1; }
+int Stream::read() { return static_cast<int>(hardware); }
 size_t Stream::write(uint8_t byte) { hardware = byte; return 1; }
+size_t Stream::write(const uint8_t *data, size_t bytes) { hardware = *data; return bytes; }
 void Stream::flush() {}
 void pinMode(int pin, int) { hardware = pin; }
 void digitalWrite(int pin, int level) { hardware = pin + level; }
 unsigned long micros() { return hardware; }
+void delay(unsigned long ms) { hardware = ms; }
+void delayMicroseconds(unsigned int us) { hardware = us; }
+void yield() {}
 int main() { setup(); for (;;) loop(); }
 """,
     "libraries/SPI/SPI.h": """\

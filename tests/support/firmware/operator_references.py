@@ -151,11 +151,6 @@ def avg_pool2d_backward(p: Params, draw: Draw) -> Golden:
     return _golden((gy,), torch.autograd.grad(y, (x,), gy))
 
 
-def add(p: Params, draw: Draw) -> Golden:
-    a, b = draw.normal(p["size"]), draw.normal(p["size"])
-    return _golden((a, b), (a + b,))
-
-
 def nll_loss(p: Params, draw: Draw) -> Golden:
     scores, target = F.log_softmax(draw.normal(p["m"], p["n"]), 1), draw.labels(p["m"], p["n"])
     return _golden((scores, target), (F.nll_loss(scores, target).reshape(1),))
@@ -348,16 +343,6 @@ def gather_backward(p: Params, draw: Draw) -> Golden:
     return _golden((gy, index), torch.autograd.grad(y, (x,), gy))
 
 
-def mul(p: Params, draw: Draw) -> Golden:
-    a, b = draw.normal(p["size"]), draw.normal(p["size"])
-    return _golden((a, b), (a * b,))
-
-
-def scale(p: Params, draw: Draw) -> Golden:
-    x = draw.normal(p["size"])
-    return _golden((x,), (x * (p["factor_nano"] * NANO) / p["divisor"],))
-
-
 def add_rows(p: Params, draw: Draw) -> Golden:
     a, b = draw.normal(p["m"], p["n"]), draw.normal(p["n"])
     return _golden((a, b), (a + b,))
@@ -459,34 +444,6 @@ def _float(bits: int) -> float:
     return float(np.int32(bits).view(np.float32))
 
 
-def _activation(
-    function: Callable[[Tensor, Params], Tensor], of_result: bool = False, spread: float = 3
-) -> tuple[Reference, Reference]:
-    """Forward and backward, which takes the input or the result."""
-
-    def forward(p: Params, draw: Draw) -> Golden:
-        x = spread * draw.normal(p["size"])
-        return _golden((x,), (function(x, p),))
-
-    def backward(p: Params, draw: Draw) -> Golden:
-        x, gy = (spread * draw.normal(p["size"])).requires_grad_(), draw.normal(p["size"])
-        y = function(x, p)
-        return _golden((gy, y if of_result else x), torch.autograd.grad(y, (x,), gy))
-
-    return forward, backward
-
-
-relu, relu_backward = _activation(lambda x, _: F.relu(x), of_result=True, spread=1)
-tanh, tanh_backward = _activation(lambda x, _: torch.tanh(x), of_result=True, spread=2)
-sigmoid, sigmoid_backward = _activation(lambda x, _: torch.sigmoid(x), of_result=True)
-gelu, gelu_backward = _activation(lambda x, _: F.gelu(x))
-silu, silu_backward = _activation(lambda x, _: F.silu(x))
-hardswish, hardswish_backward = _activation(lambda x, _: F.hardswish(x))
-hardsigmoid, hardsigmoid_backward = _activation(lambda x, _: F.hardsigmoid(x))
-hardtanh, hardtanh_backward = _activation(lambda x, p: F.hardtanh(x, _float(p["low_f32"]), _float(p["high_f32"])))
-leaky_relu, leaky_relu_backward = _activation(lambda x, p: F.leaky_relu(x, _float(p["slope_f32"])))
-
-
 def _of_rows(function: Callable[[Tensor, int], Tensor]) -> tuple[Reference, Reference]:
     """Forward and backward of what is computed along each row; backward takes the result."""
 
@@ -504,11 +461,6 @@ def _of_rows(function: Callable[[Tensor, int], Tensor]) -> tuple[Reference, Refe
 
 softmax, softmax_backward = _of_rows(F.softmax)
 log_softmax, log_softmax_backward = _of_rows(F.log_softmax)
-
-
-def sub(p: Params, draw: Draw) -> Golden:
-    a, b = draw.normal(p["size"]), draw.normal(p["size"])
-    return _golden((a, b), (a - b,))
 
 
 def binary_cross_entropy(p: Params, draw: Draw) -> Golden:
@@ -532,11 +484,6 @@ def _probabilities(p: Params, draw: Draw) -> tuple[Tensor, Tensor]:
     """Some of them close to 0, and what they should be: 0, 1 or between."""
     x = torch.sigmoid(3 * draw.normal(p["size"])).float().double()
     return x, torch.sigmoid(20 * draw.normal(p["size"])).float().double()
-
-
-def scale_by(p: Params, draw: Draw) -> Golden:
-    x = draw.normal(p["size"])
-    return _golden((x,), (x * _float(p["factor_f32"]),))
 
 
 def bernoulli(p: Params, draw: Draw) -> Golden:

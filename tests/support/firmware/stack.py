@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.firmware.core import FIRMWARE
@@ -15,7 +16,7 @@ CALL = re.compile(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"')
 BY_POINTER = "__indirect_call"
 GEMM = r"poet_gemm_multiply|poet_gemm_add|poet_conv_multiply"
 KEPT = r"kept_operands\.c:(read|write|write_row|wait)"
-OPERATORS = r"poet_\w+_run"
+OPERATORS = r"poet_(?!command|reply)\w+_run"
 # What calls through a pointer in a function or a file may end in, without the storage that the program gives.
 POINTED_AT = {
     **dict.fromkeys(("convolution", "input_gradient", "small_planes"), GEMM),
@@ -24,7 +25,7 @@ POINTED_AT = {
     "run_call": OPERATORS,
     "runner": rf"{OPERATORS}|kept_operands\.c:(run_call|begin)|card_part\.c:\w+",
     "matmul": r"poet_product_(compute|add)",
-    "pointwise": r"steps\.c:\w+_step",
+    **dict.fromkeys(("pointwise", "conv2d_relu"), r"steps\.c:\w+_each"),
     "conv2d_s8": r"conv2d_s8\.c:\w+",
     "max_pool2d_s8": r"max_pool2d_s8\.c:\w+",
     "poet_begin": r"poet_feature_maker_check|poet_keeping_open",
@@ -34,28 +35,22 @@ POINTED_AT = {
     "card": r"poet_keeping_\w+",
     "plan_check": r"poet_\w+_sizes|card_part\.c:\w+",
     "trace": r"poet_\w+_sizes",
+    "commands": r"poet_verb_\w+",
+    "benchmark_verbs": r"poet_\w+_sizes",
+    "operator_bench": rf"poet_\w+_sizes|{OPERATORS}",
+    "plan_apart": r"poet_\w+_sizes",
 }
 ONLY_ENDS = ("begin_making", "poet_feature_maker_go_on")  # each calls the other where there is nothing to make
-STORAGE = {
-    "kept",
-    "kept_operands",
-    "record",
-    "saved",
-    "checkpoint",
-    "pager",
-    "sample_set",
-    "sdcard",
-    "spi_flash",
-    "block_window",
-}
+STORAGE = {"kept", "kept_operands", "record", "saved", "checkpoint", "pager", "sample_set", "sdcard", "spi_flash"}
+STORAGE |= {"block_window", "sample_verbs", "page_bench", "session", "sketch_verbs", "tensor_verbs", "training_verbs"}
 
 
 class Stack:
     """Of the library without the card's driver; the compiler writes into a new ``folder``."""
 
-    def __init__(self, compiler: list[str], folder: Path) -> None:
+    def __init__(self, compiler: list[str], folder: Path, more: Sequence[str] = ()) -> None:
         folder.mkdir()
-        parts = ("kernels", "library", "ops", "runtime", "storage")
+        parts = ("kernels", "library", "ops", "runtime", "storage", *more)
         sources = sorted(path for part in parts for path in (FIRMWARE / "src" / part).glob("*.c"))
         flags = ("-std=c99", "-c", "-fcallgraph-info=su", f"-I{FIRMWARE / 'include'}")
         subprocess.run([*compiler, *flags, *sources], check=True, cwd=folder)

@@ -15,9 +15,13 @@ def kept_step(dma: bool = False) -> Graph:
     """A step of y = w x + b: w and x on the card, b in RAM; each node takes a second and a joule."""
     fetch_x = _node("x..fetch", "fetch", "size=2", ("x",), ("x..fetch",), Uses.BUS, size=8)
     fetch_w = _node("w..fetch", "fetch", "size=2", ("w",), ("w..fetch",), Uses.BUS, size=8)
-    product = _node("product", "mul", "size=2", ("x..fetch", "w..fetch"), ("product",), size=8, page=PAGE)
-    y = _node("y", "add", "size=2", ("product", "b"), ("y",), size=8, page=PAGE)
-    gradient = _node("gradient", "mul", "size=2", ("y", "x..fetch"), ("gradient",), size=8, page=PAGE)
+    product = _node(
+        "product", "pointwise", "size=2 steps=mul(y0,x0,x1)", ("x..fetch", "w..fetch"), ("product",), size=8, page=PAGE
+    )
+    y = _node("y", "pointwise", "size=2 steps=add(y0,x0,x1)", ("product", "b"), ("y",), size=8, page=PAGE)
+    gradient = _node(
+        "gradient", "pointwise", "size=2 steps=mul(y0,x0,x1)", ("y", "x..fetch"), ("gradient",), size=8, page=PAGE
+    )
     update = _node(
         "update", "sgd_update", "size=2 tile=2", ("gradient", "w..fetch"), ("w",), Uses.BOTH, workspace=520, once=True
     )
@@ -37,8 +41,10 @@ def kept_step(dma: bool = False) -> Graph:
 def frozen_step() -> Graph:
     """A step of y = w x + b: w is frozen, and on the card; x and b are in RAM."""
     fetch_w = _node("w..fetch", "fetch", "size=2", ("w",), ("w..fetch",), Uses.BUS, size=8)
-    product = _node("product", "mul", "size=2", ("x", "w..fetch"), ("product",), size=8, page=PAGE)
-    y = _node("y", "add", "size=2", ("product", "b"), ("y",), size=8, page=PAGE)
+    product = _node(
+        "product", "pointwise", "size=2 steps=mul(y0,x0,x1)", ("x", "w..fetch"), ("product",), size=8, page=PAGE
+    )
+    y = _node("y", "pointwise", "size=2 steps=add(y0,x0,x1)", ("product", "b"), ("y",), size=8, page=PAGE)
     ready = Node("ready", 0.0, 0.0, (Value("ready", 0),), ("y",), recomputable=False)
     descent = _node("descent", "sgd", "size=2", ("y", "b"), ("b",), once=True, after=("ready",))
     return Graph(

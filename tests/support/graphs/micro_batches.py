@@ -31,7 +31,7 @@ def random_parts(seed: int) -> Graph:
         values = (Value(id, 0),)
         nodes.append(Node(id, cost, cost, values, inputs, recomputable=False, backward=True, operation=operation))
 
-    added = Operation("add", "size=1", (gradient, "w.grad"), ("w.grad",))
+    added = Operation("pointwise", "size=1 steps=add(y0,x0,x1)", (gradient, "w.grad"), ("w.grad",))
     end("w.grad..added", gradient, cost=round(rng.uniform(0, 1), 2), operation=added)
     end("..gradients", "w.grad..added", *(f"{id}..done" for id in sorted(ends)))
     descent = Operation("sgd", "size=1", ("w.grad", "w"), ("w",))

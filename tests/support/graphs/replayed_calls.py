@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from poet_profiles.firmware.operators import OPERATORS
+from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph, Node
 from poet_profiles.schedule import Schedule, Step
 
@@ -159,8 +159,7 @@ class Replay:
             if node is None or node.operation is None or node.operation.op != call.op:
                 self._fault(f"the schedule does no {call.op} here")
                 return []
-            given = dict(pair.split("=") for pair in node.operation.params.split())
-            params = [int(given[name]) for name in OPERATORS[call.op].params]
+            params = [*OPERATORS[call.op].values(parse_params(node.operation.params))]
             alone = call.op not in UPDATES
             if params[1:] != list(call.params[1:]) or (alone and params != list(call.params)):
                 self._fault(f"{node.id} has other parameters")

@@ -20,7 +20,14 @@ GRAPH: dict[str, Any] = {
     "name": "tiny",
     "nodes": [
         {
-            **{"id": "a", "time_s": 1e-3, "energy_j": 1e-5, "bytes": 512, "op": "relu", "params": "size=128"},
+            **{
+                "id": "a",
+                "time_s": 1e-3,
+                "energy_j": 1e-5,
+                "bytes": 512,
+                "op": "pointwise",
+                "params": "size=128 steps=relu(y0,x0)",
+            },
             **{"page_out_time_s": 2e-3, "page_out_energy_j": 4e-5, "page_in_time_s": 1e-3, "page_in_energy_j": 3e-5},
         },
         {"id": "all_gradients", "time_s": 0, "energy_j": 0, "bytes": 0},

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to train, and how, for the least energy: docs/advice.md."""

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arduino on QEMU's `virt`: its 16550, and its timer of 10 MHz.
+#include "../bare.h"
+
+static volatile uint8_t *const uart = reinterpret_cast<volatile uint8_t *>(0x10000000u);
+static volatile uint32_t *const mtime = reinterpret_cast<volatile uint32_t *>(0x0200BFF8u);
+
+void HardwareSerial::begin(unsigned long)
+{
+    uart[2] = 1;
+}
+
+int HardwareSerial::available()
+{
+    return uart[5] & 1;
+}
+
+int HardwareSerial::read()
+{
+    return available() ? uart[0] : -1;
+}
+
+size_t HardwareSerial::write(const uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        while ((uart[5] & 0x20) == 0) {
+        }
+        uart[0] = data[i];
+    }
+    return bytes;
+}
+
+unsigned long micros()
+{
+    uint32_t high, low;
+    do {
+        high = mtime[1];
+        low = mtime[0];
+    } while (high != mtime[1]);
+    return static_cast<unsigned long>(((static_cast<uint64_t>(high) << 32) | low) / 10u);
+}
+
+extern "C" __attribute__((naked, section(".init"))) void _start()
+{
+    __asm__ volatile(".option push\n .option norelax\n la gp, __global_pointer$\n .option pop\n"
+                     "la sp, __stack\n la tp, __tls\n"
+                     "li t0, 0x6000\n csrs mstatus, t0\n" // the floating-point unit
+                     "la t0, __bss_begin\n la t1, __bss_end\n"
+                     "1: bgeu t0, t1, 2f\n sw zero, 0(t0)\n addi t0, t0, 4\n j 1b\n"
+                     "2: call __libc_init_array\n call main\n 3: j 3b\n");
+}
