@@ -21,7 +21,7 @@ from .firmware import find_project
 MANIFEST = "library.properties"
 IDENTITY = "src/sketch/identity.h"  # what a sketch says of its version
 # What PoetBoard has beside the library for own applications.
-SERVING = ("protocol", "bench", "sketch")
+SERVING = ("src/protocol", "src/bench", "boards/sketch")
 
 
 def write_arduino_library(folder: Path) -> Path:
@@ -66,9 +66,9 @@ def _files(firmware: Path, chosen: list[str]) -> Iterator[tuple[str, Path]]:
     include, watch = firmware / "include", firmware / "examples" / "watch"
     for path in sorted(path for path in include.rglob("*") if path.is_file()):
         yield f"src/{path.relative_to(include).as_posix()}", path
-    for part in (*re.findall(r"\+<(\w+)/>", " ".join(chosen)), *SERVING):
-        for path in sorted((firmware / "src" / part).glob("*.[ch]*")):
-            yield f"src/{path.name}" if path.name.startswith("Poet") else f"src/{part}/{path.name}", path
+    for part in (*(f"src/{name}" for name in re.findall(r"\+<(\w+)/>", " ".join(chosen))), *SERVING):
+        for path in sorted((firmware / part).glob("*.[ch]*")):
+            yield f"src/{path.name}" if path.name.startswith("Poet") else f"src/{path.parent.name}/{path.name}", path
     for path in (*sorted((watch / "src").glob("*.h*")), *sorted((watch / "arduino").iterdir())):
         yield f"examples/Watch/{path.name}", path
     yield "examples/Board/Board.ino", firmware / "examples" / "board" / "Board.ino"

@@ -68,7 +68,7 @@ def test_the_window_line_is_a_file_such_as_a_gpios(host_program: Path, tmp_path:
     line = tmp_path / "value"
     os.mkfifo(line)
     reader = os.open(line, os.O_RDWR | os.O_NONBLOCK)
-    stream = frame(0, "hello") + frame(1, "bench 7 3 16") + frame(2, "idle 1000")
+    stream = frame(0, "hello") + frame(1, "bench 14 3 4 4") + frame(2, "idle 1000")
     talk(host_program, stream, "--window", str(line))
     assert os.read(reader, 100) == b"0" + 2 * b"10"
     os.close(reader)
@@ -82,7 +82,7 @@ def test_clock_and_temperature_are_the_kernels(host_program: Path, tmp_path: Pat
         _write(tmp_path / name, content)
     for zone, millidegrees in enumerate((41_250, 63_500, -4_000)):
         _write(tmp_path / f"class/thermal/thermal_zone{zone}/temp", millidegrees)
-    stream = frame(0, "hello") + frame(1, "bench 7 1 16")
+    stream = frame(0, "hello") + frame(1, "bench 14 1 4 4")
     assert " cpu_khz=1800000 temperature_mc=63500*" in talk(host_program, stream, "--sysfs", str(tmp_path))[-1]
     assert "cpu_khz" not in talk(host_program, stream, "--sysfs", str(tmp_path / "none"))[-1]
 
@@ -131,7 +131,7 @@ def test_an_amd_processor_has_its_temperature_from_its_driver(host_program: Path
 
 
 def _shown(host_program: Path, sysfs: Path) -> int | None:
-    answer = talk(host_program, frame(0, "hello") + frame(1, "bench 7 1 16"), "--sysfs", str(sysfs))[-1]
+    answer = talk(host_program, frame(0, "hello") + frame(1, "bench 14 1 4 4"), "--sysfs", str(sysfs))[-1]
     found = re.search(r"temperature_mc=(-?\d+)", answer)
     return int(found[1]) if found else None
 

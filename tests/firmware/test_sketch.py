@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
-from poet_harness.arduino_library import write_arduino_library
+from poet_harness.arduino_library import SERVING, write_arduino_library
 from poet_harness.cli import main as harness
 from poet_harness.plan_folder.plan import Plan, read_plan
 from poet_harness.ports import open_port
@@ -226,5 +226,5 @@ def test_it_is_eight_lines_and_compiles_by_each_standard(library: Path, tmp_path
 def test_the_stack_stays_within_what_a_core_gives(tmp_path: Path) -> None:
     """An ESP32's loop has 8 KB."""
     compiler = [RISCV, "-Os", "-march=rv32imc", "-misa-spec=2.2", "-mabi=ilp32", "--specs=picolibc.specs"]
-    stack = Stack(compiler, tmp_path / "stack", ("protocol", "bench", "sketch"))
+    stack = Stack(compiler, tmp_path / "stack", SERVING)
     assert 2048 < stack.most("poet_server_receive") < STACK_BYTES - 1024

@@ -187,7 +187,7 @@ def test_prediction_and_observation_are_of_the_whole_batch(folder: Path) -> None
 def test_an_operators_cost_in_place_is_that_of_one_run(folder: Path) -> None:
     trainer = train(board(folder), folder, trace_all=True)
     found = {item.op: cost for item, cost in costs_in_place(read_plan(folder), trainer.observed).items()}
-    assert found["add"].time_s == pytest.approx((TICKS[0] + TICKS[3]) / 2 / TICKS_HZ)
+    assert found["pointwise"].time_s == pytest.approx((TICKS[0] + TICKS[3]) / 2 / TICKS_HZ)
     assert found["sgd"].repeats == STEPS
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from poet_profiles.errors import UserError
 from poet_profiles.files.text_file import read_table, refuse_missing
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
+from poet_profiles.firmware.steps import as_step
 from poet_profiles.graph.file import read_graph
 
 PAGE_OPS = {"page_in": "in", "page_out": "out"}
@@ -72,7 +73,7 @@ def from_file(path: Path) -> list[Configuration]:
         rows = list(table)
     except csv.Error as error:
         raise UserError(f"{path}: not a CSV in UTF-8: {error}") from None
-    return _unique(_checked(path, (Configuration(row["op"], row["params"] or "") for row in rows)))
+    return _unique(_checked(path, (Configuration(*as_step(row["op"], row["params"] or "")) for row in rows)))
 
 
 def from_model(name: str, board: str) -> list[Configuration]:

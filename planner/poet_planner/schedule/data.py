@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan as data, `plan.bin`, for boards that load it (docs/SPEC.md, section 5).
 
-Its structures are those of the C headers, little-endian. What is read of them, firmware/src/sketch/load_verbs.c says.
+Its structures are those of the C headers, little-endian. What is read of them,
+firmware/boards/sketch/load_verbs.c says.
 """
 
 from __future__ import annotations

@@ -50,9 +50,10 @@ class Stack:
 
     def __init__(self, compiler: list[str], folder: Path, more: Sequence[str] = ()) -> None:
         folder.mkdir()
-        parts = ("kernels", "library", "ops", "runtime", "storage", *more)
-        sources = sorted(path for part in parts for path in (FIRMWARE / "src" / part).glob("*.c"))
-        flags = ("-std=c99", "-c", "-fcallgraph-info=su", f"-I{FIRMWARE / 'include'}")
+        parts = (*(f"src/{name}" for name in ("kernels", "library", "ops", "runtime", "storage")), *more)
+        sources = sorted(path for part in parts for path in (FIRMWARE / part).glob("*.c"))
+        folders = (f"-I{FIRMWARE / 'include'}", f"-I{FIRMWARE / 'src'}")
+        flags = ("-std=c99", "-c", "-fcallgraph-info=su", *folders)
         subprocess.run([*compiler, *flags, *sources], check=True, cwd=folder)
         self._own: dict[str, int] = {}
         self._file: dict[str, str] = {}

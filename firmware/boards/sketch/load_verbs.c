@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "../protocol/reply.h"
-#include "../protocol/verbs.h"
-#include "../runtime/plan_check.h"
+#include "protocol/reply.h"
+#include "protocol/verbs.h"
+#include "runtime/plan_check.h"
 #include "poet/board.h"
 #include "poet/crc32.h"
 #include "sketch.h"
