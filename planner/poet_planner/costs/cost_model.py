@@ -366,9 +366,10 @@ def _columns(counted: Features) -> dict[str, float]:
 
 
 def _workspaces(profile: Profile) -> dict[tuple[str, str], int]:
-    """Of operators that an agent saw in a step, by op and params."""
-    placed = sorted((row for row in profile if row.get("where") == PLACE), key=itemgetter("workspace_bytes"))
-    return {(row["op"], row["params"]): int(row["workspace_bytes"]) for row in placed}
+    """Of operators that an agent saw, in a step or by themselves, by op and params."""
+    seen = (row for row in profile if row.get("where") == PLACE or row.get("call"))
+    largest_last = sorted(seen, key=itemgetter("workspace_bytes"))
+    return {(row["op"], row["params"]): int(row["workspace_bytes"]) for row in largest_last}
 
 
 def _in_place(profile: Profile) -> frozenset[tuple[str, str]]:

@@ -81,7 +81,7 @@ def trace(
     def run_eagerly() -> None:
         before = Snapshot(module, loss, inputs, targets)
         try:
-            run(module, given, wanted)
+            with_little(lambda: run(module, given, wanted))
         finally:
             before.restore()
 
