@@ -28,6 +28,7 @@ from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.recurrent import with_last_states
+from poet_planner.tracing.refusals import refuse_writes
 from poet_planner.tracing.saved import with_little
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
@@ -76,7 +77,10 @@ def trace(
         refuse_unfit(f"{name}: loss", whole, (), device)
 
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
-        return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
+        batch = with_tensors(inputs, given), with_tensors(targets, wanted)
+        value = loss(module(*batch[0]), *batch[1])
+        refuse_writes(batch, (inputs, targets), (*given, *wanted))
+        return value
 
     def run_eagerly() -> None:
         before = Snapshot(module, loss, inputs, targets)
