@@ -36,7 +36,7 @@ from tests.support.programs import exit_code
 RISCV, QEMU = "riscv64-unknown-elf-gcc", "qemu-system-riscv32"
 needs_riscv = pytest.mark.skipif(shutil.which(RISCV) is None or shutil.which(QEMU) is None, reason="no RISC-V, no QEMU")
 # With all operators: what a later one adds is to be seen here.
-FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 136 * 1024, 2560, 8192
+FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 120 * 1024, 2560, 8192
 pytestmark = needs.gcc
 
 
