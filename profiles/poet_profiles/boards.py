@@ -179,7 +179,7 @@ class Board(BaseModel):
     ram_reserved_bytes: int = Field(default=0, ge=0)
     flash_bytes: int = Field(default=0, ge=0)
     flash_reserved_bytes: int = Field(default=0, ge=0)
-    storage: Literal["none", "sd-spi", "file"]
+    storage: Literal["none", "sd-spi", "memory", "file"]
     storage_block_bytes: int = Field(default=512, gt=0)
     storage_endurance_bytes: int = Field(default=0, ge=0)
     smallest_page_bytes: int = Field(default=0, ge=0)
