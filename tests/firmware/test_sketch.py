@@ -149,7 +149,7 @@ def by_pytorch(samples: Path, epochs: int) -> tuple[dict[str, torch.Tensor], int
 def test_the_whole_way(
     riscv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the board's file to answers, by the commands that a user types; then with parameters in slow memory."""
+    """From the board's file to answers by a user's commands; then from slow memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     Path("net.py").write_text(NETWORK)
