@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from elftools.elf.elffile import ELFFile
 from poet_harness.arduino_library import SERVING, write_arduino_library
 from poet_harness.cli import main as harness
@@ -22,11 +25,14 @@ from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, Link
 from poet_harness.target.connect import SURE_LINE, connect
 from poet_harness.training.ready import make_ready
+from poet_planner.cli import main as planner
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import read_summary
+from safetensors.torch import load_file
 
 from tests.support import ROOT, needs
-from tests.support.arduino import CORES, HERE, SKETCH, built, running
+from tests.support.arduino import CORES, HERE, SKETCH, SLOW_MEMORY, built, running
 from tests.support.arduino.plans import small_plan
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, run_step
@@ -36,7 +42,7 @@ from tests.support.programs import exit_code
 RISCV, QEMU = "riscv64-unknown-elf-gcc", "qemu-system-riscv32"
 needs_riscv = pytest.mark.skipif(shutil.which(RISCV) is None or shutil.which(QEMU) is None, reason="no RISC-V, no QEMU")
 # With all operators: what a later one adds is to be seen here.
-FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 136 * 1024, 2560, 8192
+FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 120 * 1024, 2560, 8192
 pytestmark = needs.gcc
 
 
@@ -52,7 +58,7 @@ def host(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def riscv(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(CORES["rv32imc"], library, tmp_path_factory.mktemp("riscv"))
+    return built(CORES["rv32imc"], library, tmp_path_factory.mktemp("riscv"), SLOW_MEMORY)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,81 @@ def test_a_line_that_loses_all_after_256_bytes_loads_and_puts(host: Path, plan: 
 def test_a_risc_v_core_computes_the_same_bits(riscv: Path, plan: Plan, operators: Operators) -> None:
     with device("rv32imc", riscv) as board:
         check_step(board, plan, operators)
+
+
+NETWORK = """
+import torch
+from poet_planner.models import Model
+from torch import nn
+
+def make(batch):
+    torch.manual_seed(0)
+    conv = nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+    net = nn.Sequential(*conv, nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+    example = (torch.randn(batch or 4, 1, 8, 8),), (torch.randint(0, 3, (batch or 4,)),)
+    return Model("net", net, *example, nn.functional.cross_entropy)
+"""
+
+
+def by_pytorch(samples: Path, epochs: int) -> tuple[dict[str, torch.Tensor], int]:
+    """Weights after so many epochs, and how many samples they name right."""
+    found: dict[str, Any] = {}
+    exec(NETWORK, found)
+    net, held = found["make"](None).module, np.load(samples)
+    x, y = torch.from_numpy(held["x"]), torch.from_numpy(held["y"]).long()
+    for at in [*range(0, len(x), 4)] * epochs:
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(net(x[at : at + 4]), y[at : at + 4]).backward()
+        with torch.no_grad():
+            for weights in net.parameters():
+                weights -= 0.1 * weights.grad
+    return net.state_dict(), int((net(x).argmax(1) == y).sum())
+
+
+@needs_riscv
+def test_the_whole_way(
+    riscv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the board's file to answers by a user's commands; then from slow memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("net.py").write_text(NETWORK)
+    random = np.random.default_rng(0)
+    samples = {"x": random.standard_normal((8, 1, 8, 8)).astype(np.float32), "y": random.integers(0, 3, 8)}
+    np.savez("samples.npz", **samples)
+    model = ("--model", "net:make")
+
+    def said(*arguments: str, by: Any = harness) -> None:
+        assert exit_code(by, "poet", *arguments) == 0, arguments
+
+    with running(CORES["rv32imc"], riscv, counted=True) as port:
+        powers = ("--active-power", "80mW", "--idle-power", "20mW")
+        said("board", "new", "mine", "--port", port, *powers)
+        assert load_board("mine").storage == "memory"
+        said("graph", *model, "--board", "mine", "--out", "graph.json", by=planner)
+        of_graph = ("--graph", "graph.json", "--quick", "--out", "mine.csv")
+        said("profile", "--board", "mine", "--port", port, *of_graph)
+    said("data", *model, "--steps", "1", "--out", "data.npz", by=planner)
+    for name, options in (("plan", ()), ("paged", ("--parameters", "card", "--ram", "14KB"))):
+        said("--profile", "mine.csv", *model, *options, "--time-limit", "1", "--out", name, by=planner)
+        assert not read_summary(Path(name, "summary.json")).energy_sensed
+    paged = read_summary(Path("paged/summary.json"))
+    assert paged.kept_bytes >= 4096 and paged.page_ins > 0, (paged.page_ins, paged.page_outs, paged.refetches)
+    right = by_pytorch(Path("samples.npz"), epochs=2)
+    with running(CORES["rv32imc"], riscv, counted=True) as port:
+        for name, kept in (("plan", ("--weights", "plan.safetensors")), ("paged", ("--restore",))):
+            on = ("--board", "mine", "--port", port, "--plan", name, "--samples", "samples.npz")
+            of_epochs = ("--data", "data.npz", "--epochs", "2", "--lr", "0.1", "--trained", f"{name}.safetensors")
+            said("train", *on, *of_epochs)
+            capsys.readouterr()
+            said("eval", *on, *kept, "--json")
+            found = json.loads(capsys.readouterr().out)
+            assert found["correct"] == right[1]
+            assert abs(found["time_s"] / found["predicted_time_s"] - 1) < 0.02
+    trained, on_pages = (load_file(f"{name}.safetensors") for name in ("plan", "paged"))
+    for id, exact in right[0].items():
+        torch.testing.assert_close(trained[id], exact, rtol=0, atol=1e-6)
+        assert torch.equal(trained[id], on_pages[id])
 
 
 def refusal(board: Device, document: bytes, crc: int | None = None) -> str:

@@ -94,6 +94,7 @@ static int about(poet_server *server, poet_text *answer)
     if (poet_board_storage(&card) == POET_OK) {
         poet_reply_number(answer, "blocks", card.block_count);
         poet_reply_number(answer, "overlaps", card.start_read != NULL);
+        poet_reply_number(answer, "memory", card.forgets);
     }
     server->card_up = false; /* it was started anew */
     return POET_OK;

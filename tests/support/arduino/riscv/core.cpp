@@ -30,14 +30,13 @@ size_t HardwareSerial::write(const uint8_t *data, size_t bytes)
     return bytes;
 }
 
+// Without a 64-bit division, which would count as the sketch's flash.
 unsigned long micros()
 {
-    uint32_t high, low;
-    do {
-        high = mtime[1];
-        low = mtime[0];
-    } while (high != mtime[1]);
-    return static_cast<unsigned long>(((static_cast<uint64_t>(high) << 32) | low) / 10u);
+    static uint32_t last, passed;
+    const uint32_t tenths = (*mtime - last) / 10u;
+    last += tenths * 10u;
+    return passed += tenths;
 }
 
 extern "C" __attribute__((naked, section(".init"))) void _start()
