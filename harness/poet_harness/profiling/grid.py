@@ -56,7 +56,7 @@ def grid() -> list[Configuration]:
 
 def _operators() -> Iterator[Configuration]:
     """Those of an operator that adds to a sum so far are predicted from rows of the one that does not, and those of an
-    update on the card with decay or clipping from rows of the plain one.
+    update on the card that is not plain from rows of the plain one.
 
     But input gradients of convolutions: with weights tile by tile, all tiles but the first are added, and for strides
     there are no kernels that do it as quickly.
@@ -65,9 +65,10 @@ def _operators() -> Iterator[Configuration]:
     for operator in OPERATORS.values():
         if operator.name in TRANSFERS or (operator.name.endswith(ACCUMULATE) and operator.name not in shapes):
             continue
-        extents = " ".join(name for name in operator.params if name not in CONSTANTS)
+        extents = " ".join(name for name in operator.shape if name not in CONSTANTS)
         for shape in shapes.get(operator.name, shapes.get(extents, [])):
-            yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
+            given = {name: value for name, value in CONSTANTS.items() if name in operator.shape}
+            yield Configuration(operator.name, params_key(operator.name, {**given, **shape}))
     for size, steps in _groups():
         yield Configuration(POINTWISE, f"size={size} steps={steps}")
 

@@ -340,8 +340,6 @@ class Contest:
                     return refusal.adding(notes.PARTS_FIT.format(count))
         if (large := frozen_too_large(self.chosen.graph, budget_bytes)) is not None:
             return refusal.adding(notes.TOO_LARGE.format(large))
-        if families.has_lost_card(self.bench):
-            return refusal.adding(notes.CARD_LOST.format(self.bench.request.optimizer.words))
         return refusal
 
     def _table(self, best: Form, schedule: Schedule, bounded: Iterable[Form]) -> tuple[ContestRow, ...]:

@@ -207,22 +207,12 @@ def lasting_bytes(graph: Graph) -> int:
     return sum(aligned(resident.bytes) for resident in graph.residents if resident.kind in kinds)
 
 
-def has_lost_card(bench: Bench) -> bool:
-    """Whether the optimiser alone keeps a step in RAM that could else take the card."""
-    request = bench.request
-    is_free = request.parameters == Parameters.AUTO and request.gradients == Gradients.AUTO
-    is_adam = request.optimizer.is_adam
-    return is_adam and is_free and parts_asked_for(request) is None and _why_no_card(bench, False) is None
-
-
-def _why_no_card(bench: Bench, is_adam: bool) -> str | None:
+def _why_no_card(bench: Bench) -> str | None:
     """Why no parameters can lie on the card."""
     if bench.cut is not None:
         return "--parameters card: a step on features has them in RAM; plan with --features whole"
     if not (bench.request.is_model and bench.board is not None and bench.board.has_card):
         return NO_CARD
-    if is_adam:
-        return f"{bench.request.optimizer.words}: the firmware has none for parameters on the card; leave it out"
     return None if bench.request.paging else NO_CARD
 
 
@@ -302,7 +292,7 @@ def _constants_on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
 def _why_not_on_card(bench: Bench, usual: Form | None) -> str | None:
     """Raises a `UserError` if parameters are to lie on a card that is not there."""
     request = bench.request
-    why_not = _why_no_card(bench, request.optimizer.is_adam)
+    why_not = _why_no_card(bench)
     if request.parameters == Parameters.CARD:
         if why_not is not None:
             raise UserError(why_not)

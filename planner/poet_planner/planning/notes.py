@@ -42,7 +42,6 @@ ANOTHER_BATCH = "another batch: no micro-batches, since {}"
 PARTS_FIT = "; --micro-batches {} fits"
 BATCH_FITS = "; --batch {} fits"
 TOO_LARGE = "; {}: take a smaller layer, or a board with more RAM"
-CARD_LOST = "; the card has no {}: leave it out, so that parameters can lie there"
 NORM_UPDATE = "batch_norm_update"
 
 
@@ -93,7 +92,7 @@ def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequenc
         return joined(lost_words(graph), sliced)
     in_flash = has_room_in_flash(usual.graph, usual.step.board)
     why = _of_parameters(graph, usual) if in_flash else _of_flash(graph)
-    return joined(why, f"{lost_words(graph)} ({CURE})", sliced)
+    return joined(why, lost_words(graph, f" ({CURE})"), sliced)
 
 
 def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoScheduleError | None) -> str:

@@ -21,7 +21,7 @@ WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-con
 CORE = ("runtime", "protocol", "bench", "library")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
 KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream", "advance")
-KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic")
+KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic", "mathematics")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 E_TAKEN = -11
@@ -29,7 +29,8 @@ E_NOT_FINITE = -12
 MORE, STOPPED, GATHERED = 1, 2, 3
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
-ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 70
+ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 130
+PLAIN = (0,) * 6  # how an update descends
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT, FEATURE = range(1, 10)
 CALL_PAGE_IN, CALL_PAGE_OUT = 0xFE, 0xFF

@@ -564,7 +564,7 @@ def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Reference:
 
 
 def _reference(name: str) -> Reference:
-    """The function of that name; weights from the card and the general rule of SGD change no result."""
+    """The function of that name; weights from the card change no result."""
     if name in INTEGER_REFERENCES:
         return _of_integers(INTEGER_REFERENCES[name])
     if name in RECURRENT_REFERENCES:
@@ -572,7 +572,7 @@ def _reference(name: str) -> Reference:
     if name.endswith("_accumulate"):
         term = _reference(name.removesuffix("_accumulate"))
         return lambda p, draw: _added(term(p, draw), draw)
-    plain = name.removeprefix("streamed_").replace("_general_update", "_update")
+    plain = name.removeprefix("streamed_")
     reference: Reference = globals()[name if name in globals() else plain]
     return reference
 
