@@ -16,6 +16,7 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
+from poet_planner.lowering.activation_gradients import with_gradients_by_results, with_slopes_before_unpooling
 from poet_planner.lowering.affine_norms import with_weights
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
@@ -71,6 +72,8 @@ PASSES = (
     with_padded_joins,
     with_gradients_in_order,
     with_copies_in_two,
+    with_gradients_by_results,
+    with_slopes_before_unpooling,
 )
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 

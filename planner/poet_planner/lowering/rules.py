@@ -320,13 +320,13 @@ def _adaptive_avg_pool_backward(operator: TracedOperator) -> Lowered | None:
 
 def places_read(traced: TracedGraph) -> set[str]:
     """Places of maxima that more than a pooling's gradient reads: the firmware counts them within their window."""
-    places = {one.outputs[1] for one in traced.operators if one.target in _MAX_POOLS}
-    readers = (one for one in traced.operators if one.target not in _MAX_POOLS_BACKWARD)
+    places = {one.outputs[1] for one in traced.operators if one.target in MAX_POOLS}
+    readers = (one for one in traced.operators if one.target not in MAX_POOLS_BACKWARD)
     return {ref.source for one in readers for ref in one.refs if ref.source in places}
 
 
-_MAX_POOLS = torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.adaptive_max_pool2d.default
-_MAX_POOLS_BACKWARD = (
+MAX_POOLS = torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.adaptive_max_pool2d.default
+MAX_POOLS_BACKWARD = (
     torch.ops.aten.max_pool2d_with_indices_backward.default,
     torch.ops.aten.adaptive_max_pool2d_backward.default,
 )

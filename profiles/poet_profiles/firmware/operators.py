@@ -22,6 +22,7 @@ from poet_profiles.shipped import FIRMWARE
 Params = Mapping[str, int]
 
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
+MATMUL = "matmul"
 ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
 RELU = "_relu"  # of one that keeps what is positive
 S8 = "_s8"  # of one on int8
