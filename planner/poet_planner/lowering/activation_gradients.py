@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of activations by what else is in RAM: the activation's result, and where a pooling follows, its maxima.
+"""Gradients of activations by their results, and by the maxima of a pooling that follows.
 
 A leaky ReLU's result is positive exactly where its operand is, a hardtanh's within the limits exactly where that is. So
 the operand need not be kept. A pooling without overlap gives each gradient to one element, whose activation is the
@@ -32,7 +32,7 @@ _SLOPES = (aten.threshold_backward.default, *_FORWARD)
 
 
 def with_gradients_by_results(traced: TracedGraph) -> TracedGraph:
-    """The same step, whose activations' gradients read the activations' results where their operands tell no more."""
+    """The same step, in which gradients read activations' results where these tell enough."""
     made = {(op.target, op.refs[0].source): op for op in traced.operators if op.target in _FORWARD.values() and op.refs}
     back: dict[str, set[str]] = defaultdict(set)  # what the way back reads, by whom
     for operator in traced.operators:
@@ -58,7 +58,7 @@ def with_gradients_by_results(traced: TracedGraph) -> TracedGraph:
 
 
 def with_slopes_before_unpooling(traced: TracedGraph) -> TracedGraph:
-    """The same step, in which an activation's gradient is taken before what a pooling gave is spread."""
+    """The same step, in which an activation's gradient is taken before unpooling."""
     pairs = list(_pairs(traced))
     slopes = {unpool.id: (slope, maxima) for unpool, slope, maxima in pairs}
     moved = {slope.id for _, slope, _ in pairs}
@@ -79,7 +79,7 @@ def with_slopes_before_unpooling(traced: TracedGraph) -> TracedGraph:
 
 
 def _pairs(traced: TracedGraph) -> Iterator[tuple[TracedOperator, TracedOperator, TracedValue]]:
-    """What spreads gradients over a pooling's windows, the one that reads this alone, and the pooling's maxima."""
+    """What spreads gradients over windows, the only one that reads this, and the windows' maxima."""
     pools = {op.outputs[1]: op for op in traced.operators if op.target in MAX_POOLS and op.values[0] == op.outputs[0]}
     readers: dict[str, list[TracedOperator]] = defaultdict(list)
     for operator in traced.operators:
@@ -118,7 +118,7 @@ def _is_apart(unpool: TracedOperator) -> bool:
 
 
 def _keeps_zeros(target: OpOverload, number: float) -> bool:
-    """Whether zeros beside a maximum have no slope that makes anything else of them, or zeros of gradients."""
+    """Whether the slope makes nothing else of the zeros beside a maximum, and no zeros of gradients."""
     if target is aten.leaky_relu_backward.default:
         return 0 < number < inf
     return target is not aten.threshold_backward.default or number == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of activations by results, and before unpooling: PyTorch's bits, of odd numbers, too."""
+"""Gradients of activations by results, and before unpooling, have PyTorch's bits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Pooled(nn.Module):
 
 
 def odd_numbers(*shape: int) -> Tensor:
-    """Drawn, a third of them zeros, subnormals, limits of activations, infinities and no numbers."""
+    """Drawn, a third of them zeros, subnormals, limits, infinities and no numbers."""
     draw = np.random.default_rng(0)
     odd = np.array([0.0, -0.0, 1e-40, -1e-40, 1e-45, 1, -1, 6, 0.5, np.inf, -np.inf, np.nan], np.float32)
     numbers = draw.standard_normal(shape).astype(np.float32)
