@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of bytes, as cameras give them, are looked up in a table of what a model makes of each.
+"""Inputs of bytes are looked up in a table of what a model makes of each.
 
 So an input takes a byte a number in RAM, on the line and on the card, and ``x.float() / 255`` has PyTorch's bits: the
 table is computed by PyTorch. An input that anything reads as whole numbers stays of words.

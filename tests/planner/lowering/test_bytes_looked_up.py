@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of bytes take a byte a number in RAM, and have PyTorch's bits of what becomes of them."""
+"""Inputs of bytes take a byte a number, and have PyTorch's bits of what becomes of them."""
 
 from __future__ import annotations
 
