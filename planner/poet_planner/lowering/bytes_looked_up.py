@@ -13,12 +13,12 @@ from math import prod
 
 import poet_runtime.integers
 import torch
-from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident, View, map_refs, row_major
+from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs, row_major
 from torch import Tensor
 
 from poet_planner.lowering.constants import constant_data, viewed
 from poet_planner.lowering.draft import BYTES, added
-from poet_planner.lowering.rewriting import Rewriting
+from poet_planner.lowering.rewriting import CLONE, Rewriting
 from poet_planner.lowering.rules import aten_name, lies_alike
 from poet_planner.lowering.steps import STEPS
 
@@ -28,10 +28,9 @@ assert poet_runtime.integers.__doc__  # the import registers the operator
 
 @dataclass(frozen=True)
 class _Function:
-    """What a value is of an input's bytes, seen through views: a number for each byte as it lies."""
+    """What a value is of an input's bytes: a number for each byte as it lies."""
 
-    of: str
-    views: tuple[View, ...]
+    of: Ref
     table: Tensor
 
 
@@ -43,7 +42,7 @@ def with_bytes_looked_up(traced: TracedGraph) -> TracedGraph:
         read = [ref for one in traced.operators if not functions.keys() & {*one.values} for ref in one.refs]
         ends = {ref.source for ref in (*read, traced.loss, *traced.gradients.values())}
         as_words = {id for id in inputs if id in ends}
-        as_words |= {one.of for id, one in functions.items() if id in ends and one.table.dtype != torch.float32}
+        as_words |= {one.of.source for id, one in functions.items() if id in ends and one.table.dtype != torch.float32}
         if not as_words:
             return _looked_up(traced, inputs, {id: one for id, one in functions.items() if id in ends}, functions)
         inputs = {id: one for id, one in inputs.items() if id not in as_words}
@@ -56,7 +55,7 @@ def _functions(traced: TracedGraph, inputs: Mapping[str, TracedResident]) -> dic
 
     def read(ref: Ref) -> _Function | Tensor | None:
         if ref.source in inputs:
-            return _Function(ref.source, ref.views, torch.arange(256).to(torch.uint8).view(ref.dtype))
+            return _Function(ref, torch.arange(256).to(torch.uint8).view(ref.dtype))
         if ref.source in fixed and prod(ref.shape) == 1:
             return viewed(ref, fixed).reshape(ref.shape[:1])
         return None if ref.views else found.get(ref.source)
@@ -74,11 +73,10 @@ def _made(operator: TracedOperator, traced: TracedGraph, read: list[_Function | 
     if first is None or aten_name(operator) not in STEPS or len(operator.outputs) != 1 or operator.updates:
         return None
     value = traced.values[operator.values[0]]
-    for ref, one in zip(operator.refs, read, strict=True):
-        if one is None or (isinstance(one, _Function) and (one.of, one.views) != (first.of, first.views)):
-            return None
-        if value.resident or (isinstance(one, _Function) and not lies_alike(ref, value)):
-            return None
+    if value.resident or value.shape != first.of.shape:
+        return None
+    if any(one is None or (isinstance(one, _Function) and one.of != first.of) for one in read):
+        return None
     tables = iter(one.table if isinstance(one, _Function) else one for one in read)
     args, kwargs = map_refs((operator.args, operator.kwargs), lambda _: next(tables))
     return replace(first, table=operator.target(*args, **kwargs))
@@ -98,10 +96,15 @@ def _looked_up(
             one, value = wanted[id], traced.values[id]
             name = added(id, "table")
             tables[name] = one.table
-            x = inputs[one.of]
+            x = inputs[one.of.source]
             read = Ref(x.id, (), x.shape, row_major(x.shape), x.dtype), Ref(name, (), (256,), (1,), torch.float32)
-            made = rewriting.put(replace(operator, target=_LOOK_UP, args=read, kwargs={}), added(id, "bytes"), x.shape)
-            rewriting.aliases[id] = replace(made, views=one.views, shape=value.shape, stride=value.stride)
+            made = rewriting.emit(operator, "bytes", x.shape, _LOOK_UP, *read)
+            seen = replace(one.of, source=made.source, dtype=made.dtype)
+            if lies_alike(seen, value):
+                rewriting.aliases[id] = seen
+            else:  # a part of it, say
+                kwargs = {"memory_format": torch.contiguous_format}
+                rewriting.put(replace(operator, target=CLONE, args=(seen,), kwargs=kwargs), id, value.shape)
         elif id not in functions:
             rewriting.operators.append(rewriting.seen(operator))
     more = [TracedResident(name, Kind.CONSTANT, 1024, (256,), torch.float32) for name in tables]

@@ -69,7 +69,7 @@ def ops_of(function: Function, given: Tensor, operators: Operators) -> list[str]
     out = module(ones)
     weights = odd_numbers(*out.shape)
     loss = (out * weights).sum()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     traced = trace(module, (ones,), (weights,), lambda found, by: (found * by).sum(), "pooled")
     graph = lower_for_firmware(traced)
     tensors = {"given": given.numpy().copy(), "input": ones.numpy(), "target": weights.numpy()}

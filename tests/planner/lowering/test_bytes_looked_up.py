@@ -29,11 +29,9 @@ MADE: dict[str, Callable[[Tensor], Tensor]] = {
     "of chosen bytes": lambda x: torch.where(x > 100, x / 7, 0.5),
     "as a camera lays it": lambda x: x.permute(0, 2, 3, 1).float() / 255,
     "a double": lambda x: (x.double() / 255).float(),
+    "a part": lambda x: x[:, :, 1:].float() / 9,
+    "with a row": lambda x: x.float() * torch.arange(5.0),
     "two of it": lambda x: torch.cat([x.float() / 255, 1 - x / 128], 1),
-}
-AS_WORDS: dict[str, Callable[[Tensor], Tensor]] = {
-    "a part": lambda x: x[:, :, 1:].float(),
-    "mixed": lambda x: x.float() * torch.arange(5.0),
 }
 
 
@@ -44,6 +42,16 @@ class Weighed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.made(x) * self.factor
+
+
+class Whole(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.module(x.long())
+        return scores
 
 
 def lowered(made: Callable[[Tensor], Tensor], x: Tensor, operators: Operators) -> tuple[Graph, Tensors]:
@@ -68,10 +76,9 @@ def test_bytes_become_pytorchs_numbers(name: str, dtype: torch.dtype, operators:
     assert held["loss"].view(np.float32)[0] == 0
 
 
-@pytest.mark.parametrize("name", AS_WORDS)
-def test_what_is_more_than_a_function_of_a_byte_stays_as_it_was(name: str) -> None:
-    x = torch.arange(300).to(torch.uint8).reshape(2, 2, 15, 5)
-    traced = trace(Weighed(AS_WORDS[name]), (x,), (AS_WORDS[name](x),), lambda y, z: (y - z).abs().sum(), "bytes")
-    graph = lower_for_firmware(traced)
-    (given,) = (one for one in graph.residents if one.id == "input")
-    assert given.dtype == ("u8" if name == "mixed" else None)
+def test_what_is_read_as_whole_numbers_stays_of_words() -> None:
+    module = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(12, 1))
+    tokens = torch.randint(9, (2, 3), dtype=torch.uint8)
+    traced = trace(Whole(module), (tokens,), (torch.zeros(2, 1),), nn.functional.mse_loss, "tokens")
+    (given,) = (one for one in lower_for_firmware(traced).residents if one.id == "input")
+    assert (given.bytes, given.dtype) == (24, None)
