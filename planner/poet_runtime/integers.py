@@ -102,6 +102,12 @@ def map_s8(x: Tensor, table: Tensor) -> Tensor:
     return table[x.long() + 128]
 
 
+@torch.library.custom_op("poet::look_up", mutates_args=())
+def look_up(x: Tensor, table: Tensor) -> Tensor:
+    """Of 256 f32: of a byte as it lies, whatever number that is."""
+    return table[x.view(torch.uint8).long()]
+
+
 @quantize_s8.register_fake
 def _(x: Tensor, *_args: object) -> Tensor:
     return torch.empty_like(x, dtype=torch.int8)
@@ -132,6 +138,11 @@ def _(x: Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence
 @avg_pool2d_s8.register_fake
 def _(x: Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], *_args: object) -> Tensor:
     return x.new_empty((*x.shape[:-2], *_extents(x, window, stride, padding)))
+
+
+@look_up.register_fake
+def _(x: Tensor, table: Tensor) -> Tensor:
+    return torch.empty_like(x, dtype=table.dtype)
 
 
 @add_s8.register_fake

@@ -87,6 +87,9 @@ def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalis
     UserError
         With the array's name, what it is, and what is read.
     """
+    as_bytes = [tensor.id for tensor in tensors if tensor.dtype.name in TYPES]
+    if normalising is not None and as_bytes:
+        raise UserError(f"--scale: the plan reads the bytes of {as_bytes[0]} as they are; leave it out")
     reading = _Reading(source, tensors, normalising)
     path = Path(source)
     if path.is_dir():

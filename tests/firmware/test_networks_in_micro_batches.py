@@ -27,7 +27,7 @@ from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph import Graph, Operation
 from poet_profiles.schedule import Action, Schedule
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
+from torch.nn.functional import cross_entropy, mse_loss
 
 from tests.support.firmware.core import BLOCK, PAGE_AREA, HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged, everything_recomputed
@@ -62,6 +62,18 @@ def summed(batch: int) -> Model:
     return Model("summed", module, (x,), (y,), squares)
 
 
+class Bytes(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() / 255
+
+
+def camera(batch: int) -> Model:
+    """Pictures in bytes, parts of one sample, an activation before a pooling."""
+    layers = (Bytes(), nn.Conv2d(3, 4, 3), nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 3))
+    x = torch.randint(0, 256, (batch, 3, 10, 10), dtype=torch.uint8)
+    return Model("camera", nn.Sequential(*layers), (x,), (torch.randint(3, (batch,)),), cross_entropy)
+
+
 def squares(output: Tensor, target: Tensor) -> Tensor:
     difference = output - target
     return (difference * difference).sum()
@@ -73,6 +85,7 @@ CASES: dict[str, tuple[Callable[[], Model], int, Optimizer]] = {
     "attention with dropout": (lambda: own.encoder_with_dropout(6), 2, PLAIN),
     "adam, clipped": (lambda: models.load("digits_cnn_small", 8), 4, Optimizer(Method.ADAM, clip_value=0.01)),
     "mask": (lambda: masked(6), 3, Optimizer(momentum=0.9, nesterov=True, weight_decay=0.01, clip_value=0.05)),
+    "camera": (lambda: camera(6), 6, Optimizer(momentum=0.9)),
     "a loss that sums": (lambda: summed(8), 4, Optimizer(Method.ADAMW, weight_decay=0.1)),
 }
 SCHEDULES = {"kept": store_all_schedule, "paged": everything_paged, "recomputed": everything_recomputed}

@@ -24,7 +24,7 @@ GRAPHS = {
     "change_recomputable": 'say "recomputable": false',
     "change_takes_ram": "node step changes a parameter or a state; such a node takes no RAM",
     "change_without_ordering": "must stand after one node without op",
-    "constant_dtype": "constant c: \"dtype\" is 'u8'; it must be one of f32, i32, i8",
+    "constant_dtype": "constant c: \"dtype\" is 'u16'; it must be one of f32, i32, i8, u8",
     "constant_crc": "constant c: \"crc32\" is '12AB34CD'",
     "constant_is_changed": "node b: result c is no resident and no value of the node",
     "constants_overlap": "constant d: offset 4 overlaps",

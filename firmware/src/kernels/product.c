@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "gemm.h"
+#include "multiply_add.h"
 #include "span.h"
 
 /* Fewer rows and columns than a tile's. Not inlined, as others here: a small product in tiles would pay for its
@@ -68,6 +69,27 @@ static inline void begin_tiles(const poet_product *p, poet_gemm *gemm)
     gemm->out_panel = 0;
 }
 
+static int is_outer(const poet_product *p)
+{
+    return p->k == 1 && p->c_n == 1;
+}
+
+void poet_outer_add(const poet_product *p, const float *a, const float *c, const float *sum, float *y)
+{
+    const int32_t fours = p->n - p->n % POET_TILE;
+    for (int32_t m = 0; m < p->m; m++, a += p->a_m, sum += p->y_m - p->n, y += p->y_m - p->n) {
+        const float *at = c, *const end = c + fours, *const last = c + p->n;
+        for (; at < end; at += POET_TILE, sum += POET_TILE, y += POET_TILE) { /* read before one is written */
+            float sums[] = {sum[0], sum[1], sum[2], sum[3]};
+            poet_multiply_add_1x4(sums, *a, at[0], at[1], at[2], at[3]);
+            y[0] = sums[0], y[1] = sums[1], y[2] = sums[2], y[3] = sums[3];
+        }
+        for (; at < last; at++) {
+            *y++ = poet_multiply_add_1x1(*sum++, *a, *at);
+        }
+    }
+}
+
 static int is_small(const poet_product *p)
 {
     return p->n < POET_TILE && p->m < POET_TILE;
@@ -105,7 +127,9 @@ void poet_product_compute(const poet_product *p, const float *a, const float *c,
 
 void poet_product_add(const poet_product *p, const float *a, const float *c, float *y)
 {
-    if (by_rows(p)) {
+    if (is_outer(p)) {
+        poet_outer_add(p, a, c, y, y);
+    } else if (by_rows(p)) {
         add_rows_by_rows(p, a, c, y);
     } else if (is_small(p)) {
         multiply_small(p, 1, a, c, y);

@@ -23,4 +23,8 @@ void poet_product_compute(const poet_product *product, const float *a, const flo
 /* Adds to what is in y: k in several parts, one after the other, gives the bits of k as a whole. */
 void poet_product_add(const poet_product *product, const float *a, const float *c, float *y);
 
+/* The same for one product an element, k and c_n being 1, with a sum that may lie elsewhere: tiles take eight times as
+ * long. */
+void poet_outer_add(const poet_product *product, const float *a, const float *c, const float *sum, float *y);
+
 #endif

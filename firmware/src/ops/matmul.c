@@ -55,6 +55,11 @@ int poet_matmul_run(const poet_op_args *args)
 int poet_matmul_accumulate_run(const poet_op_args *args)
 {
     const poet_matmul_params *p = (const poet_matmul_params *)args->params;
+    if (p->b == 1 && p->k == 1) {
+        const poet_product outer = {.m = p->m, .n = p->n, .a_m = 1, .y_m = p->n};
+        poet_outer_add(&outer, args->inputs[0], args->inputs[1], args->inputs[POET_SUM_INPUT], args->outputs[0]);
+        return POET_OK;
+    }
     (void)poet_sum_so_far(args, p->b * p->m * p->n);
     return run(args, poet_product_add);
 }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"POET SET 1\n".ljust(16, b"\0")
 WORD = 0  # the type of numbers that stay as they are; those of TYPES follow
-CHECK_BYTES = 4  # at a record's end
+WORD_BYTES = CHECK_BYTES = 4  # a check is at a record's end
 AT_ONCE = 256  # samples that are read of the set together
 
 
@@ -92,7 +92,10 @@ class SampleSet:
         entries, channels = b"", b""
         for index in sorted(rows):
             kind, pairs = self._kind(rows[index])
-            entries += struct.pack("<4I", kind, rows[index].size, len(channels) // 8, len(pairs))
+            size = rows[index].nbytes // WORD_BYTES if kind == WORD else rows[index].size
+            if kind == WORD and rows[index].nbytes % WORD_BYTES:
+                raise UserError(f"--to-card: a sample of {rows[index].nbytes} bytes is not whole words of {WORD_BYTES}")
+            entries += struct.pack("<4I", kind, size, len(channels) // 8, len(pairs))
             channels += b"".join(struct.pack("<2f", *pair) for pair in pairs)
         lengths = (self.samples.count, self.sample_blocks, int(self.check, 16), len(rows), len(channels) // 8)
         header = MAGIC + struct.pack("<5I", *lengths) + entries + channels

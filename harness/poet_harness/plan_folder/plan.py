@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORD_BYTES = 4
+NUMPY_BYTES = {"u8": "|u1", "i8": "|i1"}
 UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
 # Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
 # will do. Every other tensor is f32 (docs/SPEC.md, section 1).
@@ -182,7 +183,7 @@ def read_plan(folder: Path) -> Plan:
         actions=_actions_of_calls(graph, schedule, folder / SCHEDULE_FILE),
         choices=choices,
         ignored=ignored,
-        types=dict.fromkeys(choices, "<i4"),
+        types={**dict.fromkeys(choices, "<i4"), **{one.id: NUMPY_BYTES[one.dtype] for one in tensors if one.dtype}},
         data=(folder / DATA_FILE).read_bytes() if (folder / DATA_FILE).is_file() else b"",
         optimizer=optimizer,
         generators=generators,
@@ -220,9 +221,10 @@ def _refuse_residents(graph: Graph, path: Path) -> None:
         raise UserError(f"{path}: residents: is missing: no board can run it; plan with --parameters resident")
     tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
     for tensor in tensors:
-        if tensor.bytes != WORD_BYTES * math.prod(tensor.shape):
+        size = 1 if tensor.dtype else WORD_BYTES
+        if tensor.bytes != size * math.prod(tensor.shape):
             raise UserError(
-                f"{path}: {tensor.id}: {tensor.bytes} bytes are not those of shape {list(tensor.shape)}, {WORD_BYTES} "
+                f"{path}: {tensor.id}: {tensor.bytes} bytes are not those of shape {list(tensor.shape)}, {size} "
                 "a number; plan again"
             )
 

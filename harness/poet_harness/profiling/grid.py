@@ -59,7 +59,7 @@ def _operators() -> Iterator[Configuration]:
     update on the card that is not plain from rows of the plain one.
 
     But input gradients of convolutions: with weights tile by tile, all tiles but the first are added, and for strides
-    there are no kernels that do it as quickly.
+    there are no kernels that do it as quickly. And products of one column and one row, which no tile computes.
     """
     shapes = {names: list(shapes) for names, shapes in _shapes().items()}
     for operator in OPERATORS.values():
@@ -134,6 +134,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for momentum, nesterov in ((0, 0), (900_000_000, 0), (900_000_000, 1))
         ],
         "conv2d_backward_input_accumulate": _tiles_of_convolutions(),
+        "matmul_accumulate": [_matmul(m, 1, n, 0, 0) for m, n in ((1, 10), (10, 10), (10, 64), (3, 1024), (33, 5))],
         **{op: [*_steps(gates)] for op, (gates, _) in RECURRENT.items()},
         "recurrent_weights": [shape for gates in (1, 4) for shape in _steps(gates)],
         "adam_factors": [{}],

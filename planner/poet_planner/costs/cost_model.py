@@ -295,6 +295,7 @@ class CostModel:
     def _fit(self, op: str, counted: Features) -> Fit:
         """The model of the operator by that way, of similar rows if it has none, or else of all."""
         known = [name for name in _similar(op) if name in self._by_op]
+        known.sort(key=lambda name: all(one.way != counted.way for _, one in self._counted(name)))
         name = f"{known[0]}, {counted.way}" if known and counted.way else known[0] if known else ALL_OPERATORS
         if name in self._known_fits:
             return self._used(name)

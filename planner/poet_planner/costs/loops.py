@@ -20,6 +20,7 @@ from operator import mul
 from poet_profiles.firmware.compiled_operators import Recorded, blocks
 from poet_profiles.firmware.operators import (
     ACCUMULATE,
+    MATMUL,
     OPERATORS,
     S8,
     Params,
@@ -58,6 +59,9 @@ def loops(op: str, params: Params, fpu: bool, whole: Params | None = None) -> Lo
         return None
     if "r" in params and not is_convolution(params):
         return _windows(params)
+    if op == MATMUL + ACCUMULATE and params["k"] == 1:
+        counts = Counter(outputs=_results(params), rows=params["b"] * params["m"])
+        return Loops("single products", counts, products=True)
     if whole is not None and is_winograd(whole):
         part = copy(products_of(base, whole, fpu)[0])
         setattr(part, "channels" if "backward_input" in base else "rows", params["k"])

@@ -109,7 +109,7 @@ def _on_card(graph: Graph, step: _Step, in_flash: Iterable[Constant]) -> Graph:
 
 
 def _large(graph: Graph, above_bytes: int, batch_on_card: bool) -> dict[str, Kept]:
-    """Of the residents, larger parameters and perhaps the batch, as they are kept."""
+    """Of the residents, larger parameters and perhaps the batch, as they are kept; a fetch is of whole words."""
     descents = descents_of(graph).values()
     trained = {one.parameter for one in descents}
     sizes = _sizes(graph.residents)
@@ -118,7 +118,7 @@ def _large(graph: Graph, above_bytes: int, batch_on_card: bool) -> dict[str, Kep
     kept = {
         resident.id: _kept(resident, resident.id in trained)
         for resident in graph.residents
-        if (batch_on_card and resident.kind in BATCH_KINDS)
+        if (batch_on_card and resident.kind in BATCH_KINDS and resident.bytes % 4 == 0)
         or (resident.kind == "parameter" and sizes[beside.get(resident.id, resident.id)] > above_bytes)
     }
     # A state lies where its parameter does: one update changes both.
@@ -387,7 +387,7 @@ def _params_of(descent: Descent) -> dict[str, int]:
 
 def _kept(resident: Resident, trained: bool) -> Kept:
     kind = CONSTANT if resident.kind == "parameter" and not trained else resident.kind
-    return Kept(resident.id, kind, resident.bytes, resident.shape, resident.part)
+    return Kept(resident.id, kind, resident.bytes, resident.shape, resident.part, dtype=resident.dtype)
 
 
 def _is_gradient_of_linear(product: dict[str, int]) -> bool:

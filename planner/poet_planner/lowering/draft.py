@@ -6,15 +6,18 @@ from __future__ import annotations
 from binascii import crc32
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeVar
 
+import torch
 from numpy.typing import NDArray
 from poet_profiles.firmware.operators import INFER
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
-from poet_profiles.graph.model import I8
+from poet_profiles.graph.model import I8, U8
 from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
+BYTES = {torch.uint8: U8, torch.int8: I8}
 Placed = TypeVar("Placed", Resident, Constant)
 
 
@@ -72,7 +75,8 @@ def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, .
     offset = 0
     for resident, size in residents:
         kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
-        places.append(Resident(resident.id, kind, size, offset, resident.shape))
+        dtype = BYTES.get(resident.dtype) if size == prod(resident.shape) else None
+        places.append(Resident(resident.id, kind, size, offset, resident.shape, dtype=dtype))
         offset += aligned(size)
     return tuple(places)
 

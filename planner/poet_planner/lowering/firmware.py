@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -10,15 +11,17 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import OPERATORS, params_key
+from poet_profiles.firmware.operators import LOOK_UP, OPERATORS, params_key
 from poet_profiles.graph import Graph, Value
 from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.lowering import constants
+from poet_planner.lowering.activation_gradients import with_gradients_by_results, with_slopes_before_unpooling
 from poet_planner.lowering.affine_norms import with_weights
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
+from poet_planner.lowering.bytes_looked_up import with_bytes_looked_up
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.convolutions import with_plain_convolutions
@@ -61,6 +64,7 @@ from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 # What is rewritten in operators that the firmware has, in this order.
 ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
+    with_bytes_looked_up,
     *ON_INT8,
     with_plain_attention,
     with_plain_losses,
@@ -71,6 +75,8 @@ PASSES = (
     with_padded_joins,
     with_gradients_in_order,
     with_copies_in_two,
+    with_gradients_by_results,
+    with_slopes_before_unpooling,
 )
 _ALWAYS_RESIDENT = (Kind.PARAMETER, Kind.GRADIENT, Kind.INPUT, Kind.TARGET, Kind.LOSS)
 
@@ -130,7 +136,7 @@ def lower_for_firmware(
         for resident in (*traced.residents, *lowering.constants, *states)
         if resident.kind in _ALWAYS_RESIDENT or resident.id in used or resident in states
     ]
-    residents = placed((one, word_bytes(one)) for one in lasting if one.kind is not Kind.CONSTANT)
+    residents = placed(held(lasting, drafts))
     data = constants.constant_data(traced)
     in_words = {one.id: constants.stored(data[one.id]) for one in lasting if one.kind is Kind.CONSTANT}
     refuse_no_numbers(traced.name, in_words)
@@ -313,6 +319,9 @@ def refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
             )
 
 
-def word_bytes(resident: TracedResident) -> int:
-    """Bytes on the firmware, where every number is four bytes wide."""
-    return 4 * prod(resident.shape)
+def held(residents: Iterable[TracedResident], drafts: Iterable[Draft]) -> Iterator[tuple[TracedResident, int]]:
+    """Those that are no constants, with their bytes: every number has four, but one of an input that is looked up."""
+    looked_up = {draft.operands[0] for draft in drafts if draft.op == LOOK_UP}
+    for resident in residents:
+        if resident.kind is not Kind.CONSTANT:
+            yield resident, (1 if resident.id in looked_up else 4) * prod(resident.shape)

@@ -29,7 +29,7 @@ from poet_planner.lowering.draft import (
     region_bytes,
     without_unread_indices,
 )
-from poet_planner.lowering.firmware import Lowering, in_parts, refuse_no_numbers, word_bytes
+from poet_planner.lowering.firmware import Lowering, held, in_parts, refuse_no_numbers
 from poet_planner.lowering.frozen_int8 import WEIGHT_ON_INT8
 from poet_planner.lowering.fusion import with_joined_groups
 from poet_planner.lowering.in_place import with_taking_over
@@ -92,10 +92,10 @@ def lower_inference(
     data = {id: constants.stored(one) for id, one in constants.constant_data(traced).items() if id in read & fixed}
     refuse_no_numbers(traced.name, data)
     _refuse_other_layers(training, read)
-    held = {one.id for one in training.constants} | {one.id for one in training.kept}
-    names, more = _beside(data, {id: one for id, one in training_data.items() if id in held})
+    known = {one.id for one in training.constants} | {one.id for one in training.kept}
+    names, more = _beside(data, {id: one for id, one in training_data.items() if id in known})
     drafts = [replace(draft, operands=tuple(names.get(id, id) for id in draft.operands)) for draft in drafts]
-    own = placed((one, word_bytes(one)) for one in traced.residents if one.kind in (Kind.INPUT, Kind.OUTPUT))
+    own = placed(held((one for one in traced.residents if one.kind in (Kind.INPUT, Kind.OUTPUT)), drafts))
     residents = (*training.residents, *(_moved(one, training.resident_bytes) for one in own))
     graph = Graph(
         traced.name,

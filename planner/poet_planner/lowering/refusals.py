@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from poet_profiles.firmware.operators import S8
+from poet_profiles.firmware.operators import LOOK_UP, S8
 from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Refusal
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue
@@ -28,6 +28,7 @@ WHOLE_OPERANDS = {
     "gather": 1,
     "gather_backward": 1,
     "bernoulli": 0,
+    LOOK_UP: 0,
 }
 NORMS = ("native_batch_norm", "native_layer_norm", "native_group_norm")
 WORDS = (torch.float32, torch.int64, torch.int32, torch.bool)

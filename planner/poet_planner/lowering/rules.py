@@ -16,9 +16,9 @@ from math import isfinite, prod
 from typing import Any
 
 import torch
-from poet_profiles.firmware.operators import OPERATORS, RECURRENT
+from poet_profiles.firmware.operators import LOOK_UP, OPERATORS, RECURRENT
 from poet_profiles.firmware.steps import POINTWISE, steps_in
-from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, View, row_major
+from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue, View, row_major
 
 from poet_planner.lowering.draft import added
 from poet_planner.tracing.schema import bound_arguments
@@ -59,6 +59,11 @@ Rule = Callable[[TracedOperator], Lowered | None]
 def is_row_major(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether a tensor's elements lie one after another in the order of its shape."""
     return _steps(shape, stride) == _steps(shape, row_major(shape))
+
+
+def lies_alike(one: Ref | TracedValue, other: Ref | TracedValue) -> bool:
+    """Whether equal elements of two tensors of one shape lie in one order."""
+    return one.shape == other.shape and _steps(one.shape, one.stride) == _steps(other.shape, other.stride)
 
 
 def _steps(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
@@ -320,13 +325,13 @@ def _adaptive_avg_pool_backward(operator: TracedOperator) -> Lowered | None:
 
 def places_read(traced: TracedGraph) -> set[str]:
     """Places of maxima that more than a pooling's gradient reads: the firmware counts them within their window."""
-    places = {one.outputs[1] for one in traced.operators if one.target in _MAX_POOLS}
-    readers = (one for one in traced.operators if one.target not in _MAX_POOLS_BACKWARD)
+    places = {one.outputs[1] for one in traced.operators if one.target in MAX_POOLS}
+    readers = (one for one in traced.operators if one.target not in MAX_POOLS_BACKWARD)
     return {ref.source for one in readers for ref in one.refs if ref.source in places}
 
 
-_MAX_POOLS = torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.adaptive_max_pool2d.default
-_MAX_POOLS_BACKWARD = (
+MAX_POOLS = torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.adaptive_max_pool2d.default
+MAX_POOLS_BACKWARD = (
     torch.ops.aten.max_pool2d_with_indices_backward.default,
     torch.ops.aten.adaptive_max_pool2d_backward.default,
 )
@@ -674,6 +679,11 @@ def _add_s8(operator: TracedOperator) -> Lowered | None:
     return _lowered("add_s8", {**params, **scales}, (a, b), operator.outputs[0])
 
 
+def _look_up(operator: TracedOperator) -> Lowered | None:
+    x, table = operator.args
+    return _lowered(LOOK_UP, {"size": prod(x.shape)}, (x, table), operator.outputs[0])
+
+
 def _map_s8(operator: TracedOperator) -> Lowered | None:
     x, table = operator.args
     return _lowered("map_s8", {"size": prod(x.shape)}, (x, table), operator.outputs[0])
@@ -755,6 +765,7 @@ RULES: dict[str, Rule] = {
     "poet.avg_pool2d_s8.default": _avg_pool2d_s8,
     "poet.add_s8.default": _add_s8,
     "poet.map_s8.default": _map_s8,
+    "poet.look_up.default": _look_up,
 }
 
 

@@ -378,7 +378,7 @@ def _batch(graph: Graph) -> int:
     """Samples in a step: the first axis of the input. 1 where the tensors of a batch cannot be cut so."""
     samples = _samples(graph)
     batch = samples[-1].shape[0] if samples and samples[-1].shape else 1
-    return batch if all(one.bytes % (4 * batch) == 0 for one in samples) else 1
+    return batch if all(one.bytes % ((1 if one.dtype else 4) * batch) == 0 for one in samples) else 1
 
 
 def _identifiers(ids: Iterable[str], name: str) -> list[str]:

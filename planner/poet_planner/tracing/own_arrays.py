@@ -59,10 +59,13 @@ def _checked(path: Path, resident: TracedResident, array: Array) -> Array:
             f"{path}: {resident.id} is {array.dtype} of shape {array.shape}; the model takes {wanted.name} of shape "
             f"({samples})"
         )
+    bytes_as_they_are = resident.dtype in (torch.uint8, torch.int8)
+    held = np.dtype(str(resident.dtype).removeprefix("torch.") if bytes_as_they_are else wanted.stored)
     with np.errstate(over="ignore"):  # Infinity is found below.
-        stored = array.astype(wanted.stored)
-    if not np.isfinite(stored).all() or (wanted.stored is np.int32 and not np.array_equal(stored, array)):
-        raise UserError(f"{path}: {resident.id} holds numbers that are not finite, or that 32 bits do not hold")
+        stored = array.astype(held)
+    if not np.isfinite(stored).all() or (held.kind in "iu" and not np.array_equal(stored, array)):
+        bits = 8 * held.itemsize
+        raise UserError(f"{path}: {resident.id} holds numbers that are not finite, or that {bits} bits do not hold")
     return stored
 
 

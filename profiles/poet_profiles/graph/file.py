@@ -15,14 +15,14 @@ from poet_profiles.files.document_hash import document_hash
 from poet_profiles.files.json_file import check_document, of_format, read_document
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
-from poet_profiles.graph.model import I8
+from poet_profiles.graph.model import I8, U8
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.profile import SOURCES
 
 FORMAT = "poet-graph/1"
 RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output", "feature")
-_WORDS = ("f32", "i32")
+_WORDS, BYTES = ("f32", "i32"), (I8, U8)
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 
 _CRC32 = re.compile("[0-9a-f]{8}")
@@ -151,6 +151,7 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
                 "bytes": r.bytes,
                 "offset": r.offset,
                 "shape": list(r.shape),
+                **({"dtype": r.dtype} if r.dtype else {}),
                 **_part_document(r),
             }
             for r in graph.residents
@@ -169,6 +170,7 @@ def document_of_graph(graph: Graph) -> dict[str, Any]:
                 "bytes": k.bytes,
                 "shape": list(k.shape),
                 **({"rows": k.rows} if k.rows != 1 else {}),
+                **({"dtype": k.dtype} if k.dtype else {}),
                 **_part_document(k),
             }
             for k in graph.kept
@@ -328,7 +330,7 @@ def _resident(entry: Any) -> Resident:
     where = f"resident {id}"
     kind, shape = _kind(entry, RESIDENT_KINDS, where), _shape(entry, where)
     size, offset = _count(entry, "bytes", where), _count(entry, "offset", where)
-    return Resident(id, kind, size, offset, shape, _part(entry, where))
+    return Resident(id, kind, size, offset, shape, _part(entry, where), _dtype(entry, where))
 
 
 def _kept(entry: Any) -> Kept:
@@ -336,7 +338,8 @@ def _kept(entry: Any) -> Kept:
     id = _id(entry, "an entry of kept")
     where = f"kept tensor {id}"
     kind, size = _kind(entry, KEPT_KINDS, where), _count(entry, "bytes", where)
-    return Kept(id, kind, size, _shape(entry, where), _part(entry, where), _at_least_one(entry, "rows", where))
+    rows = _at_least_one(entry, "rows", where)
+    return Kept(id, kind, size, _shape(entry, where), _part(entry, where), rows, _dtype(entry, where))
 
 
 def _at_least_one(entry: dict[str, Any], key: str, where: str) -> int:
@@ -370,11 +373,16 @@ def _constant(entry: Any) -> Constant:
     crc32 = entry.get("crc32")
     if not isinstance(crc32, str) or not _CRC32.fullmatch(crc32):
         raise FaultError(f'{where}: "crc32" is {crc32!r}; it must be 8 hex digits in lower case')
-    dtype = entry.get("dtype", _WORDS[0])
-    if dtype not in (I8, *_WORDS):
-        raise FaultError(f'{where}: "dtype" is {dtype!r}; it must be one of {", ".join((*_WORDS, I8))}')
     size, offset = _count(entry, "bytes", where), _count(entry, "offset", where)
-    return Constant(id, size, offset, _shape(entry, where), crc32, I8 if dtype == I8 else None)
+    return Constant(id, size, offset, _shape(entry, where), crc32, _dtype(entry, where))
+
+
+def _dtype(entry: dict[str, Any], where: str) -> str | None:
+    """None of words, whose type the operators say that read them."""
+    dtype = entry.get("dtype", _WORDS[0])
+    if dtype not in (*_WORDS, *BYTES):
+        raise FaultError(f'{where}: "dtype" is {dtype!r}; it must be one of {", ".join((*_WORDS, *BYTES))}')
+    return dtype if dtype in BYTES else None
 
 
 def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:

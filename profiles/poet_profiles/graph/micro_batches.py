@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from poet_profiles.errors import FaultError
+from poet_profiles.firmware.operators import ACCUMULATE, MATMUL, SUM_SO_FAR, parse_params
 from poet_profiles.firmware.steps import ADDITION, POINTWISE
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.model import Graph, Node
@@ -53,12 +54,16 @@ def _check_sum(id: str, nodes: list[Node]) -> None:
         raise FaultError(f"{len(nodes)} nodes of each micro-batch name the sum {id}; one must, which adds to it")
     operation = nodes[0].operation
     assert operation is not None
-    adds = operation.op == POINTWISE and operation.params.endswith(f" steps={ADDITION}")
-    is_sum = adds and operation.operands[1:] == operation.results == (id,)
-    if not is_sum or id == operation.operands[0] or nodes[0].recomputable:
+    place = None
+    if operation.op == POINTWISE and operation.params.endswith(f" steps={ADDITION}"):
+        place = 1
+    elif operation.op == MATMUL + ACCUMULATE and parse_params(operation.params).get("k") == 1:
+        place = SUM_SO_FAR
+    is_sum = place is not None and operation.operands[place:] == operation.results == (id,)
+    if not is_sum or id in operation.operands[:place] or nodes[0].recomputable:
         raise FaultError(
             f"node {nodes[0].id} must add a value to the sum {id}, not recomputable: "
-            f"{POINTWISE} {ADDITION} of [value, {id}] in {id}"
+            f"{POINTWISE} {ADDITION} of [value, {id}] in {id}, or {MATMUL}{ACCUMULATE} with k=1"
         )
 
 

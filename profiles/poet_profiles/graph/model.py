@@ -132,7 +132,7 @@ class Part:
 class Resident:
     """A tensor with one place in RAM for good: parameter, gradient, state, input, target, loss or constant.
 
-    A parameter or a state may be a ``part`` of the network's.
+    A parameter or a state may be a ``part`` of the network's. ``dtype`` is as of a constant.
     """
 
     id: str
@@ -141,9 +141,10 @@ class Resident:
     offset: int
     shape: tuple[int, ...] = ()
     part: Part | None = None
+    dtype: str | None = None
 
 
-I8 = "i8"
+I8, U8 = "i8", "u8"
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Constant:
     crc32 : str
         Of its bytes as they lie there (IEEE): 8 hex digits.
     dtype : str, optional
-        ``i8``, of a byte a number; otherwise each has four.
+        ``i8`` or ``u8``, of a byte a number; otherwise each has four.
     """
 
     id: str
@@ -174,7 +175,7 @@ class Kept:
 
     ``bytes`` and ``shape`` are of one batch. Within a step it never changes; a parameter or a state has one node that
     writes its next version, and may be a ``part`` of the network's. One that lies by ``rows`` is read and written row
-    by row; otherwise they are 1.
+    by row; otherwise they are 1. ``dtype`` is as of a constant.
     """
 
     id: str
@@ -183,6 +184,7 @@ class Kept:
     shape: tuple[int, ...] = ()
     part: Part | None = None
     rows: int = 1
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)

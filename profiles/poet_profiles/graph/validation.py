@@ -12,7 +12,6 @@ from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
-from poet_profiles.graph.model import I8
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
 
@@ -80,8 +79,7 @@ def _check_shapes(graph: Graph) -> None:
     tensors += [("constant", constant) for constant in graph.constants]
     tensors += [("kept tensor", kept) for kept in graph.kept]
     for what, tensor in tensors:
-        of_bytes = isinstance(tensor, Constant) and tensor.dtype == I8
-        needed = (1 if of_bytes else NUMBER_BYTES) * math.prod(tensor.shape)
+        needed = (1 if tensor.dtype else NUMBER_BYTES) * math.prod(tensor.shape)
         if tensor.shape and tensor.bytes != needed:
             raise FaultError(
                 f'{what} {tensor.id}: "bytes" is {tensor.bytes}, but "shape" is {list(tensor.shape)}: {needed} bytes'

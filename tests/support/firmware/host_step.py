@@ -20,7 +20,7 @@ LEARNING_RATE = 0.01
 def run_step(graph: Graph, given: Tensors, operators: Operators) -> Tensors:
     """Every node once, in order; tensors by id as f32, in the shape of their resident or kept tensor."""
     held = tensors_of_step(graph, given, operators)
-    lasting = (*graph.residents, *graph.kept)
+    lasting = [tensor for tensor in (*graph.residents, *graph.kept) if not tensor.dtype]
     return {tensor.id: held[tensor.id].view(np.float32).reshape(tensor.shape) for tensor in lasting}
 
 

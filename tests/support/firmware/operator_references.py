@@ -563,6 +563,12 @@ def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Reference:
     return golden
 
 
+def look_up(p: Params, draw: Draw) -> Golden:
+    """The numbers of a table have no rounding."""
+    x, table = draw.labels(p["size"], 256).to(torch.uint8), draw.normal(256)
+    return Golden((x.numpy(), _array(table)), (_array(table[x.long()]),))
+
+
 def _reference(name: str) -> Reference:
     """The function of that name; weights from the card change no result."""
     if name in INTEGER_REFERENCES:

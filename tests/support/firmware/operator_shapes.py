@@ -255,7 +255,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "pointwise": single_steps(),
     **dict.fromkeys(
         (
-            *("sgd", "mse_loss", "mse_loss_backward", "fetch", "store", "map_s8"),
+            *("sgd", "mse_loss", "mse_loss_backward", "fetch", "store", "map_s8", "look_up"),
             *("binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits"),
         ),
         _elements(),

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs of bytes are looked up in a table of what a model makes of each.
+
+So an input takes a byte a number in RAM, on the line and on the card, and ``x.float() / 255`` has PyTorch's bits: the
+table is computed by PyTorch. An input that anything reads as whole numbers stays of words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import poet_runtime.integers
+import torch
+from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident, map_refs, row_major
+from torch import Tensor
+
+from poet_planner.lowering.constants import constant_data, viewed
+from poet_planner.lowering.draft import BYTES, added
+from poet_planner.lowering.rewriting import CLONE, Rewriting
+from poet_planner.lowering.rules import aten_name, lies_alike
+from poet_planner.lowering.steps import STEPS
+
+_LOOK_UP = torch.ops.poet.look_up.default
+assert poet_runtime.integers.__doc__  # the import registers the operator
+
+
+@dataclass(frozen=True)
+class _Function:
+    """What a value is of an input's bytes: a number for each byte as it lies."""
+
+    of: Ref
+    table: Tensor
+
+
+def with_bytes_looked_up(traced: TracedGraph) -> TracedGraph:
+    """The same step, with one operator for those that make f32 of an input of bytes."""
+    inputs = {one.id: one for one in traced.residents if one.kind is Kind.INPUT and one.dtype in BYTES}
+    while inputs:
+        functions = _functions(traced, inputs)
+        read = [ref for one in traced.operators if not functions.keys() & {*one.values} for ref in one.refs]
+        ends = {ref.source for ref in (*read, traced.loss, *traced.gradients.values())}
+        as_words = {id for id in inputs if id in ends}
+        as_words |= {one.of.source for id, one in functions.items() if id in ends and one.table.dtype != torch.float32}
+        if not as_words:
+            return _looked_up(traced, inputs, {id: one for id, one in functions.items() if id in ends}, functions)
+        inputs = {id: one for id, one in inputs.items() if id not in as_words}
+    return traced
+
+
+def _functions(traced: TracedGraph, inputs: Mapping[str, TracedResident]) -> dict[str, _Function]:
+    found: dict[str, _Function] = {}
+    fixed = constant_data(traced)
+
+    def read(ref: Ref) -> _Function | Tensor | None:
+        if ref.source in inputs:
+            return _Function(ref, torch.arange(256).to(torch.uint8).view(ref.dtype))
+        if ref.source in fixed and prod(ref.shape) == 1:
+            return viewed(ref, fixed).reshape(ref.shape[:1])
+        return None if ref.views else found.get(ref.source)
+
+    for operator in traced.operators:
+        made = _made(operator, traced, [read(ref) for ref in operator.refs])
+        if made is not None:
+            found[operator.values[0]] = made
+    return found
+
+
+def _made(operator: TracedOperator, traced: TracedGraph, read: list[_Function | Tensor | None]) -> _Function | None:
+    """None where it is no elementwise operator, of one input's bytes and numbers alone."""
+    first = next((one for one in read if isinstance(one, _Function)), None)
+    if first is None or aten_name(operator) not in STEPS or len(operator.outputs) != 1 or operator.updates:
+        return None
+    value = traced.values[operator.values[0]]
+    if value.resident or value.shape != first.of.shape:
+        return None
+    if any(one is None or (isinstance(one, _Function) and one.of != first.of) for one in read):
+        return None
+    tables = iter(one.table if isinstance(one, _Function) else one for one in read)
+    args, kwargs = map_refs((operator.args, operator.kwargs), lambda _: next(tables))
+    return replace(first, table=operator.target(*args, **kwargs))
+
+
+def _looked_up(
+    traced: TracedGraph,
+    inputs: Mapping[str, TracedResident],
+    wanted: Mapping[str, _Function],
+    functions: Mapping[str, _Function],
+) -> TracedGraph:
+    rewriting = Rewriting(traced)
+    tables: dict[str, Tensor] = {}
+    for operator in traced.operators:
+        id = operator.values[0] if operator.values else ""
+        if id in wanted:
+            one, value = wanted[id], traced.values[id]
+            name = added(id, "table")
+            tables[name] = one.table
+            x = inputs[one.of.source]
+            read = Ref(x.id, (), x.shape, row_major(x.shape), x.dtype), Ref(name, (), (256,), (1,), torch.float32)
+            made = rewriting.emit(operator, "bytes", x.shape, _LOOK_UP, *read)
+            seen = replace(one.of, source=made.source, dtype=made.dtype)
+            if lies_alike(seen, value):
+                rewriting.aliases[id] = seen
+            else:  # a part of it, say
+                kwargs = {"memory_format": torch.contiguous_format}
+                rewriting.put(replace(operator, target=CLONE, args=(seen,), kwargs=kwargs), id, value.shape)
+        elif id not in functions:
+            rewriting.operators.append(rewriting.seen(operator))
+    more = [TracedResident(name, Kind.CONSTANT, 1024, (256,), torch.float32) for name in tables]
+    graph = rewriting.graph()
+    return replace(graph, residents=(*graph.residents, *more), constants={**graph.constants, **tables})
