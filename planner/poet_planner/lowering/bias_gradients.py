@@ -66,7 +66,7 @@ class _Summing(Rewriting):
         self.put(replace(total, kwargs={}), id, shape)
 
     def _as_in_evaluation(self, operator: TracedOperator, given: dict[str, Any]) -> TracedOperator:
-        """By the batch's statistics as if they were running ones: so weight and bias have an operator of their own."""
+        """By the batch's statistics as if they were running ones: weight and bias have an operator then."""
         args = list(operator.args)
         invstd, shape = given["save_invstd"], given["save_invstd"].shape
         squared = self.emit(operator, "squared", shape, aten.mul.Tensor, invstd, invstd)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any subset of a network's parameters: its gradients are autograd's, and none is computed that nobody reads."""
+"""Any subset of a network's parameters: gradients are autograd's, none that nobody reads."""
 
 from __future__ import annotations
 
