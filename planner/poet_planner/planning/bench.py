@@ -62,6 +62,12 @@ class Bench:
         smaller.board, smaller.costs = self.board, self.costs
         return smaller
 
+    def asked(self, request: Request) -> Bench:
+        """The bench of the same step on the same board, of which something else is asked for."""
+        other = Bench(request)
+        other.board, other.costs, other.training_step = self.board, self.costs, self.training_step
+        return other
+
     def step(self, layout: MemoryLayout) -> CostedStep:
         """The step that is asked for, in a layout.
 

@@ -152,9 +152,24 @@ def kept_samples(request: Request) -> int | None:
 
 def head(bench: Bench) -> Division:
     """Where the step is divided, if features are to be kept; raises as `where_to_cut`."""
+    return where_to_cut(bench) if bench.request.features != WHOLE and not wholes(bench.request) else Division()
+
+
+def wholes(request: Request) -> list[str]:
+    """Options with which no features are kept."""
+    parts = parts_asked_for(request)
+    in_parts = [] if parts in (None, 1) else [f"--micro-batches {parts}"]
+    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
+    return in_parts if in_ram else [f"--parameters {request.parameters}", *in_parts]
+
+
+def freed(bench: Bench) -> Bench | None:
+    """The bench with all of that left free, if one of those options keeps from RAM what may have room there."""
     request = bench.request
-    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and parts_asked_for(request) in (None, 1)
-    return where_to_cut(bench) if request.features != WHOLE and in_ram else Division()
+    options = wholes(request)
+    if request.parameters != Parameters.CARD and (request.features == WHOLE or not options):
+        return None
+    return bench.asked(replace(request, parameters=Parameters.AUTO, micro_batches=AUTO_PARTS))
 
 
 def counts_of_parts(bench: Bench, anyhow: bool = False) -> list[int]:

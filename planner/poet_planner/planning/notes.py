@@ -26,6 +26,7 @@ GRADIENTS_NOTES = {
         "stopped only until its first change (--gradients resident or paged changes all at the end)"
     ),
 }
+NO_FEATURES = "features are not kept: {} takes the whole step"
 NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
 NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
 EXCLUDED = (
@@ -106,6 +107,13 @@ def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoSc
     if planned is None and form.least_cost_j >= schedule.energy_j + best.runner_j:
         return "cannot cost less"
     return "costs more" if planned is not None or form.known_j is not None else "not searched: another one fits"
+
+
+def given_up(options: Sequence[str], free: Form, chosen: Form) -> str:
+    """What options cost that keep from RAM what has room there."""
+    on = " on features" if free.step.is_on_features and not chosen.step.is_on_features else ""
+    free_text, chosen_text = energy_text(free.found_j), energy_text(chosen.found_j)
+    return f"without {' and '.join(options)} a step{on} takes about {free_text} in the same RAM, and {chosen_text} so"
 
 
 def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:

@@ -26,7 +26,7 @@ from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method, plans_without_pages
 from poet_planner.planning.more_ram import KB, more_ram, seconds_for
 from poet_planner.planning.plan import Plan
-from poet_planner.planning.request import Request
+from poet_planner.planning.request import WHOLE, Request
 from poet_planner.planning.smaller_batch import SmallerBatches
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
@@ -124,12 +124,26 @@ def chosen_contest(bench: Bench, method: Method = OPTIMAL, searches: bool = True
             if head.chosen.fits:
                 return head
     note = notes.mixing(division.graph, division.mixing) or ("" if division.cut is None else notes.NO_ROOM)
+    if request.features != WHOLE and (options := families.wholes(request)):
+        note = notes.NO_FEATURES.format(" and ".join(options))
     if families.kept_samples(request) is not None and not method.in_parts:
         raise UserError(f"--features {request.features}: {note or notes.NOTHING_TO_KEEP}; take auto or whole")
     whole = Contest(bench, searches=searches)
     _choose(whole, method.in_parts)
-    whole.chosen = replace(whole.chosen, note=notes.joined(note, whole.chosen.note))
+    given_up = "" if method.in_parts else _given_up(bench, whole.chosen, method)
+    whole.chosen = replace(whole.chosen, note=notes.joined(note, whole.chosen.note, given_up))
     return whole
+
+
+def _given_up(bench: Bench, chosen: Form, method: Method) -> str:
+    """What a step costs with what is asked for of parameters and parts, where it costs less without."""
+    freed = families.freed(bench)
+    with suppress(UserError):
+        if freed is not None and chosen.fits:
+            free = chosen_contest(freed, method).chosen
+            if free.fits and free.found_j < chosen.found_j:
+                return notes.given_up(families.wholes(bench.request), free, chosen)
+    return ""
 
 
 def _choose(contest: Contest, in_parts: bool = False) -> None:
