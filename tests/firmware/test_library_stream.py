@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream in a program on a computer, built by the page's line: scores are PyTorch's of each window."""
+"""A stream in a program, built by the page's line: scores are PyTorch's of each window."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A forward pass of a window becomes one of its newest columns, with what came before in RAM.
+"""A forward pass of a window becomes one of its newest columns; what came before is in RAM.
 
 A value has a time axis if the input's runs through it: so many columns in a window, of which the last few are new in
 each call. Convolutions and pools read a few columns more than they give: what is older is a *history*, to which new
@@ -47,7 +47,7 @@ assert poet_runtime.histories.__doc__  # the import registers the operator
 
 @dataclass(frozen=True)
 class Stream:
-    """``graph`` reads ``columns`` new ones along an axis of the input; after ``calls`` it has heard a whole window."""
+    """``graph`` reads so many new ``columns``; after ``calls`` it has heard a whole window."""
 
     graph: TracedGraph
     columns: int
@@ -56,7 +56,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class _Time:
-    """Of a value: which axis it is, how many columns a window has, and how many of the input's each stands for."""
+    """Of a value: its axis, the columns of a window, and how many of the input's each stands for."""
 
     axis: int
     length: int
@@ -65,7 +65,7 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Seen:
-    """An operand with a time axis: column i of its ``length`` is the value's ``first + step * i``.
+    """An operand with a time axis: column i of ``length`` is the value's ``first + step * i``.
 
     The ``before`` first views keep the axis; slices of it are left out of them.
     """
@@ -78,7 +78,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Which columns an operator reads: ``span`` of them for each that it gives, ``stride`` further for the next."""
+    """An operator reads ``span`` columns for each that it gives, ``stride`` further for the next."""
 
     length: int
     span: int
@@ -116,7 +116,7 @@ def streamed(traced: TracedGraph, axis: int, data: Mapping[str, Tensor]) -> Stre
 
 
 class _Streaming:
-    """``times`` are the values with a time axis; ``histories`` what is remembered, by what it is of."""
+    """``times`` are values with a time axis; ``histories`` what is remembered, by what it is of."""
 
     def __init__(self, traced: TracedGraph, x: TracedResident, axis: int, option: str) -> None:
         self._traced = traced
@@ -219,7 +219,7 @@ class _Streaming:
         return _Windows((one.length - span) // stride + 1, span, stride)
 
     def _by_column(self, operator: TracedOperator, length: int) -> dict[str, int] | None:
-        """The time axis of each result, if each column comes from that column alone: seen from fewer columns."""
+        """The time axis of each result, if each column comes from that column alone: by trying fewer."""
         if operator.updates or operator.random or operator.writes or length < 2:
             return None
         fewer, generator = length - 1, torch.Generator().manual_seed(0)
@@ -313,7 +313,7 @@ class _Streaming:
         return _with_views(held, [View(aten.slice.Tensor, (axis, start, end, one.step))])
 
     def _window(self, reader: TracedOperator, ref: Ref) -> Ref:
-        """The whole window of an operand whose views end the time axis, or which an operator reads as a whole."""
+        """The whole window of an operand that is read as a whole, or whose views end the time axis."""
         length = self.times[ref.source].length
         kept, views = 0, 0
         for views in range(len(ref.views) + 1):
@@ -339,7 +339,7 @@ class _Streaming:
         return _with_views(held, [*cut, *rest])
 
     def _held(self, reader: TracedOperator, ref: Ref, views: int, kept: int) -> tuple[Ref, int]:
-        """The last columns of a value, seen through so many views without their slices of time; and their axis."""
+        """The last columns of a value through some views, without slices of time; and their axis."""
         source, new = ref.source, self._new(ref.source)
         time = self.times[source]
         shape = _with(self.shapes[source], time.axis, new)

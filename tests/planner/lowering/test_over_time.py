@@ -27,7 +27,7 @@ pytestmark = needs.gcc
 
 
 class Mixed(nn.Module):
-    """Kernels of two lengths side by side, of different channels, cut to one length; and a path around them."""
+    """Kernels of two lengths side by side, cut to one length, and a path around them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Frames(nn.Module):
 
 
 def spectrogram() -> nn.Module:
-    """Over images whose rows are time; columns are padded, time is not, and the last rows of a pool are left over."""
+    """Rows are time; columns are padded, and the last rows of a pool are left over."""
     return nn.Sequential(
         *(nn.Conv2d(1, 3, 3, stride=(2, 1), padding=(0, 1)), nn.ReLU(), nn.MaxPool2d((3, 2))),
         *(nn.Conv2d(3, 3, (2, 1), groups=3), nn.AvgPool2d((1, 3)), nn.Flatten(), nn.Linear(3 * 2, 3)),
