@@ -2,6 +2,7 @@
 #include "poet/runner.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "poet/finite.h"
 
@@ -28,8 +29,9 @@ __attribute__((cold)) int poet_runner_check_inference(const poet_plan *inference
 {
     const poet_model *model = inference->model;
     const poet_schedule *schedule = inference->schedule;
-    if (model->residents != training->residents || model->resident_count < training->resident_count ||
-        model->resident_bytes < training->resident_bytes || model->micro_batches != 1u) {
+    if (model->resident_count < training->resident_count || model->resident_bytes < training->resident_bytes ||
+        model->micro_batches != 1u ||
+        memcmp(model->residents, training->residents, training->resident_count * sizeof *model->residents) != 0) {
         return POET_E_CORRUPT;
     }
     const int status = poet_plan_check(model, schedule, ram_bytes);

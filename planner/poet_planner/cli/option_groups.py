@@ -44,6 +44,14 @@ Calibrate = Annotated[
     Path | None,
     expert_option(help="Samples for the ranges of --frozen int8, as of data --arrays; default is the model's own."),
 ]
+StreamAxis = Annotated[
+    int | None,
+    network_option(
+        "--stream",
+        metavar="AXIS",
+        help="An inference of a stream, too: of the newest columns along this axis of the input (samples are axis 0).",
+    ),
+]
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 KeptFeatures = Annotated[
     str,
@@ -77,6 +85,7 @@ class NetworkOptions:
     weights: Weights = None
     frozen: FrozenLayers = None
     calibrate: Calibrate = None
+    stream: StreamAxis = None
 
     @property
     def source(self) -> Path | str:
@@ -290,6 +299,7 @@ def request_of(
         weights=network.weights,
         frozen=network.frozen,
         calibrate=network.calibrate,
+        stream=network.stream,
         optimizer=training.chosen,
         **asdict(board),
         **asdict(limits),

@@ -176,6 +176,7 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
 
 
 def _report(plan: Plan, output: OutputOptions) -> None:
+    from poet_profiles.amounts import energy_text, time_text
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
@@ -212,6 +213,10 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
+    if plan.inference is not None and (stream := plan.inference.stream) is not None:
+        cost = f"{energy_text(stream.schedule.energy_j)} in {time_text(stream.schedule.time_s)} a call"
+        window = f"after {stream.calls} calls it has heard a window"
+        console.print(f"stream: {cost}, {window}; to flash and evaluate it: --plan {out / 'stream'}")
     if advice := smaller_batch_text(summary):
         console.print(advice)
     if (more := summary.more_ram) is not None:

@@ -51,6 +51,7 @@ STEP = "step"
 ALL_OPERATORS = "(all operators)"
 # Operators that compute the same, beside those that a name tells by its end.
 ALIKE = {"conv2d": "conv2d_relu", "conv2d_relu": "conv2d", "linear": "matmul", "matmul": "linear"}
+ALIKE["shift"] = "strided_copy"
 # Columns of every model; those of a way's loops follow.
 CONSTANT, FLOPS, BYTES, BLOCKS = "constant", "flops", "bytes", "blocks"
 # What a row counts that is computed another way, or by a similar operator: so little that it hardly moves what the rows

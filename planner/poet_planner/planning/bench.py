@@ -108,7 +108,7 @@ class Bench:
         weights = None if request.weights is None else Path(request.weights)
         make = training_step if isinstance(request.network, str) else TrainingStep
         ranges = calibration(request.frozen, request.calibrate)
-        return make(request.network, request.batch, weights, calibration=ranges)
+        return make(request.network, request.batch, weights, calibration=ranges, stream=request.stream)
 
     @cached_property
     def board(self) -> Board | None:

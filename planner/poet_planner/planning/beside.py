@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
-from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside
+from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside, Stream
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
+from poet_planner.lowering.inference import LoweredInference
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
 from poet_planner.schedule.c_headers import why_no_headers
@@ -39,12 +40,21 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
             return reason
         graph = _as_paged(step, lowered.graph)
         schedule = _schedule(graph, training.ram_budget_bytes)
-        inference = Inference(graph, schedule, lowered.data, lowered.loss, lowered.classes)
+        stream = _stream(step, lowered.stream, training.ram_budget_bytes) if lowered.stream else None
+        data = {**lowered.data, **(lowered.stream.data if lowered.stream else {})}
+        inference = Inference(graph, schedule, data, lowered.loss, lowered.classes, stream)
         refuse_beyond_room(step.graph, training, step.board, inference, extraction)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
     _verify(inference, "the inference")
     return inference
+
+
+def _stream(step: CostedStep, lowered: LoweredInference, budget_bytes: int) -> Stream:
+    graph = _as_paged(step, lowered.graph)
+    stream = Stream(graph, _schedule(graph, budget_bytes), lowered.calls)
+    _verify(stream, "the stream")
+    return stream
 
 
 def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:

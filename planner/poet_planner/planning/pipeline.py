@@ -73,6 +73,8 @@ def plan(
         bench.request = beside_a_program(bench.request, bench.board)
     _refuse_untraced(bench)
     _refuse_unrunnable(bench)
+    if bench.training_step is not None:
+        _ = bench.training_step.streamed  # refuses, before minutes are spent
     contest = chosen_contest(bench, method)
     chosen = contest.chosen
     hooks.say(chosen.note)
@@ -242,6 +244,8 @@ def verified(
     refuse_beyond_room(graph, schedule, step.board, extraction=extraction)
     inference = plan_inference(step, schedule, extraction)
     made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
+    if step.training_step is not None and step.training_step.streamed is not None and why_no_inference:
+        raise UserError(f"--stream: there is no inference: {why_no_inference}; leave it out")
     if made is not None and extraction is not None:
         extraction = with_inference(step, extraction, made, schedule)
     summary = summarise(

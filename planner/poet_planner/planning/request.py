@@ -61,12 +61,18 @@ class Request:
     paging: bool = True
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
     features: int | str = WHOLE
+    stream: int | None = None  # an axis of the input
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
             own = None if self.optimizer.is_plain else self.optimizer.words
             others = {"--profile": self.profile, "--batch": self.batch, own or "--momentum": own}
-            of_weights = {"--weights": self.weights, "--frozen": self.frozen, "--calibrate": self.calibrate}
+            of_weights = {
+                "--weights": self.weights,
+                "--frozen": self.frozen,
+                "--calibrate": self.calibrate,
+                "--stream": self.stream,
+            }
             refuse_beside_a_graph({**others, **of_weights})
         calibration(self.frozen, self.calibrate)
         named(Parameters, self.parameters, "--parameters")

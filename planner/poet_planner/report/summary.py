@@ -126,9 +126,7 @@ def summarise(
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
-        inference=None
-        if inference is None
-        else InferenceReport(**_beside(inference), loss=inference.loss, classes=inference.classes),
+        inference=None if inference is None else inference_report(inference),
         features=None
         if extraction is None
         else FeaturesReport(
@@ -139,6 +137,11 @@ def summarise(
             busy_s if schedule.objective is Objective.TIME else schedule.energy_j,
         ),
     )
+
+
+def inference_report(inference: Inference) -> InferenceReport:
+    """What an inference costs, and what its output is."""
+    return InferenceReport(**_beside(inference), loss=inference.loss, classes=inference.classes)
 
 
 def _beside(plan: PlanBeside) -> dict[str, Any]:

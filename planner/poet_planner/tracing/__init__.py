@@ -145,7 +145,8 @@ def trace_forward(
         given = apart(tensors_in(inputs), (*module.parameters(), *module.buffers()))
         captured = capture_forward(module, given, run, segments)
         graph = named(prune(with_last_states(fold(captured, name))), others)
-    return replace(graph, frozen=_frozen(graph, module))
+    layers = {path: type(child).__name__ for path, child in module.named_modules()}
+    return replace(graph, frozen=_frozen(graph, module), layers=layers)
 
 
 def _are_labels(tensor: Tensor) -> bool:

@@ -134,11 +134,11 @@ FeatureMaker = structure(
 )  # fmt: skip
 Network = structure(
     "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
-    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p, maker=P(FeatureMaker),
+    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p, maker=P(FeatureMaker), stream=P(Plan), stream_calls=u32,
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
-    making=u32, stale=c.c_bool,
+    making=u32, heard=u32, commits=c.c_bool, stale=c.c_bool,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,

@@ -517,6 +517,11 @@ def scan(p: Params, draw: Draw) -> Golden:
     return _golden((x,), (along(x.flip(1), 1).flip(1) if p["reverse"] else along(x, 1),))
 
 
+def shift(p: Params, draw: Draw) -> Golden:
+    x, held = draw.normal(p["rows"], p["count"]), draw.normal(p["rows"], p["length"])
+    return _golden((x, held), (torch.cat([held, x], 1)[:, p["count"] :],))
+
+
 def strided_copy(p: Params, draw: Draw) -> Golden:
     x = draw.normal(p["size"])
     return _golden((x,), (_view(p, x).contiguous(),))
