@@ -26,6 +26,9 @@ from poet_harness.protocol.link import DeviceError, Link
 from poet_harness.target.connect import SURE_LINE, connect
 from poet_harness.training.ready import make_ready
 from poet_planner.cli import main as planner
+from poet_planner.planning import plan as planning
+from poet_planner.schedule.firmware_tables import tables_for_all
+from poet_planner.schedule.flash import held_bytes
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import read_summary
@@ -62,10 +65,15 @@ def riscv(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def planned() -> planning.Plan:
     """With an inference beside, and a head's features."""
+    return small_plan()
+
+
+@pytest.fixture(scope="module")
+def plan(planned: planning.Plan, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("plan")
-    small_plan().write_files(folder)
+    planned.write_files(folder)
     return read_plan(folder)
 
 
@@ -111,9 +119,17 @@ def test_a_line_that_loses_all_after_256_bytes_loads_and_puts(host: Path, plan: 
 
 
 @needs_riscv
-def test_a_risc_v_core_computes_the_same_bits(riscv: Path, plan: Plan, operators: Operators) -> None:
+def test_a_risc_v_core_computes_the_same_bits(
+    riscv: Path, planned: planning.Plan, plan: Plan, operators: Operators
+) -> None:
+    """And keeps no more of the plan in RAM than the planner left free for it."""
+    sketch, parts = load_board("nano-33-ble"), (planned.inference, planned.extraction)
+    held = held_bytes(planned.graph, planned.schedule, sketch, *parts)
+    held += tables_for_all(planned.graph, planned.schedule, *parts).bytes
     with device("rv32imc", riscv) as board:
+        before = board.hello.ram_bytes
         check_step(board, plan, operators)
+        assert 0.8 * held < before - board.hello.ram_bytes <= held
 
 
 NETWORK = """
@@ -123,8 +139,9 @@ from torch import nn
 
 def make(batch):
     torch.manual_seed(0)
-    conv = nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+    conv = nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
     net = nn.Sequential(*conv, nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+    net[0].requires_grad_(False)
     example = (torch.randn(batch or 4, 1, 8, 8),), (torch.randint(0, 3, (batch or 4,)),)
     return Model("net", net, *example, nn.functional.cross_entropy)
 """
@@ -140,7 +157,7 @@ def by_pytorch(samples: Path, epochs: int) -> tuple[dict[str, torch.Tensor], int
         net.zero_grad()
         torch.nn.functional.cross_entropy(net(x[at : at + 4]), y[at : at + 4]).backward()
         with torch.no_grad():
-            for weights in net.parameters():
+            for weights in filter(lambda one: one.requires_grad, net.parameters()):
                 weights -= 0.1 * weights.grad
     return net.state_dict(), int((net(x).argmax(1) == y).sum())
 
@@ -169,10 +186,11 @@ def test_the_whole_way(
         of_graph = ("--graph", "graph.json", "--quick", "--out", "mine.csv")
         said("profile", "--board", "mine", "--port", port, *of_graph)
     said("data", *model, "--steps", "1", "--out", "data.npz", by=planner)
-    for name, options in (("plan", ()), ("paged", ("--parameters", "card", "--ram", "14KB"))):
+    slow = ("--parameters", "card", "--ram", "14KB")
+    for name, options in (("plan", ("--features", "8")), ("paged", ("--features", "whole", *slow))):
         said("--profile", "mine.csv", *model, *options, "--time-limit", "1", "--out", name, by=planner)
-        assert not read_summary(Path(name, "summary.json")).energy_sensed
-    paged = read_summary(Path("paged/summary.json"))
+    plan, paged = (read_summary(Path(name, "summary.json")) for name in ("plan", "paged"))
+    assert plan.features is not None and not plan.energy_sensed
     assert paged.kept_bytes >= 4096 and paged.page_ins > 0, (paged.page_ins, paged.page_outs, paged.refetches)
     right = by_pytorch(Path("samples.npz"), epochs=2)
     with running(CORES["rv32imc"], riscv, counted=True) as port:

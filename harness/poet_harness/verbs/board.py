@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..protocol.link import Values
 
 NAME = "board"
-PLAN_BYTES = 8192
 TIME = "1W"  # of a board whose power is not known: least energy is then least time
 ARITHMETIC = (
     "its arithmetic is not that of IEEE 754, and poet's bits would be others; compile the sketch without -ffast-math, "
@@ -125,8 +124,7 @@ def _file(
         f'core = "{core}"',
         f"clock_hz = {hertz}",
         f"fpu = {str(about['fpu'] == '1').lower()}",
-        f"ram_bytes = {hello.ram_bytes}             # what the sketch can give to plans",
-        f"ram_reserved_bytes = {PLAN_BYTES}       # of these, for a plan's own tables; frozen weights come on top",
+        f"ram_bytes = {hello.ram_bytes}             # for plans, their own tables and frozen weights",
         f'storage = "{storage}"',
         f"dma_overlap = {str(about.get('overlaps') == '1').lower()}",
         f"voltage_v = {voltage}",

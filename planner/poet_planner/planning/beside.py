@@ -15,7 +15,7 @@ from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
 from poet_planner.schedule.c_headers import why_no_headers
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 
@@ -40,7 +40,7 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
         graph = _as_paged(step, lowered.graph)
         schedule = _schedule(graph, training.ram_budget_bytes)
         inference = Inference(graph, schedule, lowered.data, lowered.loss, lowered.classes)
-        refuse_beyond_flash(step.graph, training, step.board, inference, extraction)
+        refuse_beyond_room(step.graph, training, step.board, inference, extraction)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
     _verify(inference, "the inference")
@@ -61,7 +61,7 @@ def with_inference(step: CostedStep, extraction: Extraction, inference: Inferenc
     _verify(beside, "the inference")
     both = replace(extraction, inference=beside)
     try:
-        refuse_beyond_flash(step.graph, training, step.board, inference, both)
+        refuse_beyond_room(step.graph, training, step.board, inference, both)
     except UserError:
         return extraction
     return both

@@ -33,7 +33,7 @@ from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.flash import loaded_bytes, refuse_beyond_flash, refuse_beyond_room
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Statistics
 
@@ -146,7 +146,8 @@ def _spare_extraction(contest: Contest) -> None:
     extraction = plan_extraction(head.step, contest.chosen.budget_bytes)
     refuse_beyond_flash(head.graph, head.store_all, board, extraction=extraction)
     if request.ram is None and board is not None:
-        contest.spare(max(0, plan_ram_bytes(board, head.graph) - plan_ram_bytes(board, extraction.graph)))
+        more = plan_ram_bytes(board, head.graph) - plan_ram_bytes(board, extraction.graph)
+        contest.spare(max(0, more + (loaded_bytes(head.graph) if board.sketch else 0)))
         plan_extraction(head.step, contest.chosen.budget_bytes)
 
 
@@ -223,7 +224,7 @@ def verified(
     if not report.sound:
         raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
     extraction = plan_extraction(step, schedule.ram_budget_bytes) if step.is_on_features else None
-    refuse_beyond_flash(graph, schedule, step.board, extraction=extraction)
+    refuse_beyond_room(graph, schedule, step.board, extraction=extraction)
     inference = plan_inference(step, schedule, extraction)
     made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
     if made is not None and extraction is not None:

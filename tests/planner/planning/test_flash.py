@@ -14,10 +14,12 @@ import torch
 from poet_planner import plan
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
+from poet_planner.planning.budget import plan_ram_bytes
 from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_headers import table_bytes
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.data import MADE_BYTES, plan_data
+from poet_planner.schedule.flash import refuse_beyond_flash, refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import Board, load_board
@@ -58,6 +60,23 @@ def test_a_byte_too_many_is_refused_and_named() -> None:
     refuse_beyond_flash(graph, schedule, with_flash(needed))
     with pytest.raises(UserError, match=rf"^frozen: {4 * WORDS} B of constants .* are 4 B more than nrf52840's flash"):
         refuse_beyond_flash(graph, schedule, with_flash(needed - 4))
+
+
+def test_a_sketch_keeps_the_plan_and_its_frozen_weights_in_ram() -> None:
+    """And leaves them room where no RAM is asked for."""
+    graph = frozen(DATA["w"])
+    schedule, board = store_all_schedule(graph), load_board("nano-33-ble")
+    document = len(plan_data(graph, schedule, DATA))
+    needed = schedule.peak_bytes + document + MADE_BYTES
+    assert 4 * WORDS < document < 4 * WORDS + 512
+
+    def of(ram: int) -> Board:
+        return board.model_copy(update={"ram_bytes": ram})
+
+    refuse_beyond_room(graph, schedule, of(needed + 128))
+    with pytest.raises(UserError, match=r"more than nano-33-ble has beside the step; give --ram \d+, or"):
+        refuse_beyond_room(graph, schedule, of(needed - 128))
+    assert plan_ram_bytes(of(needed + 1024), graph) >= schedule.peak_bytes > plan_ram_bytes(of(needed - 128), graph)
 
 
 def test_where_the_flash_is_not_known_nothing_is_refused() -> None:
