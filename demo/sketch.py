@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-MODEL, STEPS, LEARNING_RATE = "digits_cnn_small", "40", "0.05"
+MODEL, STEPS, LEARNING_RATE = "digits_cnn_small", "60", "0.1"
 
 
 def show(run: Callable[..., None], say: Callable[[str], None], out: Path) -> Path:

@@ -35,7 +35,7 @@ class Layout:
 
 LAYOUTS = {
     "mkr1000": Layout(0x2000, {"bootloader": range(0, 0x2000)}, 0),  # ArduinoCore-samd, bootloaders/zero
-    # Adafruit_nRF52_Bootloader, README.md: "S140 v6 is 0x26000"; linker/nrf52840.ld; S140 specification: 8 bytes of RAM.
+    # Adafruit_nRF52_Bootloader, README.md and linker/nrf52840.ld, with S140 v6, which keeps 8 bytes of RAM.
     "nrf52840": Layout(0x26000, {"below": range(0, 0x26000), "bootloader": range(0xF4000, 0x100000)}, 8),
 }
 PROGRAM = """#include "poet/board.h"
