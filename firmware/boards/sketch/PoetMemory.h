@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slow memory, PSRAM say, as storage for pages and parameters. What lies there does not outlive the power: it is labelled
-// for poet where it is not.
+// Slow memory, PSRAM say, as storage for pages and parameters. What lies there does not outlive the power: it is
+// labelled for poet where it is not.
 //
 //     PoetMemory::begin(slow, bytes); // on an ESP32 what its heap for PSRAM gave
 //     PoetBoard::useStorage(PoetMemory::open);
@@ -25,7 +25,7 @@ public:
     {
         *device = {nullptr, all().blocks, read, write, sync, nullptr, nullptr, nullptr, 0, nullptr, true};
         poet_pager pager;
-        return all().blocks == 0u                                   ? POET_E_ABSENT
+        return all().blocks == 0u                                 ? POET_E_ABSENT
                : poet_pager_open(&pager, device) == POET_E_ABSENT ? poet_pager_format(device)
                                                                   : POET_OK;
     }

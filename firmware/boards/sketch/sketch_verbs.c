@@ -2,9 +2,9 @@
 /* `about`, what a board's file says of a board that poet does not know; and `hello` with what a sketch adds. */
 #include "sketch.h"
 
+#include "poet/board.h"
 #include "protocol/reply.h"
 #include "protocol/verbs.h"
-#include "poet/board.h"
 
 #if defined(__XTENSA__)
 #include <xtensa/config/core-isa.h>

@@ -82,7 +82,7 @@ P = c.POINTER
 
 BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
-    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE,
+    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE, forgets=c.c_bool,
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
