@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's other board: a RISC-V core in QEMU that runs poet's Arduino sketch, with slow memory beside its RAM.
+"""The demo's other board: poet's sketch on a RISC-V core in QEMU, with slow memory.
 
 The sketch's board is what the tests have: a double of an Arduino core, and QEMU's `virt`.
 """
@@ -18,7 +18,7 @@ MODEL, STEPS, LEARNING_RATE = "digits_cnn_small", "60", "0.1"
 
 
 def show(run: Callable[..., None], say: Callable[[str], None], out: Path) -> Path:
-    """Board file, profile, plan, and training in slow memory, each by a command. The file of losses."""
+    """Show board file, profile, plan and training by commands; where the losses are."""
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
         sys.exit(f"demo: no {', no '.join(missing)}; ./install-debian-packages debian-packages-tests.txt installs them")
     sys.path.insert(0, str(ROOT))

@@ -260,6 +260,8 @@ def test_a_board_file_of_what_the_sketch_says(
         board = load_board("mine")
         assert abs(board.drawn_a.cpu_active * board.voltage_v - 1) < 1e-5 and board.drawn_a.cpu_idle == 0
         assert "mine" in board_names()
+        assert exit_code(harness, "poet-harness", *new, port, "--active-power", "1W", "--idle-power", "1W") == 2
+        assert "has to be above --idle-power" in capsys.readouterr().err
         powers = ("--active-power", "0.33W", "--idle-power", "66mW")
         assert exit_code(harness, "poet-harness", *new, port, *powers) == 0
         board = load_board("mine")
