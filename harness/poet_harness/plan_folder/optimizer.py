@@ -75,9 +75,10 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> T
     slots = ADAM_SLOTS if is_adam else ("momentum_buffer",)
     state: dict[str, dict[str, str]] = {}
     for update in updates:
-        count = len(update.results)
+        changed = update.results or update.operands[1:]
+        count = len(changed)
         tensors = count // (1 + len(slots)) if is_adam or parse_params(update.params).get("momentum_nano") else count
-        rows = (update.results[first : first + tensors] for first in range(0, count, tensors))
+        rows = (changed[first : first + tensors] for first in range(0, count, tensors))
         for parameter, *states in zip(*rows, strict=True):
             if states:
                 of_slots = zip(slots, states, strict=True)
