@@ -29,6 +29,7 @@ from poet_planner.solve import OptimiseOptions
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
+    from torch import nn
 
     from poet_planner.models import Model
     from poet_planner.planning.form import Form
@@ -197,8 +198,17 @@ class Steps:
             module = deepcopy(model.module)
             train_only(module, trained.learns)
             ranges = calibration(self._request.frozen, self._request.calibrate)
-            self._traced[key] = TrainingStep(replace(model, module=module), calibration=ranges)
+            self._traced[key] = step = TrainingStep(replace(model, module=module), calibration=ranges)
+            everything = max(self.sets, key=lambda one: len(one.learns))
+            if trained != everything:
+                other = self._training_step(everything, batch)
+                if _modes(other.model.module) == _modes(module):
+                    step.alike = other
         return self._traced[key]
+
+
+def _modes(module: nn.Module) -> list[bool]:
+    return [one.training for one in module.modules()]
 
 
 def _cost_at_least(contest: Contest) -> Cost:

@@ -78,6 +78,7 @@ class TrainingStep:
         self._calibration = calibration
         self._segments = segments
         self._in_segments: dict[int, TrainingStep] = {}
+        self.alike: TrainingStep | None = None  # on the same batch, in the same modes, with its gradients and more
         self._cut: Cut | None = None
         self._uncut: TrainingStep | None = None  # that of the whole step, of which this is the head's
         self._parts: dict[int, TrainingStep] = {}
@@ -130,9 +131,21 @@ class TrainingStep:
         if count == 1:
             return self
         if count not in self._parts:
-            part = micro_batch(self._load(), self.traced, count)
+            part = micro_batch(self._load(), self.traced, count, self._known_divisor(count))
             self._parts[count] = TrainingStep(part, micro_batches=count, whole=self)
         return self._parts[count]
+
+    def _known_divisor(self, count: int) -> int | None:
+        """What the loss of a part is divided by, if a step with all of this one's gradients says it."""
+        from poet_planner.tracing.capture import Share
+
+        if self.alike is None:
+            return None
+        try:
+            loss = self.alike.in_micro_batches(count).model.loss
+        except UserError:
+            return None  # perhaps for a gradient that this step has not
+        return loss.divisor if isinstance(loss, Share) else 1
 
     def in_segments(self, count: int) -> TrainingStep:
         """The step with recurrent layers in so many segments of their steps."""
