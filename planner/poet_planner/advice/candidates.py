@@ -89,15 +89,15 @@ class Step:
     optimizer: Optimizer
     cost: Cost | None = None
     why_none: str = ""
-    contest: Contest | None = None
+    bench: Bench | None = None
 
     def settle(self) -> None:
         """Plan it, where the cost is a bound: with the work that `poet_planner.plan` takes."""
         if self.cost is None or not self.cost.is_bound:
             return
-        assert self.contest is not None
+        assert self.bench is not None
         try:
-            outcome = self.contest.plan(OPTIMAL, OptimiseOptions(capped=False))
+            outcome = chosen_contest(self.bench).plan(OPTIMAL, OptimiseOptions(capped=False))
             self.cost = _cost(outcome.form, outcome.schedule, is_bound=False)
         except UserError as refusal:
             self.cost, self.why_none = None, str(refusal)
@@ -173,13 +173,13 @@ class Steps:
         if key not in self._costed:
             self._costed[key] = step = Step(*key)
             try:
-                step.contest = self._contest(step)
-                step.cost = _cost_at_least(step.contest)
+                step.bench = self._bench_of(step)
+                step.cost = _cost_at_least(chosen_contest(step.bench, searches=False))
             except UserError as refusal:
                 step.why_none = str(refusal)
         return self._costed[key]
 
-    def _contest(self, step: Step) -> Contest:
+    def _bench_of(self, step: Step) -> Bench:
         """With what is shared by all: costs, board, and between optimizers the trace."""
         traced = self._training_step(step.trained, step.batch)
         own = {"network": traced.model, "weights": None, "optimizer": step.optimizer}
@@ -189,7 +189,7 @@ class Steps:
             self._bench = bench
         else:
             bench.board, bench.costs = self._bench.board, self._bench.costs
-        return chosen_contest(bench)
+        return bench
 
     def _training_step(self, trained: TrainedSet, batch: int) -> TrainingStep:
         key = trained, batch

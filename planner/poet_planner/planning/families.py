@@ -73,6 +73,7 @@ class Family:
     # Whether of each level what needs the least RAM comes first: another is opened only where none before it fits, and
     # fills no more of the budget than is comfortable.
     least_first: bool = False
+    least_last: bool = False  # whether none fits where the last does not
     comfort: float = 1.0
     start: int = 0  # which of those that fit is taken where no short search finds a schedule
     refinements: tuple[Refinement, ...] = ()
@@ -362,6 +363,7 @@ FAMILIES = (
         "micro-batches",
         _in_parts,
         _why_not_in_ram,
+        least_last=True,
         may_fit=_fits_in_parts,
         handicap_j=_fit_error_j,
         note=notes.of_parts,

@@ -107,25 +107,26 @@ def prepare(request: Request, method: Method = OPTIMAL) -> Form:
     return chosen_contest(Bench(request), method).chosen
 
 
-def chosen_contest(bench: Bench, method: Method = OPTIMAL) -> Contest:
+def chosen_contest(bench: Bench, method: Method = OPTIMAL, searches: bool = True) -> Contest:
     """A contest that has chosen: of the head's step where features are kept and have room beside it, else of the whole.
 
-    A method that makes micro-batches of its own has the whole step.
+    A method that makes micro-batches of its own has the whole step. ``searches`` is as for `Contest`.
     """
     _refuse_untraced(bench)
     request = bench.request
     division = Division() if method.in_parts else families.head(bench)
     if division.cut is not None:
-        head = Contest(bench.head(division.cut))
+        head = Contest(bench.head(division.cut), searches=searches)
         with suppress(UserError):  # what is wrong with the whole step is said of that
             _choose(head)
-            _spare_extraction(head)
+            if head.chosen.fits:
+                _spare_extraction(head)
             if head.chosen.fits:
                 return head
     note = notes.mixing(division.graph, division.mixing) or ("" if division.cut is None else notes.NO_ROOM)
     if families.kept_samples(request) is not None and not method.in_parts:
         raise UserError(f"--features {request.features}: {note or notes.NOTHING_TO_KEEP}; take auto or whole")
-    whole = Contest(bench)
+    whole = Contest(bench, searches=searches)
     _choose(whole, method.in_parts)
     whole.chosen = replace(whole.chosen, note=notes.joined(note, whole.chosen.note))
     return whole

@@ -262,14 +262,17 @@ class TrainingStep:
 
         What has been folded into another layer is not on the board, but among the weights of the trained model.
         """
-        from poet_planner.lowering.firmware import constant_data
-
         constants = [*(constant.id for constant in graph.constants), *(kept.id for kept in kept_constants(graph))]
         if not constants:
             return {}
-        data = constant_data(self.traced)
         wanted = dict.fromkeys((*constants, *self.traced.frozen))
-        return {id: data[id] for id in wanted}
+        return {id: self._constant_data[id] for id in wanted}
+
+    @cached_property
+    def _constant_data(self) -> dict[str, NDArray[Any]]:
+        from poet_planner.lowering.firmware import constant_data
+
+        return constant_data(self.traced)
 
     def names(self) -> dict[str, NDArray[Any]]:
         """By which a board's tensors become the model's `state_dict`, and what of that is on no board.

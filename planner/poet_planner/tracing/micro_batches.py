@@ -70,8 +70,8 @@ def first_samples(model: Model, count: int) -> Model:
 def micro_batch(model: Model, traced: TracedGraph, count: int, divisor: int | None = None) -> Model:
     """The model with a part of its batch, and a loss whose gradients are that part's share of the batch's.
 
-    ``traced`` is its step on the whole batch, which is cut in ``count`` parts; ``divisor`` their `common_divisor`, where
-    it is known.
+    ``traced`` is its step on the whole batch, which is cut in ``count`` parts; ``divisor`` is their
+    `common_divisor`, if that is known.
 
     Raises
     ------
