@@ -50,6 +50,8 @@ class Cost:
         A plan may take more, and needs other RAM.
     room : int or None
         For how many samples' features the board has room; None: the step is not on features.
+    idle_w : float or None
+        What the sleeping board draws all the time besides; None: that is not known.
     """
 
     energy_j: float
@@ -62,6 +64,7 @@ class Cost:
     form: str
     is_bound: bool
     room: int | None = None
+    idle_w: float | None = None
 
     def epochs_j(self, epochs: int, samples: int, batch: int) -> float:
         """Energy of some epochs in joules; of none it is none."""
@@ -240,4 +243,5 @@ def _cost(form: Form, schedule: Schedule, is_bound: bool) -> Cost:
         form=form.layout.details,
         is_bound=is_bound,
         room=room,
+        idle_w=form.step.costed.idle_power_w if form.step.costed else None,
     )
