@@ -293,16 +293,20 @@ def _why_no_constants_on_card(bench: Bench, usual: Form | None) -> str | None:
     if usual is None or has_room_in_flash(usual.graph, board):
         return "the flash has room for all constants"
     usable = request.paging and board is not None and board.has_card and request.is_model
-    whole = parts_asked_for(request) in (None, 1) and request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
-    return None if usable and whole else "constants cannot lie on a card"
+    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
+    return None if usable and in_ram else "constants cannot lie on a card"
 
 
 def _constants_on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
-    """With gradients as asked for, else with places of their own, then without."""
+    """With gradients as asked for, else with places of their own, then without, then in parts."""
+    parts, layouts = parts_asked_for(bench.request) or 1, []
     for resident, option in ((True, Gradients.RESIDENT), (False, Gradients.PAGED)):
-        if bench.request.gradients in (Gradients.AUTO, option):
-            layout = MemoryLayout(resident_gradients=resident, constants_on_card=True)
-            yield [replace(layout, streaming=streaming) for streaming in reversed(streamed(bench))]
+        if parts == 1 and bench.request.gradients in (Gradients.AUTO, option):
+            layouts.append(MemoryLayout(resident_gradients=resident))
+    layouts += [MemoryLayout(micro_batches=count) for count in ([parts] if parts > 1 else counts_of_parts(bench))]
+    for layout in layouts:
+        ways = reversed(streamed(bench))
+        yield [replace(layout, constants_on_card=True, streaming=streaming) for streaming in ways]
 
 
 def _why_not_on_card(bench: Bench, usual: Form | None) -> str | None:

@@ -83,7 +83,8 @@ def of_segments(form: Form, usual: Form | None, before: Form | None, others: Seq
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)
-    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card"
+    parts = f", in {form.layout.words}" if form.layout.micro_batches > 1 else ""
+    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card{parts}"
 
 
 def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:

@@ -126,7 +126,8 @@ def chosen_contest(bench: Bench, method: Method = OPTIMAL, searches: bool = True
             if head.chosen.fits:
                 return head
     note = notes.mixing(division.graph, division.mixing) or ("" if division.cut is None else notes.NO_ROOM)
-    if request.features != WHOLE and (options := families.wholes(request)):
+    frozen = bench.training_step is not None and bench.training_step.traced.frozen
+    if frozen and request.features != WHOLE and (options := families.wholes(request)):
         note = notes.NO_FEATURES.format(" and ".join(options))
     if families.kept_samples(request) is not None and not method.in_parts:
         raise UserError(f"--features {request.features}: {note or notes.NOTHING_TO_KEEP}; take auto or whole")

@@ -79,8 +79,9 @@ class Request:
         named(Gradients, self.gradients, "--gradients")
         if self.features not in (AUTO_PARTS, WHOLE) and not str(self.features).isdecimal():
             raise UserError(f"--features {self.features}: give auto, whole, or how many samples have room in RAM")
-        if self.parameters in (Parameters.EXCLUDED, Parameters.CARD) and self.gradients != Gradients.AUTO:
-            excluded = self.parameters == Parameters.EXCLUDED
+        excluded = self.parameters == Parameters.EXCLUDED
+        with_it = (Gradients.AUTO,) if excluded else (Gradients.AUTO, Gradients.EARLY)  # as updates on the card are
+        if (excluded or self.parameters == Parameters.CARD) and self.gradients not in with_it:
             why = "they are not in RAM" if excluded else "most are part of an update"
             raise UserError(f"--gradients {self.gradients}: with --parameters {self.parameters} {why}; leave it out")
         self._refuse_parts()

@@ -16,7 +16,7 @@ from poet_planner.schedule.data import MADE_BYTES
 from poet_planner.schedule.firmware_tables import tables_for_all
 from poet_planner.schedule.store_all import store_all_schedule
 
-_ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
+_ON_CARD = "leave --no-paging and --gradients early out, so that the rest can lie on the card, "
 # Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784;
 # blocks 1,388, 1,192; recurrent 5,280, 6,120; all steps 11,724, 10,280, each
 # below 512 with its functions.

@@ -181,7 +181,7 @@ def test_a_new_form_is_one_entry_of_a_list() -> None:
             "--micro-batches 2: a Linux board adds up what you call it for: plan with --batch 2, and call",
         ),
         (SMALL, {"gradients": "early", "profile": "a72"}, "--gradients early: a graph for rpi4b ends"),
-        (SMALL, {"gradients": "early", "parameters": "card"}, "--gradients early: with --parameters card"),
+        (SMALL, {"gradients": "paged", "parameters": "card"}, "--gradients paged: with --parameters card"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(network: str | Model, options: dict[str, object], line: str) -> None:
@@ -373,7 +373,7 @@ def test_a_deadline_that_no_form_keeps_is_one_number_for_all() -> None:
     ("asked", "lacked", "kinds"),
     [
         ({"ram": 20_000}, ("epochs", "library"), {"parameter", "input", "target"}),
-        ({"parameters": "card"}, (), {"parameter"}),
+        ({"parameters": "card", "gradients": "early"}, (), {"parameter"}),
     ],
     ids=["auto", "card"],
 )
