@@ -6,12 +6,17 @@ int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_shift_params *p = (const poet_shift_params *)params;
     const uint32_t new = poet_count(p->rows, p->count, 1, 1);
-    const uint32_t held = poet_count(p->rows, p->length, 1, 1);
-    if (new == 0 || held == 0 || p->count > p->length) {
+    const uint32_t kept = poet_count(p->rows, p->kept, 1, 1);
+    if (new == 0 || kept == 0) {
         return POET_E_ARGUMENT;
     }
     *sizes = (poet_sizes){
-        .inputs = 2, .outputs = 1, .input_bytes = {4 * new, 4 * held}, .output_bytes = {4 * held}, .in_place = 1};
+        .inputs = 2,
+        .outputs = 1,
+        .input_bytes = {4 * new, 4 * (kept + new)},
+        .output_bytes = {4 * (kept + new)},
+        .in_place = 1,
+    };
     return POET_OK;
 }
 
@@ -22,8 +27,8 @@ int poet_shift_run(const poet_op_args *args)
     const uint32_t *before = args->inputs[1];
     uint32_t *row = args->outputs[0];
     const size_t new = (size_t)p->count;
-    const size_t kept = (size_t)p->length - new;
-    for (int32_t i = 0; i < p->rows; i++, row += p->length, before += p->length, x += new) {
+    const size_t kept = (size_t)p->kept;
+    for (int32_t i = 0; i < p->rows; i++, row += kept + new, before += kept + new, x += new) {
         for (size_t k = 0; k < kept; k++) {
             row[k] = before[k + new];
         }

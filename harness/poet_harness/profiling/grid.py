@@ -142,7 +142,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
-        "shift": [{"rows": rows, "length": length, "count": 1} for rows, length in ((32, 4), (32, 16), (1, 512))],
+        "shift": [{"rows": rows, "kept": kept, "count": 1} for rows, kept in ((32, 3), (32, 15), (1, 511))],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],

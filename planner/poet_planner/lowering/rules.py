@@ -708,8 +708,8 @@ def _ones(operator: TracedOperator) -> Lowered | None:
 
 def _shifted(operator: TracedOperator) -> Lowered | None:
     x, held, axis = operator.args
-    rows = prod(held.shape[:axis])
-    params = {"rows": rows, "length": prod(held.shape) // rows, "count": prod(x.shape) // rows}
+    rows, inner, new = prod(held.shape[:axis]), prod(held.shape[axis + 1 :]), x.shape[axis]
+    params = {"rows": rows, "kept": (held.shape[axis] - new) * inner, "count": new * inner}
     return _lowered("shift", params, (x, held), operator.outputs[0])
 
 

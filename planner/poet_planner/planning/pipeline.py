@@ -289,7 +289,7 @@ def _int8(step: CostedStep, extraction: Extraction | None, validate: Path | None
         return report
     if made is None:
         raise UserError(f"--validate {validate}: a costed graph has no model to run; leave it out")
-    if report is None:
+    if report is None or report.layers == 0:
         raise UserError(f"--validate {validate}: nothing of {step.graph.name} is on int8; give --frozen int8, too")
     from poet_planner.planning.validation import validated
 

@@ -518,7 +518,7 @@ def scan(p: Params, draw: Draw) -> Golden:
 
 
 def shift(p: Params, draw: Draw) -> Golden:
-    x, held = draw.normal(p["rows"], p["count"]), draw.normal(p["rows"], p["length"])
+    x, held = draw.normal(p["rows"], p["count"]), draw.normal(p["rows"], p["kept"] + p["count"])
     return _golden((x, held), (torch.cat([held, x], 1)[:, p["count"] :],))
 
 
