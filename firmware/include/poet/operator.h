@@ -154,7 +154,8 @@ const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t co
  * follow, and it may be no number that there can be. */
 static inline int32_t poet_operator_params(const poet_operator *op, const int32_t *params)
 {
-    return op->param_count + (op->code == POET_OP_POINTWISE ? params[op->param_count - 1] : 0);
+    const int32_t words = op->code == POET_OP_POINTWISE ? params[op->param_count - 1] : 0;
+    return words > INT32_MAX - op->param_count ? INT32_MAX : op->param_count + words;
 }
 
 /* Whether this build, on this core and as its floating-point unit is set, rounds every single result to nearest, keeps
