@@ -49,6 +49,7 @@ StreamAxis = Annotated[
     network_option(
         "--stream",
         metavar="AXIS",
+        min=1,
         help="An inference of a stream, too: of the newest columns along this axis of the input (samples are axis 0).",
     ),
 ]
