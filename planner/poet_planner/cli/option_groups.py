@@ -46,7 +46,7 @@ Calibrate = Annotated[
 ]
 StreamAxis = Annotated[
     int | None,
-    network_option(
+    expert_option(
         "--stream",
         metavar="AXIS",
         min=1,
@@ -86,7 +86,6 @@ class NetworkOptions:
     weights: Weights = None
     frozen: FrozenLayers = None
     calibrate: Calibrate = None
-    stream: StreamAxis = None
 
     @property
     def source(self) -> Path | str:
@@ -300,7 +299,6 @@ def request_of(
         weights=network.weights,
         frozen=network.frozen,
         calibrate=network.calibrate,
-        stream=network.stream,
         optimizer=training.chosen,
         **asdict(board),
         **asdict(limits),

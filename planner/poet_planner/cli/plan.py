@@ -27,6 +27,7 @@ from poet_planner.cli.option_groups import (
     OptimiserOptions,
     OutputOptions,
     SearchOptions,
+    StreamAxis,
     TrainingOptions,
     request_of,
 )
@@ -62,6 +63,7 @@ def plan(
     search: SearchOptions,
     output: OutputOptions,
     features: KeptFeatures = AUTO_PARTS,
+    stream: StreamAxis = None,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
     ] = False,
@@ -89,7 +91,7 @@ def plan(
         read_arrays(output.validate, "numpy.savez")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    request = replace(request_of(network, board, limits, memory, training), features=features)
+    request = replace(request_of(network, board, limits, memory, training), features=features, stream=stream)
     options = OptimiseOptions(
         time_limit_s=optimiser.time_limit or DEFAULT_S,
         capped=optimiser.time_limit is not None,
