@@ -191,7 +191,7 @@ def test_the_whole_way(
         said("--profile", "mine.csv", *model, *options, "--time-limit", "1", "--out", name, by=planner)
     plan, paged = (read_summary(Path(name, "summary.json")) for name in ("plan", "paged"))
     assert plan.features is not None and not plan.energy_sensed
-    assert paged.kept_bytes >= 4096 and paged.page_ins > 0, (paged.page_ins, paged.page_outs, paged.refetches)
+    assert paged.kept_bytes >= 4096 and paged.page_ins + paged.refetches > 0
     right = by_pytorch(Path("samples.npz"), epochs=2)
     with running(CORES["rv32imc"], riscv, counted=True) as port:
         for name, kept in (("plan", ("--weights", "plan.safetensors")), ("paged", ("--restore",))):

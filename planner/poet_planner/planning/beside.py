@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
@@ -12,13 +13,15 @@ from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
-from poet_planner.lowering.inference import LoweredInference
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
+
+if TYPE_CHECKING:
+    from poet_planner.lowering.inference import LoweredInference
 
 SECONDS = 5.0
 
