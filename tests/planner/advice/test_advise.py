@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,8 +77,9 @@ def test_what_is_advised_is_what_the_board_does(folder: Path, capsys: Said) -> N
         ["poet-plan", "data"],
         *(["poet-harness", verb] for verb in ("flash", "train", "eval")),
     ]
-    command = ["sh", "advice/commands.sh"]
-    ran = subprocess.run(command, env={**os.environ, "POET_EMULATE": "1"}, capture_output=True, text=True, check=False)
+    command, path = ["sh", "advice/commands.sh"], f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "POET_EMULATE": "1"}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     (right,) = (line for line in ran.stdout.splitlines() if " of 24, " in line)
     assert int(right.split(" of 24")[0].split()[-1]) >= 0.85 * 24
