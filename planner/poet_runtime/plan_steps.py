@@ -42,9 +42,9 @@ class _Translation:
         self._traced = traced
         self._planned = planned
         self._operators = {operator.id: operator for operator in traced.operators}
-        self._adding = dict(self._operators_within())
         self._makers = {id: operator for operator in traced.operators for id in operator.values}
         self._reads = {node.id: set(node.inputs) for node in planned.nodes}
+        self._adding = dict(self._operators_within())
         self._takes_over = {node.id: node.takes_over.values() for node in planned.nodes}
         self._known = {value.id for node in planned.nodes for value in node.values}
         self._computed: set[str] = set()
@@ -57,9 +57,8 @@ class _Translation:
             for node in self._planned.nodes
             if node.operation and node.operation.op.endswith(ACCUMULATE) and node.operation.results
         }
-        nodes = {node.id for node in self._planned.nodes}
         for operator in self._traced.operators:
-            for value in operator.values if operator.id not in nodes else ():
+            for value in operator.values if operator.id not in self._reads else ():
                 if (total := self._traced.values[value].resident) in sums:
                     yield sums[total], operator
 
