@@ -19,7 +19,7 @@ from torch import Tensor
 
 from poet_planner.graph.optimizer import Method, Optimizer
 
-_ONE = 2**64
+_MOST = 2**64 - 1  # next to 1
 
 
 class AdamFactors(NamedTuple):
@@ -94,12 +94,12 @@ def _adam(state: _State, parameter: Tensor, gradient: Tensor, optimizer: Optimiz
 
 def adam_factors(optimizer: Optimizer, rate: float, steps: int) -> AdamFactors:
     """Of a step, from how many there are with it: powers in units of 2^-64, the rest in f32."""
-    beta1, beta2 = (round(beta * 10**9) * _ONE // 10**9 for beta in optimizer.betas)
-    root = rounded(math.sqrt(_number(_left(_power(beta2, steps)))))
+    beta1, beta2 = (round(beta * 10**9) * 2**64 // 10**9 for beta in optimizer.betas)
+    root = rounded(math.sqrt(_number(_MOST - _power(beta2, steps))))
     decay = rounded(optimizer.weight_decay) if optimizer.method is Method.ADAMW else 0.0
-    size = rounded(rounded(rate * root) / _number(_left(_power(beta1, steps))))
+    size = rounded(rounded(rate * root) / _number(_MOST - _power(beta1, steps)))
     left = rounded(1.0 - rounded(rate * decay))
-    return AdamFactors(size, root, left, *map(_number, (_left(beta1), beta2, _left(beta2))))
+    return AdamFactors(size, root, left, *map(_number, (_MOST - beta1, beta2, _MOST - beta2)))
 
 
 def rounded(number: float) -> float:
@@ -110,7 +110,7 @@ def rounded(number: float) -> float:
 
 def _power(base: int, exponent: int) -> int:
     """By squaring, as the firmware does it: other ways differ in the last bit."""
-    result = _ONE - 1
+    result = _MOST
     while exponent:
         if exponent % 2:
             result = result * base >> 64
@@ -119,9 +119,5 @@ def _power(base: int, exponent: int) -> int:
     return result
 
 
-def _left(share: int) -> int:
-    return _ONE - 1 - share
-
-
 def _number(share: int) -> float:
-    return rounded(share / _ONE)
+    return rounded(share / 2**64)
