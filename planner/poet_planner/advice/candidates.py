@@ -17,14 +17,14 @@ from poet_planner.advice.trained_sets import TrainedSet, sets_of
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.models.trained import train_only
 from poet_planner.planning.bench import Bench
-from poet_planner.planning.beside import plan_extraction
+from poet_planner.planning.beside import plan_extraction, plan_inference, with_inference
 from poet_planner.planning.contest import Contest
 from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import chosen_contest
 from poet_planner.planning.request import Request, calibration
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import table_bytes
-from poet_planner.schedule.firmware_tables import room_for_features
+from poet_planner.schedule.flash import room_for_features
 from poet_planner.solve import OptimiseOptions
 
 if TYPE_CHECKING:
@@ -231,7 +231,10 @@ def _cost(form: Form, schedule: Schedule, is_bound: bool) -> Cost:
     made, each = (extraction.schedule, extraction.at_once) if extraction else (None, 1)
     room = None
     if extraction is not None and board is not None:
-        room = room_for_features(board.usable_ram_bytes, graph, schedule, None, extraction)
+        inference = plan_inference(form.step, schedule, extraction) if board.sketch else ""  # whose tables are in RAM
+        made_too = None if isinstance(inference, str) else inference
+        both = with_inference(form.step, extraction, made_too, schedule) if made_too else extraction
+        room = room_for_features(graph, schedule, board, made_too, both)
     return Cost(
         energy_j=schedule.energy_j,
         time_s=schedule.time_s,
