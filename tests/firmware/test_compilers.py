@@ -135,8 +135,8 @@ def test_rates_do_not_depend_on_the_type_of_constants(tmp_path: Path) -> None:
     """STM32duino takes constants with a point for floats."""
     rates = []
     for name, options in {"double": (), "float": ("-fsingle-precision-constant",)}.items():
-        source = FIRMWARE / "src" / "library" / "rates.c"
-        built = c.CDLL(str(compile_c(tmp_path / f"{name}.so", [source], "-O2", "-shared", "-fPIC", *options)))
+        sources = [FIRMWARE / "src" / name for name in ("library/rates.c", "kernels/share.c")]
+        built = c.CDLL(str(compile_c(tmp_path / f"{name}.so", sources, "-O2", "-shared", "-fPIC", *options)))
         built.poet_cosine.restype, built.poet_cosine.argtypes = c.c_float, (c.c_float, *[c.c_uint32] * 3)
         rates.append([built.poet_cosine(0.05, step, 20, 1000) for step in range(1000)])
     assert rates[0] == rates[1]

@@ -3,42 +3,67 @@
 
 #define MAX_ELEMENTS (UINT32_C(1) << 28)
 
+/* False if the product makes no sense. */
+static bool multiply(uint32_t *count, int32_t extent)
+{
+    if (extent < 1 || (uint32_t)extent > MAX_ELEMENTS / *count) {
+        return false;
+    }
+    *count *= (uint32_t)extent;
+    return true;
+}
+
 uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d)
 {
-    const int32_t extents[] = {a, b, c, d};
     uint32_t count = 1;
-    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
-        if (extents[i] < 1 || (uint32_t)extents[i] > MAX_ELEMENTS / count) {
-            return 0;
+    return multiply(&count, a) && multiply(&count, b) && multiply(&count, c) && multiply(&count, d) ? count : 0;
+}
+
+int poet_sizes_read(const char *tensors, const int32_t *params, poet_sizes *sizes)
+{
+    uint32_t *bytes = sizes->input_bytes, *tensor = &sizes->inputs;
+    *sizes = (poet_sizes){0};
+    for (;; tensors++) {
+        uint32_t count = 1;
+        int32_t there = *tensors >= '0' && *tensors != '>' && *tensors != '=';
+        for (; *tensors >= 'a' || (*tensors >= '0' && *tensors <= '9'); tensors++) {
+            const int32_t extent = *tensors >= 'a' ? params[*tensors - 'a'] : *tensors - '0';
+            if (tensors[1] == '?') {
+                there = extent;
+                tensors++;
+            } else if (!multiply(&count, extent)) {
+                return POET_E_ARGUMENT;
+            }
         }
-        count *= (uint32_t)extents[i];
+        if ((there & ~1) != 0) {
+            return POET_E_ARGUMENT;
+        }
+        bytes[*tensor] = there ? 4 * count : 0;
+        *tensor += (uint32_t)there;
+        if (*tensors == '\0') {
+            return POET_OK;
+        }
+        if (*tensors != ',') {
+            bytes = sizes->output_bytes, tensor = &sizes->outputs;
+            sizes->in_place = *tensors == '=';
+        }
     }
-    return count;
 }
 
-int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes)
+int poet_sizes_index(int status, int32_t bound, poet_sizes *sizes)
 {
-    return poet_rows_sizes(1, size, inputs, sizes);
+    sizes->index_input = 1;
+    sizes->index_bytes = 4;
+    sizes->index_bound = (uint32_t)bound;
+    return status;
 }
 
-int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes)
-{
-    const uint32_t bytes = 4 * poet_count(m, n, 1, 1);
-    if (bytes == 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){.inputs = inputs, .outputs = 1, .output_bytes = {bytes}};
-    for (uint32_t i = 0; i < inputs; i++) {
-        sizes->input_bytes[i] = bytes;
-    }
-    return POET_OK;
-}
-
-void poet_sizes_reverse(poet_sizes *sizes)
+int poet_sizes_reversed(int status, poet_sizes *sizes)
 {
     const uint32_t input = sizes->input_bytes[0];
     sizes->input_bytes[0] = sizes->output_bytes[0];
     sizes->output_bytes[0] = input;
+    return status;
 }
 
 int poet_sizes_accumulate(int status, poet_sizes *sizes)

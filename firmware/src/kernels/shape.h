@@ -10,17 +10,18 @@
 /* Elements of a tensor a x b x c x d; 0 if an extent is not positive or the f32 tensor would exceed 1 GiB. */
 uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
 
-/* For operators whose tensors all have `size` f32 elements. */
-int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes);
+/* Tensors of f32 in words, inputs before outputs: "ab,c?b>ab,1" is an input of params[0] * params[1] elements, one of
+ * params[1] where the flag params[2] is 1, an output like the first input, and one of 1 element. '=' instead of '>':
+ * outputs are the last inputs, changed in place. */
+int poet_sizes_read(const char *tensors, const int32_t *params, poet_sizes *sizes);
 
-/* For operators on m rows of n: `inputs` tensors m x n to one of the same shape. */
-int poet_rows_sizes(int32_t m, int32_t n, uint32_t inputs, poet_sizes *sizes);
+/* The second input holds indices below that bound. Here and below: gives the status that `sizes` was filled with. */
+int poet_sizes_index(int status, int32_t bound, poet_sizes *sizes);
 
 /* For a gradient with its operator's parameters and tensors: exchanges the first input and the output. */
-void poet_sizes_reverse(poet_sizes *sizes);
+int poet_sizes_reversed(int status, poet_sizes *sizes);
 
-/* For an operator that adds to a sum so far, which is one more input, the third, as large as the output. Gives the
- * status that `sizes` has been filled with; after an error nothing else happens. */
+/* For an operator that adds to a sum so far, which is one more input, the third, as large as the output. */
 int poet_sizes_accumulate(int status, poet_sizes *sizes);
 
 /* Windows of r x s that slide over h x w: what convolution and pooling have in common. */

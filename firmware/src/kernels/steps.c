@@ -144,10 +144,10 @@ const poet_step *const *const poet_steps_named[POET_STEP_CODES] = {
 
 int poet_step_sizes_1(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_elementwise_sizes(params[0], 1, sizes);
+    return poet_sizes_read("a>a", params, sizes);
 }
 
 int poet_step_sizes_2(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_elementwise_sizes(params[0], 2, sizes);
+    return poet_sizes_read("a,a>a", params, sizes);
 }

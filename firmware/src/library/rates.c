@@ -1,32 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/rates.h"
 
-#include "../kernels/rounding.h"
+#include "../kernels/share.h"
 
-/* The double next to it as a fraction: with -fsingle-precision-constant, gcc takes 3.14 for a float. */
-#define PI ((double)INT64_C(884279719003555) / (double)(INT64_C(1) << 48))
-
-/* Taylor's series, within 1e-12 up to a quarter turn; the other quarter mirrors it. */
-static double cosine_of_share(double share)
+/* sin(x * pi / 4)^2: Taylor's series of (1 - cos y) / 2. */
+static poet_share sine_squared(poet_share x)
 {
-    const double x = PI * (share > 0.5 ? 1.0 - share : share);
-    double term = 1.0;
-    double sum = 1.0;
-    for (int32_t i = 1; i <= 9; i++) {
-        term = -term * x * x / (double)(2 * i * (2 * i - 1));
-        sum = sum + term;
+    /* (pi / 2)^2 / (n * (n + 1)) of 2^32, for n = 15, 13, ... 3 */
+    static const uint32_t factors[] = {44155863u, 58227511u, 80283387u, 117748967u, 189239411u, 353246901u, 883117253u};
+    const poet_share square = poet_share_multiply(x, x);
+    poet_share sum = UINT64_MAX;
+    for (uint32_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        sum = ~poet_share_multiply(poet_share_multiply(square, (poet_share)factors[i] << 32), sum);
     }
-    return share > 0.5 ? -sum : sum;
+    return poet_share_multiply(poet_share_multiply(square, UINT64_C(11378879155978302162)), sum); /* (pi / 4)^2 */
 }
 
 float poet_cosine(float rate, uint32_t t, uint32_t warm, uint32_t total)
 {
     if (t < warm) {
-        return (float)((double)rate * (double)(t + 1u) / (double)warm);
+        return poet_share_number(rate, poet_share_of(t + 1u, warm));
     }
     if (t >= total) {
         return 0.0f;
     }
-    const double share = (double)(t - warm) / (double)(total - warm);
-    return (float)((double)rate * (1.0 + cosine_of_share(share)) / 2.0);
+    const poet_share left = poet_share_of(total - t, total - warm);
+    const poet_share share = left >> 63 == 0 ? sine_squared(left << 1) : ~sine_squared(~left << 1);
+    return poet_share_number(rate, share);
 }

@@ -9,15 +9,8 @@ int poet_adam_sizes(const int32_t *params, poet_sizes *sizes)
     if (!poet_is_amount(p->eps_f32) || !poet_is_amount(p->decay_f32) || !poet_is_amount(p->clip_f32)) {
         return POET_E_ARGUMENT;
     }
-    const int status = poet_elementwise_sizes(p->size, 5, sizes);
-    if (status == POET_OK) {
-        sizes->input_bytes[0] = sizeof(poet_adam_factors);
-        sizes->outputs = 3;
-        sizes->output_bytes[1] = sizes->output_bytes[0];
-        sizes->output_bytes[2] = sizes->output_bytes[0];
-        sizes->in_place = 1;
-        sizes->not_negative = 1u << 4;
-    }
+    const int status = poet_sizes_read("6,a,a,a,a=a,a,a", params, sizes);
+    sizes->not_negative = 1u << 4;
     return status;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Adam's updates have in common, once a step, from the number of steps before it: in double, each rounded once. */
+/* What Adam's updates have in common, once a step, from the number of steps before it. */
 #include "../kernels/adam.h"
 #include "../kernels/shape.h"
+#include "../kernels/share.h"
 
 #define ONE_NANO 1000000000
 
@@ -16,23 +17,16 @@ int poet_adam_factors_sizes(const int32_t *params, poet_sizes *sizes)
     return POET_OK;
 }
 
-static double power(double base, uint32_t exponent)
+static poet_share power(poet_share base, uint32_t exponent)
 {
-    double result = 1.0;
+    poet_share result = UINT64_MAX;
     for (; exponent > 0; exponent /= 2u) {
         if (exponent % 2u == 1u) {
-            result = result * base;
+            result = poet_share_multiply(result, base);
         }
-        base = base * base;
+        base = poet_share_multiply(base, base);
     }
     return result;
-}
-
-/* One step of Newton's doubles the 24 bits that are right. */
-static double root_of(double x)
-{
-    const double near = (double)poet_sqrt((float)x);
-    return 0.5 * (near + x / near);
 }
 
 int poet_adam_factors_run(const poet_op_args *args)
@@ -41,17 +35,17 @@ int poet_adam_factors_run(const poet_op_args *args)
     const uint32_t *steps = args->inputs[0];
     poet_adam_factors *factors = args->outputs[0];
     const uint32_t t = steps[0] + 1u;
-    const double rate = (double)args->learning_rate;
-    const double beta1 = (double)p->beta1_nano / ONE_NANO;
-    const double beta2 = (double)p->beta2_nano / ONE_NANO;
-    const double root = root_of(1.0 - power(beta2, t));
+    const float rate = args->learning_rate;
+    const poet_share beta1 = poet_share_of((uint32_t)p->beta1_nano, ONE_NANO);
+    const poet_share beta2 = poet_share_of((uint32_t)p->beta2_nano, ONE_NANO);
+    const float root = poet_sqrt(poet_share_number(1.0f, ~power(beta2, t)));
     *factors = (poet_adam_factors){
-        .size = (float)(rate * root / (1.0 - power(beta1, t))),
-        .root = (float)root,
-        .left = (float)(1.0 - rate * (double)poet_from_bits(p->decay_f32)),
-        .rest1 = (float)(1.0 - beta1),
-        .beta2 = (float)beta2,
-        .rest2 = (float)(1.0 - beta2),
+        .size = rate * root / poet_share_number(1.0f, ~power(beta1, t)),
+        .root = root,
+        .left = 1.0f - rate * poet_from_bits(p->decay_f32),
+        .rest1 = poet_share_number(1.0f, ~beta1),
+        .beta2 = poet_share_number(1.0f, beta2),
+        .rest2 = poet_share_number(1.0f, ~beta2),
     };
     return POET_OK;
 }

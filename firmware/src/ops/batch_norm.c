@@ -9,18 +9,7 @@
 int poet_batch_norm_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_batch_norm_params *p = (const poet_batch_norm_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->n, p->c, p->size, 1);
-    if (bytes == 0 || p->eps_nano < 0) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t c_bytes = 4 * (uint32_t)p->c;
-    *sizes = (poet_sizes){
-        .inputs = 3,
-        .outputs = 3,
-        .input_bytes = {bytes, c_bytes, c_bytes},
-        .output_bytes = {bytes, c_bytes, c_bytes},
-    };
-    return POET_OK;
+    return p->eps_nano < 0 ? POET_E_ARGUMENT : poet_sizes_read("abc,b,b>abc,b,b", params, sizes);
 }
 
 static float sum_of_image(const float *x, int32_t size)

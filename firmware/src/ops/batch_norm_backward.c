@@ -7,19 +7,7 @@
 
 int poet_batch_norm_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_batch_norm_backward_params *p = (const poet_batch_norm_backward_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->n, p->c, p->size, 1);
-    if (bytes == 0) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t c_bytes = 4 * (uint32_t)p->c;
-    *sizes = (poet_sizes){
-        .inputs = 5,
-        .outputs = 3,
-        .input_bytes = {bytes, bytes, c_bytes, c_bytes, c_bytes},
-        .output_bytes = {bytes, c_bytes, c_bytes},
-    };
-    return POET_OK;
+    return poet_sizes_read("abc,abc,b,b,b>abc,b,b", params, sizes);
 }
 
 /* What the elements of a channel share. */

@@ -9,16 +9,9 @@
 int poet_batch_norm_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_batch_norm_update_params *p = (const poet_batch_norm_update_params *)params;
-    if (p->count < 2 || p->momentum_nano < 0 || p->momentum_nano > ONE_NANO || p->eps_nano < 0) {
-        return POET_E_ARGUMENT;
-    }
-    const int status = poet_elementwise_sizes(p->c, 4, sizes);
-    if (status == POET_OK) {
-        sizes->outputs = 2;
-        sizes->output_bytes[1] = sizes->output_bytes[0];
-        sizes->in_place = 1;
-    }
-    return status;
+    return p->count < 2 || p->momentum_nano < 0 || p->momentum_nano > ONE_NANO || p->eps_nano < 0
+               ? POET_E_ARGUMENT
+               : poet_sizes_read("a,a,a,a=a,a", params, sizes);
 }
 
 int poet_batch_norm_update_run(const poet_op_args *args)

@@ -7,11 +7,7 @@
 
 int poet_binary_cross_entropy_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_elementwise_sizes(params[0], 2, sizes);
-    if (status == POET_OK) {
-        sizes->output_bytes[0] = 4;
-    }
-    return status;
+    return poet_sizes_read("a,a>1", params, sizes);
 }
 
 static float bounded(float logarithm)

@@ -6,11 +6,7 @@
 
 int poet_binary_cross_entropy_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_elementwise_sizes(params[0], 3, sizes);
-    if (status == POET_OK) {
-        sizes->input_bytes[0] = 4;
-    }
-    return status;
+    return poet_sizes_read("1,a,a>a", params, sizes);
 }
 
 int poet_binary_cross_entropy_backward_run(const poet_op_args *args)

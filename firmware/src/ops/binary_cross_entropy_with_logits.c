@@ -6,11 +6,7 @@
 
 int poet_binary_cross_entropy_with_logits_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_elementwise_sizes(params[0], 2, sizes);
-    if (status == POET_OK) {
-        sizes->output_bytes[0] = 4;
-    }
-    return status;
+    return poet_sizes_read("a,a>1", params, sizes);
 }
 
 int poet_binary_cross_entropy_with_logits_run(const poet_op_args *args)

@@ -4,22 +4,7 @@
 
 int poet_embedding_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_embedding_params *p = (const poet_embedding_params *)params;
-    const uint32_t y = poet_count(p->m, p->d, 1, 1);
-    const uint32_t w = poet_count(p->v, p->d, 1, 1);
-    if (y == 0 || w == 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 1,
-        .input_bytes = {4 * w, 4 * (uint32_t)p->m},
-        .output_bytes = {4 * y},
-        .index_input = 1,
-        .index_bytes = 4,
-        .index_bound = (uint32_t)p->v,
-    };
-    return POET_OK;
+    return poet_sizes_index(poet_sizes_read("bc,a>ac", params, sizes), params[1], sizes);
 }
 
 int poet_embedding_run(const poet_op_args *args)

@@ -4,11 +4,7 @@
 
 int poet_embedding_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_embedding_sizes(params, sizes);
-    if (status == POET_OK) {
-        poet_sizes_reverse(sizes);
-    }
-    return status;
+    return poet_sizes_index(poet_sizes_read("ac,a>bc", params, sizes), params[1], sizes);
 }
 
 int poet_embedding_backward_run(const poet_op_args *args)

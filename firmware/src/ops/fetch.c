@@ -6,10 +6,8 @@
 
 int poet_fetch_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_elementwise_sizes(params[0], 1, sizes);
-    if (status == POET_OK) {
-        sizes->kept = POET_KEPT_INPUT;
-    }
+    const int status = poet_sizes_read("a>a", params, sizes);
+    sizes->kept = POET_KEPT_INPUT;
     return status;
 }
 

@@ -4,7 +4,7 @@
 
 int poet_fill_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_elementwise_sizes(params[0], 0, sizes);
+    return poet_sizes_read(">a", params, sizes);
 }
 
 int poet_fill_run(const poet_op_args *args)

@@ -5,21 +5,8 @@
 int poet_gather_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_gather_params *p = (const poet_gather_params *)params;
-    const uint32_t x = poet_count(p->m, p->v, p->size, 1);
-    const uint32_t y = poet_count(p->m, p->d, p->size, 1);
-    if (x == 0 || y == 0 || p->ignores < 0 || p->ignores > 1) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 1,
-        .input_bytes = {4 * x, 4 * y},
-        .output_bytes = {4 * y},
-        .index_input = 1,
-        .index_bytes = 4,
-        .index_bound = (uint32_t)p->v,
-    };
-    return POET_OK;
+    const int status = (p->ignores & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abd,acd>acd", params, sizes);
+    return poet_sizes_index(status, p->v, sizes);
 }
 
 int poet_gather_run(const poet_op_args *args)

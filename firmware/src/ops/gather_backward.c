@@ -4,11 +4,9 @@
 
 int poet_gather_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_gather_sizes(params, sizes);
-    if (status == POET_OK) {
-        poet_sizes_reverse(sizes);
-    }
-    return status;
+    const poet_gather_backward_params *p = (const poet_gather_backward_params *)params;
+    const int status = (p->ignores & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("acd,acd>abd", params, sizes);
+    return poet_sizes_index(status, p->v, sizes);
 }
 
 int poet_gather_backward_run(const poet_op_args *args)

@@ -6,19 +6,8 @@
 int poet_group_norm_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_group_norm_params *p = (const poet_group_norm_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->n, p->c, p->size, 1);
-    const uint32_t statistics_bytes = 4 * poet_count(p->n, p->g, 1, 1);
-    if (bytes == 0 || statistics_bytes == 0 || p->c % p->g != 0 || p->eps_nano < 0) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t c_bytes = 4 * (uint32_t)p->c;
-    *sizes = (poet_sizes){
-        .inputs = 3,
-        .outputs = 3,
-        .input_bytes = {bytes, c_bytes, c_bytes},
-        .output_bytes = {bytes, statistics_bytes, statistics_bytes},
-    };
-    return POET_OK;
+    return p->g < 1 || p->c % p->g != 0 || p->eps_nano < 0 ? POET_E_ARGUMENT
+                                                           : poet_sizes_read("abc,b,b>abc,ad,ad", params, sizes);
 }
 
 static float mean_of_group(const float *x, int32_t channels, int32_t size)

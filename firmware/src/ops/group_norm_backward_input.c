@@ -6,18 +6,7 @@
 int poet_group_norm_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_group_norm_backward_input_params *p = (const poet_group_norm_backward_input_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->n, p->c, p->size, 1);
-    const uint32_t statistics_bytes = 4 * poet_count(p->n, p->g, 1, 1);
-    if (bytes == 0 || statistics_bytes == 0 || p->c % p->g != 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 5,
-        .outputs = 1,
-        .input_bytes = {bytes, bytes, 4 * (uint32_t)p->c, statistics_bytes, statistics_bytes},
-        .output_bytes = {bytes},
-    };
-    return POET_OK;
+    return p->g < 1 || p->c % p->g != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc,abc,b,ad,ad>abc", params, sizes);
 }
 
 int poet_group_norm_backward_input_run(const poet_op_args *args)

@@ -5,19 +5,7 @@
 int poet_group_norm_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_group_norm_backward_weight_params *p = (const poet_group_norm_backward_weight_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->n, p->c, p->size, 1);
-    const uint32_t statistics_bytes = 4 * poet_count(p->n, p->g, 1, 1);
-    if (bytes == 0 || statistics_bytes == 0 || p->c % p->g != 0) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t c_bytes = 4 * (uint32_t)p->c;
-    *sizes = (poet_sizes){
-        .inputs = 4,
-        .outputs = 2,
-        .input_bytes = {bytes, bytes, statistics_bytes, statistics_bytes},
-        .output_bytes = {c_bytes, c_bytes},
-    };
-    return POET_OK;
+    return p->g < 1 || p->c % p->g != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc,abc,ad,ad>b,b", params, sizes);
 }
 
 int poet_group_norm_backward_weight_run(const poet_op_args *args)

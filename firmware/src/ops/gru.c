@@ -9,19 +9,7 @@
 int poet_gru_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_gru_params *p = (const poet_gru_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 3, p->reverse | p->bias, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 3,
-        .input_bytes = {bytes.rows, bytes.weights},
-        .output_bytes = {bytes.rows, bytes.steps, bytes.steps},
-    };
-    poet_add_inputs(sizes, p->bias, 12 * (uint32_t)p->h);
-    poet_add_inputs(sizes, 1, bytes.state);
-    return POET_OK;
+    return (p->reverse & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc3,3cc,e?3c,bc>abc3,abc,abc", params, sizes);
 }
 
 /* One sample's sums begin. */

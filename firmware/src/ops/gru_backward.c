@@ -6,19 +6,8 @@
 int poet_gru_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_gru_backward_params *p = (const poet_gru_backward_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 3, p->reverse | p->gy | p->gh, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 5,
-        .outputs = 3,
-        .input_bytes = {bytes.rows, bytes.steps, bytes.steps, bytes.weights, bytes.state},
-        .output_bytes = {bytes.rows, bytes.steps, bytes.state},
-    };
-    poet_add_inputs(sizes, p->gy, bytes.steps);
-    poet_add_inputs(sizes, p->gh, bytes.state);
-    return POET_OK;
+    return (p->reverse & ~1) != 0 ? POET_E_ARGUMENT
+                                  : poet_sizes_read("abc3,abc,abc,3cc,bc,e?abc,f?bc>abc3,abc,bc", params, sizes);
 }
 
 /* One sample's: its row of gates becomes gr, gz and what r is multiplied with has, in the order of the weights. */

@@ -6,19 +6,7 @@
 int poet_layer_norm_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_layer_norm_params *p = (const poet_layer_norm_params *)params;
-    const uint32_t bytes = 4 * poet_count(p->m, p->n, 1, 1);
-    if (bytes == 0 || p->eps_nano < 0) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t m_bytes = 4 * (uint32_t)p->m;
-    const uint32_t n_bytes = 4 * (uint32_t)p->n;
-    *sizes = (poet_sizes){
-        .inputs = 3,
-        .outputs = 3,
-        .input_bytes = {bytes, n_bytes, n_bytes},
-        .output_bytes = {bytes, m_bytes, m_bytes},
-    };
-    return POET_OK;
+    return p->eps_nano < 0 ? POET_E_ARGUMENT : poet_sizes_read("ab,b,b>ab,a,a", params, sizes);
 }
 
 int poet_layer_norm_run(const poet_op_args *args)

@@ -4,14 +4,7 @@
 
 int poet_layer_norm_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_layer_norm_backward_input_params *p = (const poet_layer_norm_backward_input_params *)params;
-    const int status = poet_rows_sizes(p->m, p->n, 5, sizes);
-    if (status == POET_OK) {
-        sizes->input_bytes[2] = 4 * (uint32_t)p->n;
-        sizes->input_bytes[3] = 4 * (uint32_t)p->m;
-        sizes->input_bytes[4] = 4 * (uint32_t)p->m;
-    }
-    return status;
+    return poet_sizes_read("ab,ab,b,a,a>ab", params, sizes);
 }
 
 int poet_layer_norm_backward_input_run(const poet_op_args *args)

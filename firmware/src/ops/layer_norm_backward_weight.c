@@ -4,16 +4,7 @@
 
 int poet_layer_norm_backward_weight_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_layer_norm_backward_weight_params *p = (const poet_layer_norm_backward_weight_params *)params;
-    const int status = poet_rows_sizes(p->m, p->n, 4, sizes);
-    if (status == POET_OK) {
-        sizes->input_bytes[2] = 4 * (uint32_t)p->m;
-        sizes->input_bytes[3] = 4 * (uint32_t)p->m;
-        sizes->outputs = 2;
-        sizes->output_bytes[0] = 4 * (uint32_t)p->n;
-        sizes->output_bytes[1] = 4 * (uint32_t)p->n;
-    }
-    return status;
+    return poet_sizes_read("ab,ab,a,a>b,b", params, sizes);
 }
 
 int poet_layer_norm_backward_weight_run(const poet_op_args *args)

@@ -6,20 +6,7 @@
 
 int poet_linear_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_linear_params *p = (const poet_linear_params *)params;
-    const uint32_t x = poet_count(p->m, p->k, 1, 1);
-    const uint32_t w = poet_count(p->n, p->k, 1, 1);
-    const uint32_t y = poet_count(p->m, p->n, 1, 1);
-    if (x == 0 || w == 0 || y == 0 || (p->bias & ~1) != 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = p->bias ? 3 : 2,
-        .outputs = 1,
-        .input_bytes = {4 * x, 4 * w, p->bias ? 4 * (uint32_t)p->n : 0},
-        .output_bytes = {4 * y},
-    };
-    return POET_OK;
+    return poet_sizes_read("ab,cb,d?c>ac", params, sizes);
 }
 
 int poet_linear_accumulate_sizes(const int32_t *params, poet_sizes *sizes)

@@ -17,22 +17,12 @@ static const poet_descent *descent_of(const int32_t *params)
 static int sizes_of(const int32_t *params, bool streamed, poet_sizes *sizes)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)params;
-    const uint32_t x = poet_count(p->m, p->k, 1, 1);
-    const uint32_t w = poet_count(p->n, p->k, 1, 1);
-    const uint32_t y = poet_count(p->m, p->n, 1, 1);
-    if (x == 0 || w == 0 || y == 0 || (p->bias & ~1) != 0 || p->tile < 1 || p->tile > p->n ||
-        (streamed && !poet_stream_suits(p->n, p->k, p->tile))) {
+    const int status = poet_sizes_read("ac,ab,cb,d?c>cb,d?c", params, sizes);
+    if (status != POET_OK || p->tile < 1 || p->tile > p->n || (streamed && !poet_stream_suits(p->n, p->k, p->tile))) {
         return POET_E_ARGUMENT;
     }
-    const uint32_t b = p->bias ? 4 * (uint32_t)p->n : 0;
-    *sizes = (poet_sizes){
-        .inputs = p->bias ? 4 : 3,
-        .outputs = p->bias ? 2 : 1,
-        .input_bytes = {4 * y, 4 * x, 4 * w, b},
-        .output_bytes = {4 * w, b},
-        .workspace_bytes = POET_UPDATE_BUFFER_BYTES + 4 * (uint32_t)p->tile * (uint32_t)p->k,
-        .kept = POET_KEPT_OUTPUTS,
-    };
+    sizes->workspace_bytes = POET_UPDATE_BUFFER_BYTES + 4 * (uint32_t)p->tile * (uint32_t)p->k;
+    sizes->kept = POET_KEPT_OUTPUTS;
     if (streamed) {
         sizes->kept |= POET_KEPT_INPUT;
         sizes->kept_input = 2;

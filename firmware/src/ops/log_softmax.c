@@ -5,7 +5,7 @@
 
 int poet_log_softmax_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_rows_sizes(params[0], params[1], 1, sizes);
+    return poet_sizes_read("ab>ab", params, sizes);
 }
 
 int poet_log_softmax_run(const poet_op_args *args)

@@ -8,17 +8,7 @@
 int poet_lstm_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_lstm_params *p = (const poet_lstm_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 4, p->reverse, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 4,
-        .outputs = 3,
-        .input_bytes = {bytes.rows, bytes.weights, bytes.state, bytes.state},
-        .output_bytes = {bytes.rows, bytes.steps, bytes.steps},
-    };
-    return POET_OK;
+    return (p->reverse & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc4,4cc,bc,bc>abc4,abc,abc", params, sizes);
 }
 
 static void activate(int32_t h, float *row, const float *before, float *y, float *after)

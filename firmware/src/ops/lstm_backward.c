@@ -8,19 +8,8 @@
 int poet_lstm_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_lstm_backward_params *p = (const poet_lstm_backward_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 4, p->reverse | p->gy | p->gh | p->gc, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 4,
-        .outputs = 3,
-        .input_bytes = {bytes.rows, bytes.steps, bytes.weights, bytes.state},
-        .output_bytes = {bytes.rows, bytes.state, bytes.state},
-    };
-    poet_add_inputs(sizes, p->gy, bytes.steps);
-    poet_add_inputs(sizes, p->gh + p->gc, bytes.state);
-    return POET_OK;
+    return (p->reverse & ~1) != 0 ? POET_E_ARGUMENT
+                                  : poet_sizes_read("abc4,abc,4cc,bc,e?abc,f?bc,g?bc>abc4,bc,bc", params, sizes);
 }
 
 /* One sample's: its row of gates becomes their gradients. */

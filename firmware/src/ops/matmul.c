@@ -7,14 +7,7 @@
 int poet_matmul_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_matmul_params *p = (const poet_matmul_params *)params;
-    const uint32_t a = poet_count(p->b, p->m, p->k, 1);
-    const uint32_t c = poet_count(p->b, p->k, p->n, 1);
-    const uint32_t y = poet_count(p->b, p->m, p->n, 1);
-    if (a == 0 || c == 0 || y == 0 || ((p->ta | p->tb) & ~1) != 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){.inputs = 2, .outputs = 1, .input_bytes = {4 * a, 4 * c}, .output_bytes = {4 * y}};
-    return POET_OK;
+    return ((p->ta | p->tb) & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc,acd>abd", params, sizes);
 }
 
 int poet_matmul_accumulate_sizes(const int32_t *params, poet_sizes *sizes)

@@ -4,17 +4,7 @@
 
 int poet_nll_loss_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_nll_loss_backward_params *p = (const poet_nll_loss_backward_params *)params;
-    const int status = poet_rows_sizes(p->m, p->n, 0, sizes);
-    if (status == POET_OK) {
-        sizes->inputs = 2;
-        sizes->input_bytes[0] = 4;
-        sizes->input_bytes[1] = 4 * (uint32_t)p->m;
-        sizes->index_input = 1;
-        sizes->index_bytes = 4;
-        sizes->index_bound = (uint32_t)p->n;
-    }
-    return status;
+    return poet_sizes_index(poet_sizes_read("1,a>ab", params, sizes), params[1], sizes);
 }
 
 int poet_nll_loss_backward_run(const poet_op_args *args)

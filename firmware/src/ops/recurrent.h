@@ -8,32 +8,6 @@
 #include "../kernels/span.h"
 #include "fours.h"
 
-/* Sizes of so many gates, in bytes. */
-typedef struct poet_recurrent_sizes {
-    uint32_t rows, weights, steps, state;
-} poet_recurrent_sizes;
-
-/* The flags are 0 or 1. False if something makes no sense. */
-static inline bool poet_recurrent_size(int32_t s, int32_t n, int32_t h, int32_t gates, int32_t flags,
-                                       poet_recurrent_sizes *bytes)
-{
-    const uint32_t rows = poet_count(s, n, h, gates);
-    const uint32_t weights = poet_count(gates, h, h, 1);
-    if (rows == 0 || weights == 0 || (flags & ~1) != 0) {
-        return false;
-    }
-    const uint32_t state = (uint32_t)n * (uint32_t)h;
-    *bytes = (poet_recurrent_sizes){4 * rows, 4 * weights, 4 * state * (uint32_t)s, 4 * state};
-    return true;
-}
-
-static inline void poet_add_inputs(poet_sizes *sizes, int32_t count, uint32_t bytes)
-{
-    for (int32_t i = 0; i < count; i++) {
-        sizes->input_bytes[sizes->inputs++] = bytes;
-    }
-}
-
 /* The next operand where there is one. */
 static inline const float *poet_next_input(const void *const **inputs, int32_t given)
 {

@@ -6,15 +6,7 @@
 int poet_recurrent_weights_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_recurrent_weights_params *p = (const poet_recurrent_weights_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, p->gates, p->reverse | p->apart, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {bytes.rows}, .output_bytes = {bytes.weights}};
-    poet_add_inputs(sizes, p->apart, bytes.steps);
-    poet_add_inputs(sizes, 1, bytes.state);
-    poet_add_inputs(sizes, 1, bytes.steps);
-    return POET_OK;
+    return (p->reverse & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abcd,f?abc,bc,abc>dcc", params, sizes);
 }
 
 /* Those of `m` of the `width` numbers that each step has of each sample. */

@@ -7,17 +7,7 @@ enum { GREATEST, PRODUCT };
 int poet_reduce_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_reduce_params *p = (const poet_reduce_params *)params;
-    const uint32_t count = poet_count(p->outer, p->length, p->inner, 1);
-    if (count == 0 || p->kind < GREATEST || p->kind > PRODUCT) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 1,
-        .outputs = 1,
-        .input_bytes = {4 * count},
-        .output_bytes = {4 * (count / (uint32_t)p->length)},
-    };
-    return POET_OK;
+    return p->kind < GREATEST || p->kind > PRODUCT ? POET_E_ARGUMENT : poet_sizes_read("abc>ac", params, sizes);
 }
 
 int poet_reduce_run(const poet_op_args *args)

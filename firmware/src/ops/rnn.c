@@ -6,17 +6,7 @@
 int poet_rnn_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_rnn_params *p = (const poet_rnn_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 1, p->reverse | p->relu, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 3,
-        .outputs = 1,
-        .input_bytes = {bytes.rows, bytes.weights, bytes.state},
-        .output_bytes = {bytes.rows},
-    };
-    return POET_OK;
+    return ((p->reverse | p->relu) & ~1) != 0 ? POET_E_ARGUMENT : poet_sizes_read("abc,cc,bc>abc", params, sizes);
 }
 
 int poet_rnn_run(const poet_op_args *args)

@@ -5,19 +5,8 @@
 int poet_rnn_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_rnn_backward_params *p = (const poet_rnn_backward_params *)params;
-    poet_recurrent_sizes bytes;
-    if (!poet_recurrent_size(p->s, p->n, p->h, 1, p->reverse | p->relu | p->gy | p->gh, &bytes)) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 2,
-        .input_bytes = {bytes.rows, bytes.weights},
-        .output_bytes = {bytes.rows, bytes.state},
-    };
-    poet_add_inputs(sizes, p->gy, bytes.steps);
-    poet_add_inputs(sizes, p->gh, bytes.state);
-    return POET_OK;
+    return ((p->reverse | p->relu) & ~1) != 0 ? POET_E_ARGUMENT
+                                              : poet_sizes_read("abc,cc,f?abc,g?bc>abc,bc", params, sizes);
 }
 
 int poet_rnn_backward_run(const poet_op_args *args)

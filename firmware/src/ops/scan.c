@@ -8,12 +8,8 @@ enum { SUM, LOG_SUM_EXP, PRODUCT };
 int poet_scan_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_scan_params *p = (const poet_scan_params *)params;
-    const uint32_t count = poet_count(p->outer, p->length, p->inner, 1);
-    if (count == 0 || p->kind < SUM || p->kind > PRODUCT || p->reverse < 0 || p->reverse > 1) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes = (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {4 * count}, .output_bytes = {4 * count}};
-    return POET_OK;
+    return p->kind < SUM || p->kind > PRODUCT || (p->reverse & ~1) != 0 ? POET_E_ARGUMENT
+                                                                        : poet_sizes_read("abc>abc", params, sizes);
 }
 
 static float log_sum_exp(float a, float b)

@@ -5,11 +5,7 @@
 
 int poet_sgd_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_elementwise_sizes(params[0], 2, sizes);
-    if (status == POET_OK) {
-        sizes->in_place = 1;
-    }
-    return status;
+    return poet_sizes_read("a,a=a", params, sizes);
 }
 
 int poet_sgd_run(const poet_op_args *args)

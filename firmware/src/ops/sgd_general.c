@@ -12,14 +12,7 @@ int poet_sgd_general_sizes(const int32_t *params, poet_sizes *sizes)
     if (!poet_is_descent(&(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov, 0, 0})) {
         return POET_E_ARGUMENT;
     }
-    const bool has_velocity = p->momentum_nano > 0;
-    const int status = poet_elementwise_sizes(p->size, has_velocity ? 3 : 2, sizes);
-    if (status == POET_OK) {
-        sizes->outputs = has_velocity ? 2 : 1;
-        sizes->output_bytes[1] = has_velocity ? sizes->output_bytes[0] : 0;
-        sizes->in_place = 1;
-    }
-    return status;
+    return poet_sizes_read(p->momentum_nano > 0 ? "a,a,a=a,a" : "a,a=a", params, sizes);
 }
 
 static void descend(const poet_op_args *args, int32_t size, const poet_gradient_rule *rule)

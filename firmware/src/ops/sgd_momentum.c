@@ -7,13 +7,7 @@
 int poet_sgd_momentum_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_sgd_momentum_params *p = (const poet_sgd_momentum_params *)params;
-    const int status = p->momentum_nano < 0 ? POET_E_ARGUMENT : poet_elementwise_sizes(p->size, 3, sizes);
-    if (status == POET_OK) {
-        sizes->outputs = 2;
-        sizes->output_bytes[1] = sizes->output_bytes[0];
-        sizes->in_place = 1;
-    }
-    return status;
+    return p->momentum_nano < 0 ? POET_E_ARGUMENT : poet_sizes_read("a,a,a=a,a", params, sizes);
 }
 
 int poet_sgd_momentum_run(const poet_op_args *args)

@@ -13,7 +13,7 @@ static const poet_descent *descent_of(const int32_t *params)
 int poet_sgd_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_sgd_update_params *p = (const poet_sgd_update_params *)params;
-    const int status = p->tile < 1 || p->tile > p->size ? POET_E_ARGUMENT : poet_elementwise_sizes(p->size, 2, sizes);
+    const int status = p->tile < 1 || p->tile > p->size ? POET_E_ARGUMENT : poet_sizes_read("a,a>a", params, sizes);
     if (status == POET_OK) {
         sizes->kept = POET_KEPT_OUTPUTS;
         sizes->workspace_bytes = POET_UPDATE_BUFFER_BYTES + 4u * (uint32_t)p->tile;

@@ -4,7 +4,7 @@
 
 int poet_softmax_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    return poet_rows_sizes(params[0], params[1], 2, sizes);
+    return poet_sizes_read("ab,ab>ab", params, sizes);
 }
 
 int poet_softmax_backward_run(const poet_op_args *args)

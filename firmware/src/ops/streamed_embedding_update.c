@@ -12,25 +12,12 @@
 int poet_streamed_embedding_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_embedding_update_params *p = (const poet_streamed_embedding_update_params *)params;
-    poet_sizes table;
-    const int status = poet_embedding_sizes(params, &table);
-    if (status != POET_OK) {
-        return status;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 3,
-        .outputs = 1,
-        .input_bytes = {table.output_bytes[0], table.input_bytes[1], table.input_bytes[0]},
-        .output_bytes = {table.input_bytes[0]},
-        .workspace_bytes = 8 * (uint32_t)p->d,
-        .kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS,
-        .kept_input = 2,
-        .kept_rows = (uint32_t)p->v,
-        .index_input = 1,
-        .index_bytes = table.index_bytes,
-        .index_bound = table.index_bound,
-    };
-    return POET_OK;
+    const int status = poet_sizes_read("ac,a,bc>bc", params, sizes);
+    sizes->workspace_bytes = 8 * (uint32_t)p->d;
+    sizes->kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS;
+    sizes->kept_input = 2;
+    sizes->kept_rows = (uint32_t)p->v;
+    return poet_sizes_index(status, p->v, sizes);
 }
 
 static bool occurs_before(const int32_t *tokens, int32_t m)

@@ -7,32 +7,23 @@
 #include "../kernels/stream.h"
 #include "sum_so_far.h"
 
-/* From an input of m x `from` to an output of m x `to`. */
-static int read_sizes(int32_t m, int32_t from, int32_t to, int32_t rows, int32_t columns, int32_t tile, int32_t bias,
-                      poet_sizes *sizes)
+static int sizes_of(const char *tensors, const int32_t *params, int32_t tile, poet_sizes *sizes)
 {
-    const uint32_t w = poet_count(rows, columns, 1, 1);
-    const uint32_t x = poet_count(m, from, 1, 1);
-    const uint32_t y = poet_count(m, to, 1, 1);
-    if (w == 0 || x == 0 || y == 0 || (bias & ~1) != 0 || !poet_stream_suits(rows, columns, tile)) {
+    const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)params;
+    const int status = poet_sizes_read(tensors, params, sizes);
+    if (status != POET_OK || !poet_stream_suits(p->n, p->k, tile)) {
         return POET_E_ARGUMENT;
     }
-    *sizes = (poet_sizes){
-        .inputs = bias ? 3 : 2,
-        .outputs = 1,
-        .input_bytes = {4 * x, 4 * w, bias ? 4 * (uint32_t)rows : 0},
-        .output_bytes = {4 * y},
-        .workspace_bytes = 4 * (uint32_t)(tile * columns),
-        .kept = POET_KEPT_INPUT,
-        .kept_input = 1,
-    };
+    sizes->workspace_bytes = 4 * (uint32_t)(tile * p->k);
+    sizes->kept = POET_KEPT_INPUT;
+    sizes->kept_input = 1;
     return POET_OK;
 }
 
 int poet_streamed_linear_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_linear_params *p = (const poet_streamed_linear_params *)params;
-    return read_sizes(p->m, p->k, p->n, p->n, p->k, p->tile, p->bias, sizes);
+    return sizes_of("ab,cb,d?c>ac", params, p->tile, sizes);
 }
 
 int poet_streamed_linear_accumulate_sizes(const int32_t *params, poet_sizes *sizes)
@@ -77,7 +68,7 @@ int poet_streamed_linear_accumulate_run(const poet_op_args *args)
 int poet_streamed_linear_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_streamed_linear_backward_input_params *p = (const poet_streamed_linear_backward_input_params *)params;
-    return read_sizes(p->m, p->n, p->k, p->n, p->k, p->tile, 0, sizes);
+    return sizes_of("ac,cb>ab", params, p->tile, sizes);
 }
 
 int poet_streamed_linear_backward_input_accumulate_sizes(const int32_t *params, poet_sizes *sizes)

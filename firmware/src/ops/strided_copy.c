@@ -2,34 +2,20 @@
 /* Gathers a view into a tensor of its own: a permutation, slice, selection, expansion or flip, by its strides. */
 #include "../kernels/shape.h"
 
-/* Elements of the view, or 0 if the parameters make no sense or the view leaves the tensor. */
-static uint32_t count_of(const int32_t *params)
+int poet_strided_copy_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_strided_copy_params *p = (const poet_strided_copy_params *)params;
     const int32_t extents[] = {p->d0, p->d1, p->d2, p->d3};
     const int32_t strides[] = {p->s0, p->s1, p->s2, p->s3};
-    const uint32_t count = poet_count(p->d0, p->d1, p->d2, p->d3);
-    if (count == 0 || poet_count(p->size, 1, 1, 1) == 0 || p->offset < 0) {
-        return 0;
+    if (p->offset < 0 || poet_sizes_read("j>abcd", params, sizes) != POET_OK) {
+        return POET_E_ARGUMENT;
     }
     int64_t first = p->offset;
     int64_t last = p->offset;
     for (size_t axis = 0; axis < 4; axis++) {
         *(strides[axis] < 0 ? &first : &last) += (int64_t)strides[axis] * (extents[axis] - 1);
     }
-    return first >= 0 && last < p->size ? count : 0;
-}
-
-int poet_strided_copy_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    const poet_strided_copy_params *p = (const poet_strided_copy_params *)params;
-    const uint32_t count = count_of(params);
-    if (count == 0) {
-        return POET_E_ARGUMENT;
-    }
-    *sizes =
-        (poet_sizes){.inputs = 1, .outputs = 1, .input_bytes = {4 * (uint32_t)p->size}, .output_bytes = {4 * count}};
-    return POET_OK;
+    return first >= 0 && last < p->size ? POET_OK : POET_E_ARGUMENT; /* the view stays in the tensor */
 }
 
 int poet_strided_copy_run(const poet_op_args *args)

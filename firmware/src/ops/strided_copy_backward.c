@@ -4,11 +4,7 @@
 
 int poet_strided_copy_backward_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const int status = poet_strided_copy_sizes(params, sizes);
-    if (status == POET_OK) {
-        poet_sizes_reverse(sizes);
-    }
-    return status;
+    return poet_sizes_reversed(poet_strided_copy_sizes(params, sizes), sizes);
 }
 
 int poet_strided_copy_backward_run(const poet_op_args *args)

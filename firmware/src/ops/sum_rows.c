@@ -4,12 +4,7 @@
 
 int poet_sum_rows_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_sum_rows_params *p = (const poet_sum_rows_params *)params;
-    const int status = poet_rows_sizes(p->m, p->n, 1, sizes);
-    if (status == POET_OK) {
-        sizes->output_bytes[0] = 4 * (uint32_t)p->n;
-    }
-    return status;
+    return poet_sizes_read("ab>b", params, sizes);
 }
 
 int poet_sum_rows_run(const poet_op_args *args)

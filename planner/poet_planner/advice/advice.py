@@ -162,6 +162,8 @@ def advise(
 def asked_of(steps: Steps, samples: str, goal: str) -> tuple[Sets, Goal]:
     """The samples and the goal, read before anything is costed."""
     model = steps.model(BATCHES[0])
+    if any(one.int8 for one in steps.sets) and steps.calibrate is None:
+        raise UserError("--frozen int8: its ranges are those of samples; give --calibrate")
     return _sets(samples, model), goal_of(goal, lambda outputs, targets: float(model.loss(outputs, targets)))
 
 
@@ -189,10 +191,10 @@ def raced(
     if smallest > sets.trained:
         raise UserError(f"--samples: an epoch has {sets.trained}, fewer than a batch; take a smaller --batch")
     candidates = [one for one in candidates if one.step.batch <= sets.trained]
-    curves = Curves(model, sets, wanted.measure)
+    curves = Curves(model, sets, wanted.measure, traced=steps.traced)
     kept = None
     if folder is not None:
-        settings = {"metric": wanted.metric, "clip": search.clip_value, "samples": digest(model, sets)}
+        settings = {"metric": wanted.metric, "clip": search.clip_value, "samples": digest(model, sets, steps.calibrate)}
         kept = AdviceFolder(folder, settings, resume)
         kept.load(curves, [one.key(draw) for one in candidates for draw in range(search.draws)])
     race = Race(candidates, curves, wanted, sets.trained, search.draws, search.epochs, search.limit_j)
@@ -204,7 +206,10 @@ def raced(
         torch.set_num_threads(threads)
         if kept is not None:
             kept.save(curves)
-    notes = (*_notes(sets, wanted), *_rounded(race, Curves(model, sets, wanted.measure, dtype=torch.float64)))
+    notes = (
+        *_notes(sets, wanted),
+        *_rounded(race, Curves(model, sets, wanted.measure, dtype=torch.float64, traced=steps.traced)),
+    )
     return Advice(steps.name, steps.board, costed, wanted, race, curves, notes)
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from poet_profiles.errors import UserError
 from poet_profiles.graph.sizes import constant_bytes
 
-from poet_planner.advice.trained_sets import TrainedSet, sets_of
+from poet_planner.advice.trained_sets import TrainedSet, on_int8, sets_of
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.models.trained import train_only
 from poet_planner.planning.bench import Bench
-from poet_planner.planning.beside import plan_extraction
+from poet_planner.planning.beside import plan_extraction, plan_inference, with_inference
 from poet_planner.planning.contest import Contest
 from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import chosen_contest
 from poet_planner.planning.request import Request, calibration
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.c_headers import table_bytes
-from poet_planner.schedule.firmware_tables import room_for_features
+from poet_planner.schedule.flash import room_for_features
 from poet_planner.solve import OptimiseOptions
 
 if TYPE_CHECKING:
@@ -147,7 +147,14 @@ class Steps:
         self._bench: Bench | None = None
         self._costed: dict[tuple[TrainedSet, int, Optimizer], Step] = {}
         self.name = model if isinstance(model, str) else model.name
-        self.sets = sets_of(self.model(BATCHES[0]).module, more, self.name)
+        module = self.model(BATCHES[0]).module
+        self.sets = sets_of(module, more, self.name)
+        self.sets += on_int8(self.sets, module) if request.frozen else []
+
+    @property
+    def calibrate(self) -> Path | None:
+        """The samples from which ranges of int8 are."""
+        return None if self._request.calibrate is None else Path(self._request.calibrate)
 
     @property
     def board(self) -> str:
@@ -184,8 +191,9 @@ class Steps:
 
     def _bench_of(self, step: Step) -> Bench:
         """With what is shared by all: costs, board, and between optimizers the trace."""
-        traced = self._training_step(step.trained, step.batch)
+        traced = self.traced(step.trained, step.batch)
         own = {"network": traced.model, "weights": None, "optimizer": step.optimizer}
+        own |= {} if step.trained.int8 else {"frozen": None, "calibrate": None}
         bench = Bench(replace(self._request, **own))  # type: ignore[arg-type]
         bench.training_step = traced
         if self._bench is None:
@@ -194,17 +202,18 @@ class Steps:
             bench.board, bench.costs = self._bench.board, self._bench.costs
         return bench
 
-    def _training_step(self, trained: TrainedSet, batch: int) -> TrainingStep:
+    def traced(self, trained: TrainedSet, batch: int) -> TrainingStep:
+        """The step of a set in a batch, traced once for all optimizers."""
         key = trained, batch
         if key not in self._traced:
             model = self.model(batch)
             module = deepcopy(model.module)
             train_only(module, trained.learns)
-            ranges = calibration(self._request.frozen, self._request.calibrate)
+            ranges = calibration(self._request.frozen, self._request.calibrate) if trained.int8 else None
             self._traced[key] = step = TrainingStep(replace(model, module=module), calibration=ranges)
             everything = max(self.sets, key=lambda one: len(one.learns))
-            if trained != everything:
-                other = self._training_step(everything, batch)
+            if trained != everything and not trained.int8:
+                other = self.traced(everything, batch)
                 if _modes(other.model.module) == _modes(module):
                     step.alike = other
         return self._traced[key]
@@ -231,7 +240,10 @@ def _cost(form: Form, schedule: Schedule, is_bound: bool) -> Cost:
     made, each = (extraction.schedule, extraction.at_once) if extraction else (None, 1)
     room = None
     if extraction is not None and board is not None:
-        room = room_for_features(board.usable_ram_bytes, graph, schedule, None, extraction)
+        inference = plan_inference(form.step, schedule, extraction) if board.sketch else ""  # whose tables are in RAM
+        made_too = None if isinstance(inference, str) else inference
+        both = with_inference(form.step, extraction, made_too, schedule) if made_too else extraction
+        room = room_for_features(graph, schedule, board, made_too, both)
     return Cost(
         energy_j=schedule.energy_j,
         time_s=schedule.time_s,

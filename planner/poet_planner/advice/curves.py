@@ -3,12 +3,12 @@
 
 None depends on a board. Trainings of one set and batch go together, by `torch.func.vmap` over their weights, with the
 bits that each has in any company. What vmap refuses (batch norms in training mode, dropout) goes one by one. What is
-frozen in front is computed once.
+frozen in front is computed once, on int8 as the board does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from poet_runtime.executor import Execution, store_all_steps, viewed
+from poet_runtime.traced_graph import Kind
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from poet_planner.advice.goal import Metric
 from poet_planner.graph.optimizer import Optimizer
+from poet_planner.lowering.firmware import in_integers
 from poet_planner.models.trained import train_only
 from poet_planner.tracing.evaluating import evaluating
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from poet_planner.advice.trained_sets import TrainedSet
     from poet_planner.models import Model
+    from poet_planner.planning.training_graph import TrainingStep
 
 SPLIT = 1 << 20  # beside a draw's number, where it holds back samples: no epoch has that number
 HELD_BACK = 5  # one of so many samples of each class
@@ -118,6 +122,8 @@ class Curves:
         Which samples are asked after each epoch: ``validation`` or ``test``.
     dtype : dtype
         Of weights and sums.
+    traced : callable, optional
+        The traced step of a set in a batch, for what is frozen on int8.
 
     Attributes
     ----------
@@ -128,20 +134,26 @@ class Curves:
     """
 
     def __init__(
-        self, model: Model, sets: Sets, metric: Metric, asked: str = "validation", dtype: torch.dtype = torch.float32
+        self,
+        model: Model,
+        sets: Sets,
+        metric: Metric,
+        asked: str = "validation",
+        dtype: torch.dtype = torch.float32,
+        traced: Callable[[TrainedSet, int], TrainingStep] | None = None,
     ) -> None:
         self.sets, self.metric, self.asked, self._dtype = sets, metric, asked, dtype
         self._model = replace(model, module=deepcopy(model.module).to(dtype))
         self.values: dict[Key, list[float]] = {}
         self.states: dict[Key, _State] = {}
         self.epochs = 0
-        self._split = cache(sets.split)
+        self._split, self._traced = cache(sets.split), traced
         self._trainer = cache(self._made)
 
     def begun(self, key: Key) -> list[float]:
         """The values of a training, at least that before its first epoch."""
         if key not in self.values:
-            trainer = self._trainer(key.trained)
+            trainer = self._trainer(key.trained, key.batch if key.trained.int8 else 0)
             self.states[key] = trainer.start()
             self.values[key] = trainer.measured([key], [self.states[key]])
         return self.values[key]
@@ -155,26 +167,33 @@ class Curves:
         for key in keys:
             self.begun(key)
         keys = sorted(keys, key=lambda key: (key.optimizer.is_adam, key.optimizer.momentum))
-        trainer, states = self._trainer(keys[0].trained), [self.states[key] for key in keys]
+        trainer = self._trainer(keys[0].trained, keys[0].batch if keys[0].trained.int8 else 0)
+        states = [self.states[key] for key in keys]
         trainer.epoch(keys, states)
         for key, value in zip(keys, trainer.measured(keys, states), strict=True):
             self.values[key].append(value)
         self.epochs += len(keys)
 
-    def _made(self, trained: TrainedSet) -> _Trainer:
-        return _Trainer(self._model, trained, self, self._dtype)
+    def _made(self, trained: TrainedSet, batch: int) -> _Trainer:
+        step = None if self._traced is None or not batch else self._traced(trained, batch)
+        return _Trainer(self._model, trained, self, self._dtype, step)
 
 
 class _Trainer:
     """Trains one set of parameters."""
 
-    def __init__(self, model: Model, trained: TrainedSet, curves: Curves, dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: Model, trained: TrainedSet, curves: Curves, dtype: torch.dtype, step: TrainingStep | None
+    ) -> None:
         module = deepcopy(model.module)
         train_only(module, trained.learns)
         self.curves, self.loss = curves, model.loss
         stages = _stages(module)
         front = next((at for at, stage in enumerate(stages) if _learns_or_changes(stage)), 0)
-        first, self.tail = nn.Sequential(*stages[:front]), nn.Sequential(*stages[front:]) if front else module
+        first: nn.Module = nn.Sequential(*stages[:front])
+        self.tail = nn.Sequential(*stages[front:]) if front else module
+        if step is not None:
+            first = _OnInt8(step, next(path for path, one in module.named_modules() if one is stages[front]))
         sets = curves.sets
         self.learned = _on(sets.train, first, front, dtype)
         beside = getattr(sets, curves.asked)
@@ -248,6 +267,29 @@ class _Trainer:
                 made = torch.autograd.grad(loss({**own, **state.buffers}, *given), [*own.values()])
                 rows.append(torch.cat([one.flatten() for one in made]))
         return torch.stack(rows)
+
+
+class _OnInt8(nn.Module):
+    """What a stage reads where all before it is on int8, with a board's bits."""
+
+    def __init__(self, step: TrainingStep, path: str) -> None:
+        super().__init__()
+        self._graph, self._state = in_integers(step.forward), step.model.module.state_dict()
+        self._given = next(one.id for one in self._graph.residents if one.kind is Kind.INPUT)
+        reader = next(one for one in self._graph.operators if f"{one.module}.".startswith(f"{path}."))
+        own = {one.id for one in self._graph.residents}
+        self._read = next(ref for ref in reader.refs if ref.source not in own)
+        steps = [*store_all_steps(self._graph)]
+        self._steps = steps[: next(at for at, one in enumerate(steps) if one.target == reader.id)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = []
+        for sample in x.float():
+            execution = Execution(self._graph, {**self._state, self._given: sample[None]})
+            for one in self._steps:
+                execution.step(one)
+            made.append(viewed(execution.values[self._read.source], self._read))
+        return torch.cat(made).to(x.dtype)
 
 
 def _updates(keys: Sequence[Key], states: Sequence[_State], rows: Tensor, steps: int) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.errors import UserError
+from poet_profiles.files.arrays import read_arrays
 from poet_profiles.files.json_file import read_json
 from poet_profiles.files.text_file import read_table
 from poet_profiles.files.whole_file import check_writable, write_whole
@@ -29,9 +30,11 @@ SETTINGS, CURVES, WEIGHTS = "advice.json", "curves.csv", "curves.pt"
 COLUMNS = ("trained", "batch", "optimizer", "rate", "draw", "epoch", "value")
 
 
-def digest(model: Model, sets: Sets) -> str:
-    """Of weights and samples."""
+def digest(model: Model, sets: Sets, calibrate: Path | None = None) -> str:
+    """Of weights and samples, those for int8 too."""
     found = hashlib.sha256()
+    for array in () if calibrate is None else read_arrays(calibrate, "numpy.savez").values():
+        found.update(array.tobytes())
     for name, tensor in model.module.state_dict().items():
         found.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
     for part in (sets.train, sets.validation):

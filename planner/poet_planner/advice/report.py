@@ -141,7 +141,14 @@ def sentences(advice: Advice) -> list[str]:
     return [*told, *advice.notes]
 
 
-def commands(advice: Advice, planning: Sequence[str], weights: Path | None, samples: str, out: Path) -> str:
+def commands(
+    advice: Advice,
+    planning: Sequence[str],
+    weights: Path | None,
+    samples: str,
+    out: Path,
+    calibrate: Path | None = None,
+) -> str:
     """The five commands that train the advice on the board.
 
     The order of samples is that of its worst draw. ``planning`` has poet-plan's options for board, costs and limits.
@@ -157,8 +164,9 @@ def commands(advice: Advice, planning: Sequence[str], weights: Path | None, samp
     on_board = ["--board", advice.board, "--plan", plan]
     draw = str(race.reached(winner).index(advice.epochs))
     training = ["--epochs", str(max(1, advice.epochs)), "--shuffle", draw, "--lr", f"{winner.rate:g}"]
+    int8 = [] if not step.trained.int8 else ["--frozen", "int8", "--calibrate", str(calibrate)]
     lines = [
-        ["poet-plan", *model, *planning, *step.optimizer.words.split(), "--out", plan],
+        ["poet-plan", *model, *int8, *planning, *step.optimizer.words.split(), "--out", plan],
         ["poet-plan", "data", *model, *of_weights, "--steps", "1", "--out", begin],
         ["poet-harness", "flash", *on_board],
         ["poet-harness", "train", *on_board, "--data", begin, "--samples", samples, *training, "--trained", trained],

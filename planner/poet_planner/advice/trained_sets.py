@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from poet_profiles.errors import UserError
 from torch import nn
 
 from poet_planner.models.trained import matching
@@ -14,11 +15,30 @@ DEPTHS = 5  # of a network of many layers
 
 @dataclass(frozen=True)
 class TrainedSet:
-    """Parameters that learn, the patterns that name them, and what people call them."""
+    """Parameters that learn, the patterns that name them, and what people call them.
+
+    With ``int8`` what is frozen before them is on int8.
+    """
 
     name: str
     patterns: tuple[str, ...]
     learns: frozenset[str]
+    int8: bool = False
+
+
+def on_int8(sets: list[TrainedSet], module: nn.Module) -> list[TrainedSet]:
+    """The same sets with what is frozen before them on int8, where the first layer is.
+
+    Raises
+    ------
+    UserError
+        If the layers do not simply follow each other, or none is frozen first.
+    """
+    first = next((path for path, _ in module.named_parameters()), "").rpartition(".")[0]
+    behind = [one for one in sets if not any(path.rpartition(".")[0] == first for path in one.learns)]
+    if type(module) is not nn.Sequential or not behind:
+        raise UserError("--frozen int8: for an nn.Sequential of which the first layer is frozen; leave it out")
+    return [replace(one, name=f"{one.name} on int8", int8=True) for one in behind]
 
 
 def sets_of(module: nn.Module, more: tuple[str, ...] = (), name: str = "") -> list[TrainedSet]:

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from poet_profiles.errors import NO_SCHEDULE, NOT_FOUND, UserError
@@ -15,6 +15,7 @@ from poet_profiles.program.stopping import Stopped
 
 from poet_planner.cli.option_groups import (
     BoardOptions,
+    Calibrate,
     Json,
     LimitOptions,
     ModelName,
@@ -24,6 +25,7 @@ from poet_planner.cli.option_groups import (
     training_option,
 )
 from poet_planner.cli.tables import Form, TableForm, print_table, table_text
+from poet_planner.planning.calibration import Frozen
 from poet_planner.report.quantities import energy_text
 
 if TYPE_CHECKING:
@@ -50,6 +52,10 @@ class CandidateOptions:
     batch: Annotated[
         list[int] | None, network_option(min=1, help="Batch size; again for more.", show_default="2 8 24")
     ] = None
+    frozen: Annotated[
+        Frozen | None, network_option(help="Also try each set with what is frozen before it on int8.")
+    ] = None
+    calibrate: Calibrate = None
     clip_value: Annotated[
         float | None, training_option(help="Keep each element of a gradient within ± this, in every step.")
     ] = None
@@ -122,7 +128,8 @@ def advise(
     of_goal = {field.name for field in fields(GoalOptions)} & given(context)
     if goal.samples is None and of_goal:
         raise UserError(f"--{min(of_goal)}: says nothing without --samples and --goal; leave it out")
-    request = request_for(model, board.board, board.profile, **asdict(limits), weights=weights)
+    on_int8 = {"frozen": candidates.frozen, "calibrate": candidates.calibrate}
+    request = request_for(model, board.board, board.profile, **asdict(limits), weights=weights, **on_int8)
     trained, clip = tuple(candidates.train or ()), candidates.clip_value
     most_j = float("inf") if goal.energy is None else goal.energy
     search = Search(tuple(candidates.batch or BATCHES), trained, clip, goal.draws, goal.epochs, most_j)
@@ -144,7 +151,7 @@ def advise(
         shares = f"{battery.usable:.0%} of it, and {battery.efficiency:.0%} of that behind a converter"
         lasts = f"a {cell.name} lasts for {advice.times(battery):,.0f} such trainings ({shares}; idle power included)"
         advice = replace(advice, notes=(*advice.notes, lasts))
-    _write(advice, goal, board, limits, weights)
+    _write(advice, goal, board, asdict(limits), weights, candidates.calibrate)
     _print(advice, as_json, form, goal.out)
     if advice.winner is None:
         raise UserError("nothing of these reaches the goal in each draw; the table says how far each came", NOT_FOUND)
@@ -174,7 +181,14 @@ def _raced(
             raise UserError(f"{stopped}; {words}", stopped.exit_code) from None
 
 
-def _write(advice: Advice, goal: GoalOptions, board: BoardOptions, limits: LimitOptions, weights: Path | None) -> None:
+def _write(
+    advice: Advice,
+    goal: GoalOptions,
+    board: BoardOptions,
+    limits: dict[str, Any],
+    weights: Path | None,
+    calibrate: Path | None,
+) -> None:
     """The table, the picture, and the commands with the samples that they need."""
     from poet_profiles.files.whole_file import write_whole
 
@@ -193,10 +207,10 @@ def _write(advice: Advice, goal: GoalOptions, board: BoardOptions, limits: Limit
     if sets.validation is None:
         samples = str(goal.out / "samples.npz")
         write_whole(Path(samples), samples_file(sets, advice.race.reached(advice.winner).index(advice.epochs)))
-    limited = {name: value for name, value in asdict(limits).items() if value is not None}
+    limited = {name: value for name, value in limits.items() if value is not None}
     words = [*(("profile", one) for one in board.profile or [advice.board]), ("board", advice.board), *limited.items()]
     planning = [word for name, value in words for word in (f"--{name}", value)]
-    write_whole(goal.out / COMMANDS, commands(advice, planning, weights, samples, goal.out))
+    write_whole(goal.out / COMMANDS, commands(advice, planning, weights, samples, goal.out, calibrate))
 
 
 def _print(advice: Advice, as_json: bool, form: Form | None, out: Path | None = None) -> None:

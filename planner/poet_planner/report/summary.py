@@ -18,8 +18,7 @@ from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import wear
 from poet_planner.report.optimiser import optimiser_report
 from poet_planner.report.placement import placement_report
-from poet_planner.schedule.firmware_tables import room_for_features
-from poet_planner.schedule.flash import held_bytes
+from poet_planner.schedule.flash import room_for_features
 from poet_planner.schedule.lacks import lacks
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
@@ -63,8 +62,7 @@ def summarise(
     """
     room = None
     if board is not None and extraction is not None:
-        beside = board.usable_ram_bytes - held_bytes(graph, schedule, board, inference, extraction)
-        room = room_for_features(beside, graph, schedule, inference, extraction)
+        room = room_for_features(graph, schedule, board, inference, extraction)
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
     plain_busy_s = once_s(graph)

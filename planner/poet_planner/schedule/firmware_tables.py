@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from poet_profiles.card.layout import card_layout
 from poet_profiles.graph import Graph
-from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes, stored_bytes
+from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside
 from poet_profiles.schedule import Action, Schedule
 
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
@@ -51,15 +51,6 @@ def tables_for_all(
     beside = plans_beside(inference, extraction).values()
     counts = [tables.page_count, *(len(paged_values(plan.schedule)) for plan in beside)]
     return replace(tables, page_count=max(counts))
-
-
-def room_for_features(
-    usable_ram_bytes: int, graph: Graph, schedule: Schedule, inference: Inference | None, extraction: Extraction
-) -> int:
-    """Of how many samples the firmware keeps features in RAM, beside the plans."""
-    taken = ram_bytes(graph, schedule, inference, extraction)
-    taken += tables_for_all(graph, schedule, inference, extraction).bytes
-    return max(0, usable_ram_bytes - taken) // stored_bytes(graph)
 
 
 def tables_at_most(graph: Graph) -> FirmwareTables:

@@ -8,7 +8,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import constant_bytes
-from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes
+from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes, stored_bytes
 from poet_profiles.schedule import Schedule
 
 from poet_planner.schedule.c_headers import families, steps_of_graphs, table_bytes, why_no_headers
@@ -70,6 +70,16 @@ def held_bytes(
     all_graphs = (graph, *(one.graph for one in plans_beside(inference, extraction).values()))
     constants = max(map(constant_bytes, all_graphs))
     return MADE_BYTES + constants + table_bytes(graph, schedule, inference, extraction)
+
+
+def room_for_features(
+    graph: Graph, schedule: Schedule, board: Board, inference: Inference | None, extraction: Extraction
+) -> int:
+    """Of how many samples the firmware keeps features in RAM, beside the plans."""
+    taken = held_bytes(graph, schedule, board, inference, extraction)
+    taken += ram_bytes(graph, schedule, inference, extraction)
+    taken += tables_for_all(graph, schedule, inference, extraction).bytes
+    return max(0, board.usable_ram_bytes - taken) // stored_bytes(graph)
 
 
 @once_a_graph

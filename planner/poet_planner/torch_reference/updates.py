@@ -7,6 +7,7 @@ changes the last bits.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from poet_profiles.errors import UserError
 from torch import Tensor
 
 from poet_planner.graph.optimizer import Method, Optimizer
+
+_MOST = 2**64 - 1  # next to 1
 
 
 class AdamFactors(NamedTuple):
@@ -90,12 +93,13 @@ def _adam(state: _State, parameter: Tensor, gradient: Tensor, optimizer: Optimiz
 
 
 def adam_factors(optimizer: Optimizer, rate: float, steps: int) -> AdamFactors:
-    """Of a step, from how many there are with it: in double, each rounded once to f32."""
-    beta1, beta2 = optimizer.betas
-    root = _root(1.0 - _power(beta2, steps))
+    """Of a step, from how many there are with it: powers in units of 2^-64, the rest in f32."""
+    beta1, beta2 = (round(beta * 10**9) * 2**64 // 10**9 for beta in optimizer.betas)
+    root = rounded(math.sqrt(_number(_MOST - _power(beta2, steps))))
     decay = rounded(optimizer.weight_decay) if optimizer.method is Method.ADAMW else 0.0
-    size = rate * root / (1.0 - _power(beta1, steps))
-    return AdamFactors(*map(rounded, (size, root, 1.0 - rate * decay, 1.0 - beta1, beta2, 1.0 - beta2)))
+    size = rounded(rounded(rate * root) / _number(_MOST - _power(beta1, steps)))
+    left = rounded(1.0 - rounded(rate * decay))
+    return AdamFactors(size, root, left, *map(_number, (_MOST - beta1, beta2, _MOST - beta2)))
 
 
 def rounded(number: float) -> float:
@@ -104,18 +108,16 @@ def rounded(number: float) -> float:
     return nearest
 
 
-def _power(base: float, exponent: int) -> float:
+def _power(base: int, exponent: int) -> int:
     """By squaring, as the firmware does it: other ways differ in the last bit."""
-    result = 1.0
+    result = _MOST
     while exponent:
         if exponent % 2:
-            result *= base
-        base *= base
+            result = result * base >> 64
+        base = base * base >> 64
         exponent //= 2
     return result
 
 
-def _root(number: float) -> float:
-    """A step of Newton's from the root of the nearest f32, as on the firmware."""
-    near = float(np.sqrt(np.float32(number)))
-    return 0.5 * (near + number / near)
+def _number(share: int) -> float:
+    return rounded(share / 2**64)

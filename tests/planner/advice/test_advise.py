@@ -17,8 +17,9 @@ import numpy as np
 import poet_planner as poet
 import pytest
 import torch
-from poet_planner.advice.advice import Advice
-from poet_planner.advice.candidates import STATEFUL, Cost, Step
+from poet_harness.cli import main as harness
+from poet_planner.advice.advice import Advice, asked_of, request_for
+from poet_planner.advice.candidates import STATEFUL, Cost, Step, Steps
 from poet_planner.advice.curves import Curves, Data, Key, Sets
 from poet_planner.advice.goal import goal_of
 from poet_planner.advice.race import Candidate, Race
@@ -27,7 +28,7 @@ from poet_profiles.errors import BAD_INPUT, NOT_FOUND
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tests.support.programs import Said, poet_plan
+from tests.support.programs import Said, exit_code, poet_plan
 
 MODULE = """
 import torch
@@ -85,6 +86,54 @@ def test_what_is_advised_is_what_the_board_does(folder: Path, capsys: Said) -> N
     assert int(right.split(" of 24")[0].split()[-1]) >= 0.85 * 24
     plan = json.loads((folder / "advice/plan/summary.json").read_text())
     assert plan["energy_j"] == winner["energy_j"]
+
+
+def test_a_head_on_int8_has_the_boards_right_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    """After each epoch, on the emulated board."""
+    monkeypatch.setenv("POET_EMULATE", "1")
+    data = np.load(folder / "set.npz")
+    np.savez(folder / "ranges.npz", input=data["x"][:64], target=data["y"][:64])
+    held = {"x": data["x"][24:], "y": data["y"][24:], "x_val": data["x"][:24], "y_val": data["y"][:24]}
+    np.savez(folder / "held.npz", **held)
+    int8 = ("--frozen", "int8", "--calibrate", "ranges.npz")
+    assert advised("--train", "3", *int8[:2]) == BAD_INPUT
+    assert "its ranges are those of samples; give --calibrate" in capsys.readouterr().err
+    asked = asked_of(steps := _steps(), "held.npz", "accuracy 0.85")
+    head = next(one for one in steps.sets if one.name == "head on int8")
+    curves = Curves(steps.model(4), asked[0], asked[1].measure, traced=steps.traced)
+    key = Key(head, 4, STATEFUL[0], 0.03, draw=2)
+    for _ in range(5):
+        curves.extend([key])
+    named = ("--model", "mine_advised:make[3]", "--batch", 4)
+    assert poet_plan(*named, *int8, "--profile", "nrf52840", "--momentum", 0.9, "--out", "plan") == 0
+    assert poet_plan("data", *named, "--steps", 1, "--out", "begin.npz") == 0
+    on_board = ("--board", "nrf52840", "--plan", "plan")
+    assert exit_code(harness, "poet-harness", "flash", *on_board) == 0
+    training = (
+        "--data",
+        "begin.npz",
+        "--samples",
+        "held.npz",
+        "--epochs",
+        5,
+        "--shuffle",
+        2,
+        "--lr",
+        0.03,
+        "--validate",
+        "--json",
+    )
+    capsys.readouterr()
+    assert exit_code(harness, "poet-harness", "train", *on_board, *training) == 0
+    epochs = json.loads(capsys.readouterr().out)["epochs"]
+    assert [round(24 * value) for value in curves.values[key][1:]] == [one["right"] for one in epochs]
+
+
+def _steps() -> Steps:
+    asked = {"frozen": "int8", "calibrate": Path("ranges.npz")}
+    return Steps("mine_advised:make", request_for("mine_advised:make", "nrf52840", None, **asked))
 
 
 def test_an_interrupted_advice_goes_on_to_the_same_table(

@@ -9,7 +9,9 @@ import pytest
 import torch
 from poet_planner import Model, Optimizer, plan
 from poet_planner.advice.candidates import PLAIN_SGD, STATEFUL, Steps
+from poet_planner.planning import pipeline
 from poet_planner.planning.request import Request
+from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import NO_SCHEDULE
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -27,9 +29,9 @@ def model(batch: int = 4) -> Model:
     return Model("small", module, (torch.randn(batch, 1, 8, 8),), (torch.arange(batch) % 3,), cross_entropy)
 
 
-def steps(ram: str | None = None, **own: object) -> Steps:
+def steps(ram: str | None = None, board: Board | None = None) -> Steps:
     given = model()
-    return Steps(given, Request(given, "nrf52840", ram=ram, features="auto"), **own)  # type: ignore[arg-type]
+    return Steps(given, Request(given, "nrf52840", board, ram=ram, features="auto"))
 
 
 @pytest.mark.parametrize("optimizer", [MOMENTUM, ADAM])
@@ -49,6 +51,25 @@ def test_an_energy_is_that_of_the_plan_by_the_name_with_its_patterns(name: str, 
     features = planned.summary.features
     once_j = 10 * features.energy_j / features.at_once if features else 0.0
     assert step.cost.epochs_j(3, samples=10, batch=4) == pytest.approx(once_j + 6 * planned.summary.energy_j)
+
+
+def test_a_sketch_has_room_for_as_many_features_as_its_plan() -> None:
+    """Less than a chip's firmware: it keeps the loaded plan in RAM, too."""
+    chip = load_board("nrf52840")
+    sketch = chip.model_copy(update={"sketch": True})
+    rooms = []
+    for board in (chip, sketch):
+        costed = steps(board=board)
+        head = costed.step(costed.sets[0], 4, MOMENTUM)
+        assert head.cost is not None and head.cost.room is not None
+        rooms.append(head.cost.room)
+    given = model()
+    for path, parameter in given.module.named_parameters():
+        parameter.requires_grad_(path in head.trained.learns)
+    request = Request(given, "nrf52840", sketch, optimizer=MOMENTUM, features="auto")
+    features = pipeline.plan(request).summary.features
+    assert features is not None
+    assert rooms[0] > rooms[1] == features.room
 
 
 def test_a_bound_is_below_the_plan_that_is_made_when_somebody_asks() -> None:

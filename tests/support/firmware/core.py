@@ -21,7 +21,7 @@ WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-con
 CORE = ("runtime", "protocol", "bench", "library")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
 KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream", "advance")
-KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic", "mathematics")
+KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic", "mathematics", "share")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 E_TAKEN = -11
