@@ -16,6 +16,12 @@ uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d)
     return count;
 }
 
+uint32_t poet_band_bytes(int32_t planes, int32_t of, int32_t rows, int32_t columns)
+{
+    const uint32_t all = poet_count(planes, of, columns, 1);
+    return all == 0 || rows < 1 || rows > of ? 0 : 4 * (all - (uint32_t)((of - rows) * columns));
+}
+
 int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes)
 {
     return poet_rows_sizes(1, size, inputs, sizes);

@@ -10,6 +10,10 @@
 /* Elements of a tensor a x b x c x d; 0 if an extent is not positive or the f32 tensor would exceed 1 GiB. */
 uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
 
+/* Bytes from the first to the last element of `rows` rows of each of so many planes, which lie `of` rows apart; 0 if an
+ * extent is not positive or that would exceed 1 GiB. */
+uint32_t poet_band_bytes(int32_t planes, int32_t of, int32_t rows, int32_t columns);
+
 /* For operators whose tensors all have `size` f32 elements. */
 int poet_elementwise_sizes(int32_t size, uint32_t inputs, poet_sizes *sizes);
 
