@@ -17,7 +17,6 @@ typedef struct poet_conv {
     int depthwise;                     /* directly, as depthwise.h says; else as gemm.h does */
     int32_t top;                       /* row of x at which the first window begins; negative: in the padding */
     int32_t y_plane;                   /* elements from a channel of y to the next */
-    int32_t gy_top;                    /* rows of gy before those that the first row of gx meets; 0 but of a band */
     bool adds;                         /* its weights' gradient to what is there */
     poet_windows windows;
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;

@@ -159,7 +159,7 @@ static void compute_channels(const share *share, const float *gy, float *workspa
     }
     for (int32_t top = 0; top * win->sh < win->h; top += strides_at_a_time(conv)) {
         if (!conv->in_place) {
-            poet_im2col_fill(share->shape, gy, share->met.first + top + conv->gy_top, workspace);
+            poet_im2col_fill(share->shape, gy, share->met.first + top, workspace);
         }
         compute_strides(share, conv->in_place ? gy : workspace, top, gx);
     }

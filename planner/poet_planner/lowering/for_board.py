@@ -11,6 +11,7 @@ from poet_profiles.graph import Graph
 
 from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
+from poet_planner.lowering.bands import with_bands
 from poet_planner.lowering.card import with_constants_on_the_card, with_parameters_on_the_card
 from poet_planner.lowering.early import with_early_updates
 from poet_planner.lowering.in_place import with_taking_over
@@ -59,6 +60,7 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
         graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
     else:
         graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
+        graph = with_bands(graph, layout.bands) if layout.bands > 1 else graph
         graph = with_early_updates(graph) if layout.early_updates else graph
     return with_taking_over(graph)
 
