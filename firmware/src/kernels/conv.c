@@ -67,10 +67,11 @@ int poet_conv_read_rows(const int32_t *params, poet_conv *conv)
         .top = p->top,
     };
     poet_windows *win = &conv->windows;
-    const poet_windows columns = {.h = 1, .w = p->w, .r = 1, .s = p->s, .sh = 1, .sw = p->sw, .pw = p->pw};
-    poet_windows along = columns;
-    const bool within = p->top > -p->r && p->top < p->h && p->rows >= 1 && p->rows <= p->of && p->sh >= 1;
-    if ((p->bias & ~1) != 0 || p->r < 1 || !within || poet_windows_place(&along) != POET_OK) {
+    poet_windows along = {.h = 1, .w = p->w, .r = 1, .s = p->s, .sh = 1, .sw = p->sw, .pw = p->pw};
+    /* so that no row of a window is beyond 32 bits */
+    const int64_t last = (int64_t)p->top + (int64_t)(p->rows - (int64_t)1) * p->sh;
+    if ((p->bias & ~1) != 0 || p->r < 1 || p->sh < 1 || p->rows < 1 || p->top <= -p->r || last >= p->h ||
+        poet_count(p->h, p->r, 1, 1) == 0 || poet_windows_place(&along) != POET_OK) {
         return POET_E_ARGUMENT;
     }
     win->ow = along.ow;

@@ -20,7 +20,7 @@ static int read_band(const int32_t *params, band *b)
     const int status = poet_pool_read(b->params, &b->pool);
     const poet_windows *win = &b->pool.windows;
     const uint32_t places = poet_count(p->r, p->s, 1, 1);
-    if (status != POET_OK || places > 256 || p->at < 0 || p->at > p->of - win->oh) {
+    if (status != POET_OK || places > 256 || p->of < 1 || p->at < 0 || p->at > p->of - win->oh) {
         return POET_E_ARGUMENT;
     }
     b->plane = p->of * win->ow;

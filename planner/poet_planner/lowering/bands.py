@@ -123,7 +123,7 @@ def _is_plain_pool(pool: Node) -> bool:
 def _is_direct(conv: Node) -> bool:
     """Of one sample, computed neither by an algorithm for whole planes nor as one long row."""
     p = parse_params(conv.operation.params) if conv.operation else {}
-    return (p["n"], p["g"]) == (1, 1) and way_of(p) == "direct" and (p["r"], p["s"]) != (1, 1)
+    return (p["n"], p["g"]) == (1, 1) and p["ph"] < p["r"] and way_of(p) == "direct" and (p["r"], p["s"]) != (1, 1)
 
 
 def _is_of_one(node: Node) -> bool:

@@ -42,6 +42,7 @@ SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
+BANDS = (2, 4, 8)  # of rows, in which a first convolution and its pooling are computed
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -268,6 +269,25 @@ def _in_segments(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield [MemoryLayout(micro_batches=parts, segments=count) for count in SEGMENTS]
 
 
+def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
+    """As for segments, but for what there is to cut."""
+    why_not = _why_not_in_ram(bench, usual)
+    if usual is None or why_not is not None:
+        return why_not
+    if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
+        return "no microcontroller runs it, or a step on features"
+    if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+        return f"--gradients {bench.request.gradients}"
+    operations = {node.operation.op for node in usual.graph.nodes if node.operation}
+    return None if {"conv2d", "max_pool2d"} <= operations else "no convolution and pooling"
+
+
+def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of single samples."""
+    parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
+    yield [MemoryLayout(micro_batches=parts, bands=count) for count in BANDS]
+
+
 def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
@@ -373,6 +393,7 @@ FAMILIES = (
         may_fit=_fits_in_parts,
         note=notes.of_segments,
     ),
+    Family("a first convolution in bands", _in_bands, _why_no_bands, may_fit=_fits_in_parts, note=notes.of_bands),
     Family(
         "constants on the card",
         _constants_on_card,

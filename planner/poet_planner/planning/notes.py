@@ -80,6 +80,11 @@ def of_segments(form: Form, usual: Form | None, before: Form | None, others: Seq
     return f"{form.layout.words}: what a segment keeps for the way back is stored or computed again on its own"
 
 
+def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What exists a few rows at a time."""
+    return f"{form.layout.words}: what lies between its input and the pooled maxima is never in RAM as a whole"
+
+
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)
