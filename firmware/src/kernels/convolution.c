@@ -129,8 +129,7 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
             const int32_t group = channel / conv->out_channels;
             gemm.rows = poet_conv_channels_in_group(conv, channel, first + count);
             compute_channels(conv, &gemm, &im2col, x + group * conv->in_channels * win->h * win->w,
-                             w + (channel - first) * conv->taps, sums, channel, workspace,
-                             y + channel * conv->y_plane);
+                             w + (channel - first) * conv->taps, sums, channel, workspace, y + channel * conv->y_plane);
         }
         x += conv->groups * conv->in_channels * win->h * win->w;
         y += conv->groups * conv->out_channels * conv->y_plane;
