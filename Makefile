@@ -27,7 +27,8 @@ export PLATFORMIO_DISABLE_UPGRADE_CHECK := true
         lint-types unit newest profiles notebooks clean
 
 help:
-	@echo "make demo    set up, then plan, flash and train on the emulated nRF52840; ARGS=--full: profile and compare, too"
+	@echo "make demo    set up, then plan, flash and train on the emulated nRF52840; ARGS=--full: profile and compare, too;"
+	@echo "             ARGS=--board=riscv: an Arduino sketch on a RISC-V core in QEMU, from its board file on"
 	@echo "make test    set up, then lint and the fast level of the tests"
 	@echo "make test-full  all checks: make test, then make test-rest, the rest of the tests"
 	@echo "make lint    ruff, clang-format and mypy alone"

@@ -3,7 +3,8 @@
 
 Runs the toolkit's own command lines, one after the other, and prints each before it runs. Everything it writes is
 under ``out/demo``. Needs no hardware: what it reports of time and energy is `emulated`. With ``--full`` it goes on with
-the profile that the plan rests on, the paper's own method, and what is refused.
+the profile that the plan rests on, the paper's own method, and what is refused. With ``--board=riscv`` an Arduino
+sketch on a RISC-V core in QEMU is profiled, planned for and trained.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OUT = Path("out") / "demo"
 PLAN, STORE_ALL, DATA = OUT / "plan", OUT / "store_all", OUT / "data.npz"
 TECHNIQUES = OUT / "techniques"
 
-BOARD = "nrf52840"
+BOARD, SKETCH = "nrf52840", "riscv"
 MODEL = "digits_cnn"
 # The model's training graph, of the whole batch and of one sample, with costs from the shipped profile of the board:
 # `make profiles` writes both.
@@ -237,15 +238,23 @@ def conclude(board_run: Path, store_all: Row) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="show part 5 as well")
-    full = parser.parse_args().full
+    parser.add_argument("--board", choices=(BOARD, SKETCH), default=BOARD, help="which board is shown")
+    asked = parser.parse_args()
     start = time.monotonic()
     os.chdir(ROOT)
     OUT.mkdir(parents=True, exist_ok=True)
+    if asked.board == SKETCH:
+        import sketch
+
+        before, after = fall_of_loss(sketch.show(run, say, OUT))
+        say(f"Done in {time.monotonic() - start:.0f} s")
+        console.print(f"shown: training of an Arduino sketch; its loss falls from {before:.2f} to {after:.2f}")
+        return
     plan()
     store_all = show_techniques()
     board_run = train_on_the_board()
     train_with_unlimited_memory(board_run)
-    if full:
+    if asked.full:
         show_the_rest()
     say(f"Done in {time.monotonic() - start:.0f} s")
     conclude(board_run, store_all)

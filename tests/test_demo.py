@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -127,6 +128,26 @@ def test_the_rest_is_shown_only_when_asked_for(
     verbs = [command[1] for command in commands if command[0] == "poet-harness"]
     assert verbs[:4] == ["flash", "run", "flash", "run"]
     assert ("profile" in verbs) == any("poet_ilp" in command for command in commands) == full
+
+
+def test_the_other_board_is_a_sketch(
+    demo: ModuleType, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place, stand_in in (
+        ("shutil.which", str),
+        ("poet_harness.arduino_library.write_arduino_library", Path),
+        ("tests.support.arduino.built", lambda *_: tmp_path),
+        ("tests.support.arduino.running", lambda *_, **__: nullcontext("/dev/ttyACM0")),
+    ):
+        monkeypatch.setattr(place, stand_in)
+    monkeypatch.syspath_prepend(ROOT / "demo")
+    monkeypatch.setattr("sys.argv", ["digits.py", "--board=riscv"])
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("POET_BOARDS", "")
+    demo.main()
+    assert [command for command in commands if unknown_options(command)] == []
+    verbs = ["board", "graph", "profile", "--profile", "data", "flash", "run"]
+    assert [command[1] for command in commands] == verbs
 
 
 def test_a_loss_that_does_not_fall_stops_it(demo: ModuleType, tmp_path: Path) -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields
-from functools import cache, partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+from poet_planner.advice.goal import goal_of
 from poet_planner.comparison.code_version import code_version
 from poet_planner.solve import NoScheduleError
 from poet_profiles.errors import NO_SCHEDULE, UserError
@@ -31,7 +32,8 @@ from benchmarks.evaluation.markdown import table
 from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN
 
 if TYPE_CHECKING:
-    from poet_planner.graph.optimizer import Optimizer
+    from poet_planner import Model, Optimizer
+    from poet_planner.advice.trained_sets import TrainedSet
     from poet_planner.planning.plan import Plan
     from torch import Tensor, nn
 
@@ -39,11 +41,13 @@ CURVES, STEPS = HERE / "accuracy_curves.csv", HERE / "accuracy_steps.csv"
 PROFILE = "nrf52840"
 LIMIT_S = 8.0
 EPOCHS = 30
-KEPT = 3  # a goal is reached from the first epoch on from which so many keep it
+ACCURACY = goal_of("accuracy 1", lambda outputs, targets: 0.0)
 RATES = (0.003, 0.01, 0.03, 0.1)
 MOMENTUM = 0.9
 SHARE = 0.5  # of the RAM that full training takes
 FULL, LAST_BLOCK, BIASES, HEAD = "full", "last block", "biases and head", "head"
+IN_PARTS = "store_all_micro_batches"
+LAST = 3  # epochs whose share is that at the end
 TRAINED = (FULL, LAST_BLOCK, BIASES, HEAD)
 Record = TypeVar("Record")
 
@@ -229,100 +233,71 @@ SPEECH = Task(
 TASKS = (WATCH, DIGITS, SPEECH)
 
 
-def frozen(task: Task, trained: str) -> nn.Module:
-    """The task's network; what is not trained asks for no gradient."""
-    module = task.network()
+def learned(task: Task, trained: str) -> TrainedSet:
+    """What learns of the task's network."""
+    from poet_planner.advice.trained_sets import TrainedSet
+    from poet_planner.models.trained import matching
+
     block, head = task.last
-    for name, parameter in module.named_parameters():
-        layer = name.rsplit(".", 1)[0]
-        learns = {
-            FULL: True,
-            LAST_BLOCK: layer in (block, head),
-            BIASES: layer == head or name.endswith("bias"),
-            HEAD: layer == head,
-        }
-        parameter.requires_grad_(learns[trained])
-    return module
+    patterns = {FULL: ("*",), LAST_BLOCK: (block, head), BIASES: ("*bias", head), HEAD: (head,)}[trained]
+    return TrainedSet(trained, patterns, matching(task.network(), patterns, task.name))
 
 
-def curve(task: Task, trained: str, rate: float, seed: int, epochs: int = EPOCHS) -> list[Curve]:
-    """Train, and ask after every epoch."""
-    import torch
-    from torch.nn.functional import cross_entropy
+def curves(task: Task, trained: str, seed: int, rates: Sequence[float] = RATES, epochs: int = EPOCHS) -> list[Curve]:
+    """Train at each rate, and ask after every epoch."""
+    from poet_planner.advice.curves import Curves, Key, Sets
+    from poet_planner.advice.curves import Data as Samples
 
-    data, module = task.data(seed), frozen(task, trained)
-    learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(learning, lr=rate, momentum=MOMENTUM)
-
-    def right() -> float:
-        with torch.no_grad():
-            return float((module(data.tested).argmax(1) == data.answers).float().mean())
-
-    found = [right()]
-    for epoch in range(epochs):
-        order = np.random.default_rng([seed, epoch]).permutation(len(data.labels))
-        for at in range(0, len(order) - task.batch + 1, task.batch):
-            chosen = order[at : at + task.batch]
-            optimizer.zero_grad()
-            cross_entropy(module(data.shown[chosen]), data.labels[chosen]).backward()
-            if task.clip is not None:
-                torch.nn.utils.clip_grad_value_(learning, task.clip)
-            optimizer.step()
-        found.append(right())
-    return [Curve(task.name, trained, rate, seed, epoch, share) for epoch, share in enumerate(found)]
+    data = task.data(seed)
+    sets = Sets(Samples((data.shown,), (data.labels,)), Samples((data.tested,), (data.answers,)))
+    made = Curves(_model(task), sets, ACCURACY.measure)
+    keys = [Key(learned(task, trained), task.batch, _optimizer(task), rate, seed) for rate in rates]
+    for _ in range(epochs):
+        made.extend(keys)
+    return [
+        Curve(task.name, trained, key.rate, seed, epoch, right)
+        for key in keys
+        for epoch, right in enumerate(made.values[key])
+    ]
 
 
 def steps(task: Task, limit_s: float) -> list[Step]:
     """Full training in all and in half of its RAM; the other ways in half of it."""
-    store_all = _planned(task, FULL, "store_all", 1, "8MB", limit_s)
+    store_all = _planned(task, FULL, "store_all", "8MB", limit_s)
     ram = int(SHARE * store_all.schedule.peak_bytes)
 
-    def step(trained: str, way: str, plan: Plan | str) -> Step:
-        if isinstance(plan, str):
-            return Step(task.name, trained, way, plan, 0, 0, 0.0, limit_s, code_version())
+    def step(trained: str, way: str, method: str) -> Step:
+        try:
+            plan = _planned(task, trained, method, ram, limit_s) if method else store_all
+        except UserError as lack:
+            if lack.exit_code != NO_SCHEDULE:
+                raise
+            why_none = WORDS[lack.status] if isinstance(lack, NoScheduleError) else NONE_EXISTS
+            return Step(task.name, trained, way, why_none, 0, 0, 0.0, limit_s, code_version())
         parts, made = plan.graph.micro_batches, plan.schedule
         return Step(task.name, trained, way, "", parts, made.peak_bytes, made.energy_j, limit_s, code_version())
 
-    poet = _or_why_none(lambda: _planned(task, FULL, "optimal", 1, ram, limit_s))
-    made = [step(FULL, "store-all", store_all), step(FULL, "poet in half", poet)]
-    return made + [step(trained, "parts in half", _in_parts(task, trained, ram, limit_s)) for trained in TRAINED]
+    made = [step(FULL, "store-all", ""), step(FULL, "poet in half", "optimal")]
+    return made + [step(trained, "parts in half", IN_PARTS) for trained in TRAINED]
 
 
-def _in_parts(task: Task, trained: str, ram: int, limit_s: float) -> Plan | str:
-    """The fewest equal parts whose store-all schedule fits."""
-    for parts in (count for count in range(1, task.batch + 1) if task.batch % count == 0):
-        plan = _or_why_none(partial(_planned, task, trained, "store_all", parts, ram, limit_s))
-        if not isinstance(plan, str):
-            return plan
-    return NONE_EXISTS
+def _planned(task: Task, trained: str, method: str, ram: int | str, limit_s: float) -> Plan:
+    from poet_planner import OptimiseOptions, plan
+    from poet_planner.models.trained import train_only
+
+    model = _model(task)
+    train_only(model.module, learned(task, trained).learns)
+    options = OptimiseOptions(time_limit_s=limit_s)
+    return plan(model, profile=PROFILE, ram=ram, optimizer=_optimizer(task), method=method, options=options)
 
 
-def _or_why_none(plan: Callable[[], Plan]) -> Plan | str:
-    """The plan; else the word for why there is none."""
-    try:
-        return plan()
-    except UserError as lack:
-        if lack.exit_code != NO_SCHEDULE:
-            raise
-        return WORDS[lack.status] if isinstance(lack, NoScheduleError) else NONE_EXISTS
-
-
-def _planned(task: Task, trained: str, method: str, parts: int, ram: int | str, limit_s: float) -> Plan:
+def _model(task: Task) -> Model:
     import torch
-    from poet_planner import Model, OptimiseOptions, plan
+    from poet_planner import Model
     from torch.nn.functional import cross_entropy
 
     inputs, targets = torch.randn(task.batch, *task.sample), torch.randint(task.classes, (task.batch,))
-    model = Model(task.name, frozen(task, trained), (inputs,), (targets,), cross_entropy)
-    return plan(
-        model,
-        profile=PROFILE,
-        ram=ram,
-        optimizer=_optimizer(task),
-        method=method,
-        micro_batches=parts,
-        options=OptimiseOptions(time_limit_s=limit_s),
-    )
+    return Model(task.name, task.network(), (inputs,), (targets,), cross_entropy)
 
 
 def _optimizer(task: Task) -> Optimizer:
@@ -331,20 +306,19 @@ def _optimizer(task: Task) -> Optimizer:
     return Optimizer(momentum=MOMENTUM, clip_value=task.clip)
 
 
-def run_accuracy(limit_s: float = LIMIT_S, curves: Path = CURVES, energies: Path = STEPS) -> None:
+def run_accuracy(limit_s: float = LIMIT_S, path: Path = CURVES, energies: Path = STEPS) -> None:
     """Train what the table of curves lacks; plan the steps anew where the limit or the code is another."""
     import torch
 
     torch.set_num_threads(1)  # sums in one order, whatever the computer
-    known = read(curves, Curve)
+    known = read(path, Curve)
     done = {(one.task, one.trained, one.rate, one.seed) for one in known}
     for task in TASKS:
         for trained in TRAINED:
-            for rate in RATES:
-                for seed in task.seeds:
-                    if (task.name, trained, rate, seed) not in done:
-                        known += curve(task, trained, rate, seed)
-            write(known, Curve, curves)
+            for seed in task.seeds:
+                rates = [rate for rate in RATES if (task.name, trained, rate, seed) not in done]
+                known += curves(task, trained, seed, rates) if rates else []
+            write(known, Curve, path)
             print(f"{task.name}, {trained}: trained", flush=True)
     kept = [one for one in read(energies, Step) if (one.time_limit_s, one.code_version) == (limit_s, code_version())]
     for task in TASKS:
@@ -374,8 +348,8 @@ def write(records: Sequence[Record], kind: type[Record], path: Path) -> None:
 
 def epochs_to(right: Sequence[float], goal: float) -> int | None:
     """The first epoch from which several keep the goal; None if there is none."""
-    kept = [min(right[at : at + KEPT]) >= goal for at in range(len(right) - KEPT + 1)]
-    return kept.index(True) if True in kept else None
+    epoch, is_sure = replace(ACCURACY, number=goal).least_epoch(right)
+    return epoch if is_sure else None
 
 
 def joules_to(curves: pd.DataFrame, goal: float, epoch_j: float) -> list[float] | None:
@@ -435,7 +409,7 @@ def _epoch_j(task: Task, step: Step) -> float:
 
 def _ends(curves: pd.DataFrame) -> pd.Series:
     """The share of right answers in the last epochs of each seed, at the rate with the highest mean."""
-    last = curves[curves["epoch"] > curves["epoch"].max() - KEPT].groupby(["rate", "seed"])["right"].mean()
+    last = curves[curves["epoch"] > curves["epoch"].max() - LAST].groupby(["rate", "seed"])["right"].mean()
     return last[last.groupby("rate").mean().idxmax()]
 
 

@@ -30,7 +30,7 @@ from poet_harness.protocol.device import Device
 from poet_harness.target.connect import connect
 from poet_profiles.boards import Board, load_board
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params
 from rich.console import Console
 from rich.table import Table
@@ -145,8 +145,8 @@ def configurations(name: str, params: tuple[str, ...]) -> Iterator[list[int]]:
         if is_convolution:
             sizes["tile"] = sizes["k"]  # all filters, which need not be whole blocks of the card
             sizes["bias"] = int(not name.endswith("conv2d_accumulate"))  # a sum so far has its bias already
-        if name.endswith(GENERAL_UPDATE):
-            sizes |= {"momentum_nano": 0, "nesterov": 0}  # it has no velocity
+        if OPERATORS[name].descends:
+            sizes |= {"momentum_nano": 0, "nesterov": 0, "adam": 1}
         yield [sizes.get(param, 2) for param in params]
 
 

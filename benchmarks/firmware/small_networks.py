@@ -120,8 +120,8 @@ class Network:
 SGD, ADAM = Optimizer(), Optimizer(Method.ADAM)
 NETWORKS = {
     "tiny 1": Network("tiny", 1, SGD, 9_200, 2_600, 15_500, (13_732, 932)),
-    "tiny 4": Network("tiny", 4, SGD, 17_500, 2_600, 18_500, (18_484, 932)),
-    "gesture": Network("gesture", 15, ADAM, 80_000, 3_500, 23_000, (22_940, 972)),
+    "tiny 4": Network("tiny", 4, SGD, 17_500, 2_600, 18_550, (18_484, 932)),
+    "gesture": Network("gesture", 15, ADAM, 80_000, 3_500, 23_050, (22_940, 972)),
     "dense64": Network("dense64", 8, SGD, 180_000, 11_300, 21_500, (21_356, 932)),
     "aifes_cnn": Network("aifes_cnn", 4, ADAM, 67_000, 10_800, 27_000, (26_624, 1_068)),
     "conv2d_bn": Network("conv2d_bn", 8, SGD, 1_880_000, 112_000, 44_500, (43_648, 1_116)),

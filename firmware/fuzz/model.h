@@ -16,7 +16,7 @@ enum {
     FUZZ_KEPT = 3,
     FUZZ_UNITS = 2,
     FUZZ_CHECKS = 3,
-    FUZZ_PARAMS = 8,
+    FUZZ_PARAMS = 12,
     FUZZ_CALLS = 12,
     FUZZ_WORDS = 36,
     FUZZ_PAGES = 2,
@@ -66,7 +66,7 @@ static const fuzz_tables fuzz_whole = {
             {4, 1, 1, 0, 0, 22},
             {5, 2, 1, POET_WORKSPACE | POET_WAITS, 3, 24},
             {3, 2, 1, POET_CHANGES, 0, 28},
-            {6, 0, 0, 0, 5, 31},
+            {6, 0, 0, 0, 11, 31},
         },
     .residents =
         {
@@ -82,7 +82,7 @@ static const fuzz_tables fuzz_whole = {
             {64, 6, 1, 0, POET_NO_CHECK, POET_RESIDENT_INPUT},
             {64, 4, 2, 0, 2, POET_RESIDENT_CONSTANT}, /* by rows, and nothing but the host reads it */
         },
-    .params = {16, 4, 4, 16, 16, 1},
+    .params = {16, 4, 4, 16, 16, 0, 0, 0, 0, 0, 0, 1},
     .words = {64,  288,           /* relu */
               288, 64,  0,   0,   /* out, to the first page */
               352, 64,  0,   0,   /* in */

@@ -250,7 +250,7 @@ int32_t poet_record(uint8_t code, const int32_t *params, bool fpu, float *zeros,
     for (uint32_t i = 0; i < POET_MAX_INPUTS; i++) {
         inputs[i] = zeros;
     }
-    void *outputs[POET_MAX_OUTPUTS] = {more_zeros, more_zeros, more_zeros, more_zeros};
+    void *outputs[POET_MAX_OUTPUTS] = {more_zeros, more_zeros, more_zeros, more_zeros, more_zeros, more_zeros};
     const poet_op_args args = {params, inputs, outputs, zeros, 0.0f, NULL, NULL};
     has_fpu = fpu;
     entries = into;

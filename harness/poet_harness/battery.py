@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from poet_profiles.battery import SECONDS_AN_HOUR, Battery
 from poet_profiles.errors import UserError
 from poet_profiles.files.json_file import read_json
 from poet_profiles.files.text_file import read_frame
@@ -15,7 +16,6 @@ from poet_profiles.plan_folder.files import PlanFiles
 from .training.comparison import read_run
 from .training.run_folder import EPOCHS_FILE, FORMAT, SETTINGS_FILE
 
-SECONDS_AN_HOUR = 3600.0
 # Columns of a training's epochs. Not each training keeps features, or validates.
 _MAY_LACK = ["features_energy_j", "features_time_s", "validated"]
 _INFERENCES = ["inference_energy_j", "inference_time_s"]
@@ -65,33 +65,6 @@ class TrainingCost:
             None if planned.life_steps is None else planned.life_steps / self.steps,
             self.source,
         )
-
-
-@dataclass(frozen=True)
-class Battery:
-    """Cells, and how much of what they hold arrives at the board.
-
-    Attributes
-    ----------
-    count : int
-        Cells, all alike.
-    usable : float
-        Share of the capacity until the board's supply is too low.
-    efficiency : float
-        Of the converter between battery and board.
-    """
-
-    capacity_ah: float
-    voltage_v: float
-    count: int
-    usable: float
-    efficiency: float
-
-    @property
-    def energy_j(self) -> float:
-        """What arrives at the board."""
-        held_j = self.count * self.capacity_ah * SECONDS_AN_HOUR * self.voltage_v
-        return held_j * self.usable * self.efficiency
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from poet_profiles.boards import Board
 from poet_profiles.errors import NO_DEVICE, UserError
 
 from .ports import described, devices, has_id, ports
-from .target.uf2_drive import check_softdevice, copy_image, drives
 
 SEGGER = 0x1366
 JLINK_PACK = "the J-Link Software and Documentation Pack of segger.com"
@@ -30,10 +29,6 @@ JLINK_LIBRARY = "libjlinkarm.so"
 JLINK_FOLDERS = ("/opt/SEGGER/JLink*", "/Applications/SEGGER/JLink*")
 DRIVES = ("/media/*/JLINK", "/run/media/*/JLINK", "/media/JLINK", "/Volumes/JLINK")
 OLDEST_BOSSAC = (1, 9)
-ARDUINO_FOLDERS = tuple(
-    f"{folder}/packages/arduino/tools/bossac/1.9.1-arduino2/bossac" for folder in (".arduino15", "Library/Arduino15")
-)
-UF2 = "uf2"
 NRFFW = 0x10001014  # UICR, where a bootloader's start address stands
 ERASED = 0xFFFFFFFF
 POET_MARK = 0x74656F70  # entry 7 of the firmware's vector table: "poet"
@@ -100,12 +95,9 @@ def upload_image(board: Board, image: Path, port: str | None) -> None:
     Parameters
     ----------
     image : Path
-        The ELF file; the tool takes the ``.hex``, ``.bin`` or ``.uf2`` beside it.
+        The ELF file; the tool takes the ``.hex`` or ``.bin`` beside it.
     """
     tool = choose(board)
-    if tool.name == UF2:
-        copy_image(image.with_suffix(".uf2"), drives(board)[0])
-        return
     done = _run(tool.upload(image, port))
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)
@@ -128,11 +120,8 @@ def refuse_to_overwrite(board: Board) -> None:
     Raises
     ------
     UserError
-        If something else than poet's firmware lies there, or if it cannot be looked at; and if the image begins at
-        another address than the bootloader starts.
+        If something else than poet's firmware lies there, or if it cannot be looked at.
     """
-    for drive in drives(board) if board.upload.uf2 else []:
-        check_softdevice(board, drive)
     if not board.upload.overwrites_bootloader:
         return
     tool = choose(board)
@@ -187,21 +176,10 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _tools(board: Board) -> list[Tool]:
-    known = {**TOOLS, **({UF2: _uf2(board)} if board.upload.uf2 else {})}
     for name in board.upload.tools:
-        if name not in known:
-            raise UserError(f"{board.name}: upload.tools: no tool named {name!r}; known are {', '.join(known)}")
-    return [known[name] for name in board.upload.tools]
-
-
-def _uf2(board: Board) -> Tool:
-    """Copying to the drive that the board's own bootloader shows. No program is needed."""
-
-    def found() -> tuple[str | None, str]:
-        here = drives(board)
-        return (str(here[0]) if here else None), ""
-
-    return Tool(UF2, f"{board.upload.by_hand}, and mount the drive that appears", found, lambda image, port: [])
+        if name not in TOOLS:
+            raise UserError(f"{board.name}: upload.tools: no tool named {name!r}; known are {', '.join(TOOLS)}")
+    return [TOOLS[name] for name in board.upload.tools]
 
 
 def _program(name: str) -> Path | None:
@@ -268,12 +246,6 @@ def _bossac() -> tuple[str | None, str]:
         which = f"{version[1]}.{version[2]}" if version else "of an unknown version"
         return str(path), f"it is {which}, and --offset needs 1.9: apt install bossa-cli"
     return str(path), ""
-
-
-def _arduino_bossac() -> Path | None:
-    """Arduino's own branch, the one that knows an nRF52840: on the path, or where Arduino's IDE has put it."""
-    installed = [path for folder in ARDUINO_FOLDERS for path in Path.home().glob(folder)]
-    return _program("bossac_arduino2") or (installed[0] if installed else None)
 
 
 def _drive() -> tuple[str | None, str]:
@@ -361,16 +333,6 @@ TOOLS = {
             lambda image, port: [
                 *(str(_program("bossac")), f"--port={port}", "--usb-port=1", "--offset=0x2000", "--erase"),
                 *("--write", "--verify", "--reset", str(image.with_suffix(".bin"))),
-            ],
-        ),
-        Tool(
-            "bossac_arduino2",
-            "Arduino's own branch of bossac, which Arduino's IDE installs with the Mbed OS Nano boards",
-            lambda: (str(_arduino_bossac()) if _arduino_bossac() else None, ""),
-            # No offset: the bootloader adds its own 0x10000, and would add another one.
-            lambda image, port: [
-                *(str(_arduino_bossac()), f"--port={port}", "-U", "-i", "-e"),
-                *("-w", str(image.with_suffix(".bin")), "-R"),
             ],
         ),
     )

@@ -93,6 +93,7 @@ def plan(
     method: str | Method = "optimal",
     options: OptimiseOptions | None = None,
     library: str | None = None,
+    stream: int | None = None,
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
@@ -110,8 +111,7 @@ def plan(
     batch : int, optional
         Samples in a step of a model given by name; default is its own.
     ram : int or str, optional
-        RAM budget, resident tensors included: bytes; ``"256KB"`` (of 1024 bytes), or ``"50%"`` of the store-all
-        schedule's peak. Default is the board's.
+        RAM budget with residents: bytes; ``"256KB"``, or ``"50%"`` of the store-all peak. Default is the board's.
     deadline : float or str, optional
         Most time for a step: seconds; ``"800ms"``, or ``"1.5x"`` the store-all schedule's time. Default is none.
     parameters : str
@@ -150,6 +150,8 @@ def plan(
         Time limit, seed, solver, progress. Default is seed 0, HiGHS, and work that takes one core some 7 s.
     library : str, optional
         A library of that name is to be made of the plan: what keeps it from that is refused before the search.
+    stream : int, optional
+        The axis of the input along which an inference streams, too.
 
     Returns
     -------
@@ -180,15 +182,13 @@ def plan(
         method = method_named(method)
     request = Request(
         network, profile, board, batch, ram, deadline, parameters, gradients, micro_batches, card_above, stream_above,
-        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features,
+        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream,
     )  # fmt: skip
     options = options or OptimiseOptions(capped=False)
     if objective is not None:
         options = replace(options, objective=named(Objective, objective, "--objective"))
-    samples = None if validate is None else Path(validate)
-    return pipeline.plan(
-        request, OPTIMAL if isinstance(method, str) else method, options, library=library, validate=samples
-    )
+    method, samples = OPTIMAL if isinstance(method, str) else method, None if validate is None else Path(validate)
+    return pipeline.plan(request, method, options, library=library, validate=samples)
 
 
 # Type checkers see the imports above, and no attribute that is not there.

@@ -66,7 +66,7 @@ def _rehearsal(graph: TracedGraph, residents: Mapping[str, Tensor], sized: bool)
         if graph.device != "cpu":
             return _GpuRehearsal(graph, residents).taken(sized)
         try:
-            return _Apart(graph, residents).taken(sized)
+            return Apart(graph, residents).taken(sized)
         except Exception:  # Some operators take only what others have made: a decomposition, an index.
             return _Rehearsal(graph, residents).taken(sized)
 
@@ -116,7 +116,7 @@ class _Rehearsal(Execution):
             self.strides[name] = viewed(held, ref).stride()
 
 
-class _Apart(_Rehearsal):
+class Apart(_Rehearsal):
     """Each operator by itself."""
 
     def _take(self) -> None:

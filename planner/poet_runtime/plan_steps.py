@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import S8
+from poet_profiles.firmware.operators import ACCUMULATE, S8
 from poet_profiles.graph import Graph
 from poet_profiles.schedule import Action, Step
 
@@ -44,16 +44,30 @@ class _Translation:
         self._operators = {operator.id: operator for operator in traced.operators}
         self._makers = {id: operator for operator in traced.operators for id in operator.values}
         self._reads = {node.id: set(node.inputs) for node in planned.nodes}
+        self._adding = dict(self._operators_within())
         self._takes_over = {node.id: node.takes_over.values() for node in planned.nodes}
         self._known = {value.id for node in planned.nodes for value in node.values}
         self._computed: set[str] = set()
         self._held: set[str] = set()
 
+    def _operators_within(self) -> Iterator[tuple[str, TracedOperator]]:
+        """Nodes that add what an operator makes to a sum at once, and the operator."""
+        sums = {
+            node.operation.results[0]: node.id
+            for node in self._planned.nodes
+            if node.operation and node.operation.op.endswith(ACCUMULATE) and node.operation.results
+        }
+        for operator in self._traced.operators:
+            for value in operator.values if operator.id not in self._reads else ():
+                if (total := self._traced.values[value].resident) in sums:
+                    yield sums[total], operator
+
     def constants(self) -> Iterator[Step]:
         known = {*self._traced.constants, *self._traced.frozen}
         folded = self._folded()
+        planned = {*self._reads, *(operator.id for operator in self._adding.values())}
         for operator in self._traced.operators:
-            if operator.id in self._reads:
+            if operator.id in planned:
                 continue
             if not operator.random and known.issuperset(ref.source for ref in operator.refs):
                 known.update(operator.values)
@@ -94,11 +108,11 @@ class _Translation:
             raise UserError(f"{step.do} {step.target}: neither the plan's graph nor the model has it")
 
     def compute(self, id: str) -> Iterator[Step]:
-        if id not in self._operators:
+        operator = self._operators.get(id) or self._adding.get(id)
+        if operator is None:
             if id not in self._reads:
                 raise UserError(f"compute {id}: neither the plan's graph nor the model has it")
             return
-        operator = self._operators[id]
         missing = [
             value for value in self._traced.inputs(operator) if value not in self._held and value not in self._reads[id]
         ]
@@ -106,11 +120,11 @@ class _Translation:
         there = set(self._held)
         for before in borrowed:
             yield from self._run(before)
-        if id in self._computed:
+        if operator.id in self._computed:
             yield from self._free(value for value in operator.values if value not in self._known)
-        self._computed.add(id)
+        self._computed.add(operator.id)
         self._held.update(operator.values)
-        yield Step(Action.COMPUTE, id)
+        yield Step(Action.COMPUTE, operator.id)
         yield from self._free(self._takes_over[id])
         own = {*there, *operator.values}
         yield from self._free(value for one in borrowed for value in one.values if value not in own)

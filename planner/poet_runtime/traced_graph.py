@@ -112,6 +112,7 @@ class Kind(StrEnum):
     OUTPUT = "output"
     CONSTANT = "constant"
     STATE = "state"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True)

@@ -99,29 +99,6 @@ class Bootloader(BaseModel):
     request: int = Field(gt=0, lt=2**32)
 
 
-class Uf2(BaseModel):
-    """A bootloader that looks like a drive and takes UF2 files.
-
-    Attributes
-    ----------
-    family : int
-        The chip, as the bootloader's makers number it.
-    board_ids : tuple of str
-        Beginnings of `Board-ID` in the drive's INFO_UF2.TXT.
-    softdevice : str
-        Beginning of `SoftDevice` there: what lies below the image decides where the image begins.
-    usb_ids : tuple of str
-        Of ports at the board's own connector, the bootloader's and a maker's program's. The console is at none of them.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    family: int = Field(gt=0, lt=2**32)
-    board_ids: tuple[str, ...]
-    softdevice: str = ""
-    usb_ids: tuple[UsbId, ...] = ()
-
-
 class Upload(BaseModel):
     """How firmware gets onto a board.
 
@@ -139,8 +116,6 @@ class Upload(BaseModel):
         What a person does so that the bootloader's port appears.
     before_metering : str
         What an upload leaves behind that a measurement would see, and how to end it.
-    uf2 : Uf2 or None
-        Of a bootloader that looks like a drive.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -151,12 +126,11 @@ class Upload(BaseModel):
     sketch_usb_ids: tuple[UsbId, ...] = ()
     by_hand: str = ""
     before_metering: str = ""
-    uf2: Uf2 | None = None
 
     @property
     def own_usb_ids(self) -> tuple[UsbId, ...]:
         """Of every port at the board's own connector that is no console."""
-        return self.usb_ids + self.sketch_usb_ids + (self.uf2.usb_ids if self.uf2 else ())
+        return self.usb_ids + self.sketch_usb_ids
 
 
 class Board(BaseModel):
@@ -179,7 +153,7 @@ class Board(BaseModel):
     ram_reserved_bytes: int = Field(default=0, ge=0)
     flash_bytes: int = Field(default=0, ge=0)
     flash_reserved_bytes: int = Field(default=0, ge=0)
-    storage: Literal["none", "sd-spi", "file"]
+    storage: Literal["none", "sd-spi", "memory", "file"]
     storage_block_bytes: int = Field(default=512, gt=0)
     storage_endurance_bytes: int = Field(default=0, ge=0)
     smallest_page_bytes: int = Field(default=0, ge=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boards that were added by following docs/adding_a_board.md, in the emulator: Nucleo-F411RE, nRF5340 DK."""
+"""A board that was added by following docs/adding_a_board.md, in the emulator: the Nucleo-F411RE."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from poet_harness.emulation import EmulatedBoard, EmulationError, open_emulated_board
-from poet_harness.emulation.peripherals.debug_port import FactoryTrims
 from poet_profiles.boards import Board, load_board
-from poet_profiles.firmware.operators import OPERATORS
 
 from tests.emulation.test_registers import check_registers
 from tests.support import ROOT
@@ -24,17 +22,13 @@ from tests.support.emulation.paged_step import GRADIENT, W, expected, get, put_a
 from tests.support.emulation.python_board import open_python_board
 from tests.support.emulation.vendor_svd import load_svd
 
-NUCLEO, NRF5340 = "nucleo-f411re", "nrf5340dk"
+NUCLEO = "nucleo-f411re"
 Opener = Callable[..., Line]
 
 
-@pytest.fixture(scope="module", params=(NUCLEO, NRF5340))
+@pytest.fixture(scope="module", params=(NUCLEO,))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-only_nucleo = pytest.mark.parametrize("name", [NUCLEO], indirect=True)
-only_nrf5340 = pytest.mark.parametrize("name", [NRF5340], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +162,6 @@ def test_an_empty_slot_is_told(open_other: Opener) -> None:
     assert line.ask("format").startswith("ok")
 
 
-@only_nucleo
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -185,7 +178,6 @@ def test_an_image_for_a_board_with_another_clock_or_line_is_noticed(
         line.emulated._machine.run(20_000_000)
 
 
-@only_nucleo
 @pytest.mark.usefixtures("image")  # most of what it is made of is compiled then
 def test_a_module_with_a_crystal_of_its_own_is_a_file(name: str, model: Path, folder: Path, tmp_path: Path) -> None:
     """Like a Black Pill: a crystal of 25 MHz, the card at SPI1's other pins, a LED at PC13."""
@@ -200,36 +192,3 @@ def test_a_module_with_a_crystal_of_its_own_is_a_file(name: str, model: Path, fo
         assert line.values("hello")["board"] == "blackpill"
         assert line.ask("format").startswith("ok")
         assert emulated.chip.bus.read(0x40020800, 4) >> 26 & 3 == 1, "PC13 is an output"
-
-
-@only_nrf5340
-def test_the_chip_is_trimmed_and_a_probe_may_read_it(open_other: Opener) -> None:
-    emulated = open_other().emulated
-    assert emulated.chip.debug_locked
-    emulated._machine.run(20_000_000)
-    assert not emulated.chip.debug_locked
-    assert emulated.chip.bus.read(FactoryTrims.PLACE, 4) == FactoryTrims.VALUE
-
-
-@only_nrf5340
-@pytest.mark.usefixtures("image")
-def test_at_128_mhz_it_computes_in_half_the_time(
-    open_other: Opener, name: str, model: Path, folder: Path, tmp_path: Path
-) -> None:
-    quick = load_board(name).model_copy(update={"clock_hz": 128_000_000})
-    line = open_other(quick)
-    with pytest.raises(EmulationError, match="HFCLKCTRL does not give the core the 128000000 Hz of the board"):
-        line.emulated._machine.run(20_000_000)
-    elf = build(name, folder, model, POET_BOARD=quick.model_dump_json())
-    data, ticks, weights = random_data(), [], []
-    with open_emulated_board(quick, elf, tmp_path / "quick.img") as emulated:
-        emulated.serial.timeout = 60
-        for one in (open_other(), Line(emulated)):
-            one.values("hello")
-            one.values("format")
-            put_all(one, data)
-            step(one)
-            weights.append(get(one, W).tobytes())
-            ticks.append(int(one.values(f"bench {OPERATORS['fill'].code} 10 4000 0")["ticks"]))
-    assert weights[0] == weights[1]
-    assert ticks[0] == pytest.approx(2 * ticks[1], rel=0.01)

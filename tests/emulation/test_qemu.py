@@ -119,17 +119,17 @@ def test_commits_survive_on_a_card_of_others(open_qemu: Opener) -> None:
 
 def test_nrf_uart_and_timer_drivers_run_on_qemus_microbit(tmp_path: Path) -> None:
     need_qemu()
-    nrf, nordic = ROOT / "firmware/boards/nrf52840", ROOT / "firmware/boards/nordic"
+    nrf = ROOT / "firmware/boards/nrf52840"
     sources = [
         nrf / "serial.c",
-        nordic / "timer.c",
+        nrf / "timer.c",
         *(ROOT / "firmware/boards/cortex_m" / f"{part}.c" for part in ("startup", "failure", "wait")),
         BOARD / "microbit.c",
     ]
     board_files = runpy.run_path(str(ROOT / "firmware/platforms/baremetal/builder/board_files.py"))
     settings = board_files["header"](load_board("nrf52840").model_dump())
     (tmp_path / "board_settings.h").write_text(settings)
-    include = ("-I", str(nrf), "-I", str(nordic), "-I", str(tmp_path))
+    include = ("-I", str(nrf), "-I", str(tmp_path))
     image = compile_image(tmp_path / "microbit.elf", "cortex-m0", sources, "microbit.ld", *include)
     machine = QemuMachine("microbit", None, image, "-icount", "shift=6,sleep=off")
     try:

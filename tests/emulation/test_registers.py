@@ -10,7 +10,6 @@ import pytest
 from poet_harness.emulation import EmulationError
 from poet_harness.emulation.chip import Chip
 from poet_harness.emulation.core_registers import SystemControlSpace
-from poet_harness.emulation.peripherals.debug_port import Unnamed
 from poet_profiles.boards import load_board
 
 from tests.support import ROOT
@@ -25,7 +24,6 @@ NUMBER = re.compile(r"(0x[0-9A-F]+|\d+)u$")
 # Values that the drivers name without their register.
 NAMED_VALUES = {
     "nrf52840": {"PULL_UP": ("P0", "PIN_CNF[0]", "PULL")},
-    "nrf5340dk": {"PULL_UP": ("P0", "PIN_CNF[0]", "PULL")},
     "mkr1000": {
         "OSC8M_DIV8": ("SYSCTRL", "OSC8M", "PRESC"),
         "GCLK_SOURCE_XOSC32K": ("GCLK", "GENCTRL", "SRC"),
@@ -41,40 +39,14 @@ NAMED_VALUES = {
 
 # Numbers that no SVD file lists: data sheet DS40001882, table 15-5 "Generic Clock Selection ID", and the vendor's
 # header component/gclk.h, GCLK_CLKCTRL_ID_DFLL48_Val and so on.
-# Nordic's nrfx (nrf52840.h, nrf52_erratas.h: nrf52_configuration_249; nrf5340_application.h) has the rest.
+# Nordic's nrfx (nrf52840.h, nrf52_erratas.h: nrf52_configuration_249) has the rest.
 UNLISTED_REGISTERS = {
     "nrf52840": {"APPROTECT_DISABLE": 0x40000558, "FICR_PART_CODE": 0x10000130, "FICR_REVISION_CODE": 0x10000134},
-    "nrf5340dk": {
-        "CLOCK_HFCLKCTRL": 0x50005558,
-        "POWER_GPREGRET": 0x5000551C,
-        "RESET_RESETREAS": 0x50005400,
-        "REGULATORS_VREGMAIN_DCDCEN": 0x50004704,
-        "REGULATORS_VREGRADIO_DCDCEN": 0x50004904,
-        "CACHE_ENABLE": 0x50001500,
-        "CTRLAP_APPROTECT_DISABLE": 0x50006544,
-        "CTRLAP_SECUREAPPROTECT_DISABLE": 0x5000654C,
-        "UICR_APPROTECT": 0x00FF8000,
-        "UICR_SECUREAPPROTECT": 0x00FF801C,
-        "FICR_TRIMCNF_ADDR": 0x00FF0300,
-        "FICR_TRIMCNF_DATA": 0x00FF0304,
-        "the next FICR_TRIMCNF_ADDR": 0x00FF0308,
-    },
 }
 UNLISTED_ADDRESSES = {address for registers in UNLISTED_REGISTERS.values() for address in registers.values()}
-UNLISTED_BITS = {
-    "RESET_RESETREAS_RESETPIN": 0,
-    "RESET_RESETREAS_DOG0": 1,
-    "RESET_RESETREAS_SREQ": 3,
-    "RESET_RESETREAS_LOCKUP": 4,
-    "REGULATORS_VREGMAIN_DCDCEN_DCDCEN": 0,
-    "CACHE_ENABLE_ENABLE": 0,
-}
 UNLISTED = {
     "PART_CODE_NRF52840": 8,
     "REVISION_CODE_F0": 5,
-    "CLOCK_HFCLKCTRL_HCLK_Div1": 0,
-    "CLOCK_HFCLKCTRL_HCLK_Div2": 1,
-    "FICR_TRIMCNF_COUNT": 32,
     "GCLK_ID_DFLL48": 0,
     "GCLK_ID_SERCOM1_CORE": 0x15,
     "GCLK_ID_SERCOM5_CORE": 0x19,
@@ -115,7 +87,7 @@ def longest_register(svd: Svd, peripheral: str, rest: str) -> tuple[list[SvdRegi
     raise AssertionError(f"{peripheral}_{rest}: no such register")
 
 
-@pytest.mark.parametrize("name", (*BOARDS, "nucleo-f411re", "nrf5340dk"))
+@pytest.mark.parametrize("name", (*BOARDS, "nucleo-f411re"))
 def test_the_drivers_registers_are_the_vendors(name: str) -> None:
     svd = load_svd(name)
     header = (ROOT / "firmware/boards" / str(load_board(name).chip) / "registers.h").read_text()
@@ -156,9 +128,6 @@ def check_register(svd: Svd, board: str, macro: str, parameter: str, address: re
 
 
 def check_field(svd: Svd, macro: str, lsb: int, single: bool) -> None:
-    if macro in UNLISTED_BITS:
-        assert lsb == UNLISTED_BITS[macro], macro
-        return
     peripheral, rest = split_peripheral(svd, macro)
     entries, field = longest_register(svd, peripheral, rest)
     found = [entry.fields[field] for entry in entries if field in entry.fields]
@@ -193,7 +162,7 @@ def test_the_emulated_registers_are_the_vendors(open_line: Opener, name: str) ->
 def check_registers(svd: Svd, chip: Chip, but: frozenset[str] = frozenset()) -> None:
     """Every register of an emulated chip; `but` are places whose reset value the vendor's file has wrong."""
     for peripheral in chip.bus.peripherals:
-        if isinstance(peripheral, SystemControlSpace | Unnamed):
+        if isinstance(peripheral, SystemControlSpace):
             continue  # the core's own: Arm's manual, not the vendor's file; or in no manual
         listed = {
             register: modelled

@@ -13,7 +13,7 @@ from poet_profiles.boards import load_board
 
 from tests.support.emulation.emulated_board import BOARDS
 
-REQUESTS = [f"bench 7 1 {size}" for size in range(1, 25)]
+REQUESTS = [f"bench 14 1 1 {size}" for size in range(1, 25)]
 IMPATIENT = Patience(acknowledge_s=0.02, answer_s=0.05, attempts=50)
 
 

@@ -101,6 +101,18 @@ def test_it_trains_with_momentum_and_infers_as_from_flash(
     assert here[2][0] != here[2][1]
 
 
+def test_it_trains_in_micro_batches_as_from_flash(
+    step: TrainingStep, host_firmware: fw.HostFirmware, tmp_path: Path
+) -> None:
+    part = step.in_micro_batches(2)
+    in_flash = part.graph(BOARD, optimizer=Optimizer("adam"))
+    graph = on_card(in_flash)
+    check_graph(graph)
+    assert graph.micro_batches == 2 and graph.kept
+    there = trained(part, in_flash, store_all_schedule(in_flash), host_firmware, tmp_path / "flash", Streaming())
+    assert trained(part, graph, everything_paged(graph), host_firmware, tmp_path / "card", TILES) == there
+
+
 def key(resident: Resident) -> str:
     return resident.id
 

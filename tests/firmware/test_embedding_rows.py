@@ -353,7 +353,7 @@ def test_a_table_put_over_the_line_counts_with_the_next_commit(core: c.CDLL) -> 
         ([KEPT[0], (W_BYTES, fw.PARAMETER, 0, 3 * WORDS), KEPT[2]], NODES),  # by other rows
         ([KEPT[0], KEPT[1], (Y_BYTES, fw.STATE, 1, TOKENS)], NODES),  # by rows, for a store
         ([(4 * TOKENS, fw.INPUT, None, TOKENS), *KEPT[1:]], NODES),  # a batch
-        (KEPT, [*NODES[:3], (fw.SGD_UPDATE, [WORDS * WIDTH, 128], [W, W], [W], 1024), *NODES[4:]]),
+        (KEPT, [*NODES[:3], (fw.SGD_UPDATE, [WORDS * WIDTH, 128, *fw.PLAIN], [W, W], [W], 1024), *NODES[4:]]),
     ],
 )
 def test_rows_that_an_operator_does_not_expect_are_refused(
@@ -380,7 +380,7 @@ def test_a_benchmark_updates_rows_in_the_page_area(core: c.CDLL) -> None:
     gy = floats(drawn, TOKENS * WIDTH).reshape(TOKENS, WIDTH)
     at = [next(drawn) % WORDS for _ in range(TOKENS)]
     drawn = pseudo_random(0x9E3779B9)
-    w = {token: floats(drawn, ROW_BLOCKS * fw.BLOCK // 4)[:WIDTH] for token in at}
+    w = {token: np.abs(floats(drawn, ROW_BLOCKS * fw.BLOCK // 4)[:WIDTH]) for token in at}
     pages = fw.PAGE_AREA + LAYOUT.batch_block + BATCHES * LAYOUT.batch_blocks
     checksum = 0
     for token in dict.fromkeys(at):

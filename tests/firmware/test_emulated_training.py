@@ -125,7 +125,6 @@ def test_what_an_inference_takes_beside_training() -> None:
         ("mkr1000", "tests.support.networks.quantised:of_finetune_cnn_small", 2, True, PLAIN, None),
         ("nrf52840", "tests.support.networks.quantised:of_branches", 2, True, PLAIN, None),
         ("nrf52840", "finetune_cnn_small", 4, True, Optimizer(momentum=0.9), Calibration()),
-        ("nrf5340dk", "finetune_cnn_small", 4, True, Optimizer(momentum=0.9), Calibration()),
         ("mkr1000", "finetune_cnn", 2, True, PLAIN, Calibration()),  # its frozen weights in f32 are beyond the flash
     ],
 )

@@ -40,7 +40,7 @@ NODES = [
     (fw.ADD, [SIZE], [2, 0], [3], BYTES),
     (fw.FETCH, [SIZE], [C], [4], 0),
     (fw.ADD, [SIZE], [3, 4], [5], BYTES),
-    (fw.SGD_UPDATE, [SIZE, TILE], [3, 0], [W], 512 + 4 * TILE),
+    (fw.SGD_UPDATE, [SIZE, TILE, *fw.PLAIN], [3, 0], [W], 512 + 4 * TILE),
     (fw.STORE, [SIZE], [2], [S], 0),
     (fw.SGD, [SIZE], [5, 6], [6], 0),
     (fw.COMMIT, [1], [], [], 0),
@@ -444,7 +444,7 @@ def test_page_benchmarks_keep_away_from_what_is_kept(core: c.CDLL) -> None:
     device = start(core, card)
     before = bytes(card.content)
     device.ok("page out 512 3 sequential")
-    device.ok(f"bench {fw.SGD_UPDATE} 2 200 70")
+    device.ok(f"bench {fw.SGD_UPDATE} 2 200 70{6 * ' 0'}")
     pages = (fw.PAGE_AREA + NET.layout.batch_block + BATCHES * NET.layout.batch_blocks) * fw.BLOCK
     assert card.content[:pages] == before[:pages]
     assert card.content[pages:] != before[pages:]
@@ -547,7 +547,7 @@ def net_of_another_graph() -> fw.Net:
     return net
 
 
-WRITING = ["page out 512 1 sequential", f"bench {fw.SGD_UPDATE} 1 200 70"]
+WRITING = ["page out 512 1 sequential", f"bench {fw.SGD_UPDATE} 1 200 70{6 * ' 0'}"]
 
 
 @pytest.mark.parametrize(

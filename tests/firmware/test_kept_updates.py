@@ -30,7 +30,6 @@ def gradients_of(
 ) -> tuple[list[Array], Sequence[Array]]:
     """As one operator makes them, all at once, in their weights' shapes; and the weights."""
     gy, x, *weights = inputs
-    name = name.replace("_general", "")
     if name == "conv2d_update":
         gradients = operators.run("conv2d_backward_weight", {key: p[key] for key in p if key != "tile"}, [gy, x])
     elif name == "linear_update":
@@ -57,7 +56,7 @@ def through_sink(operators: Operators, name: str, p: Params, inputs: Sequence[Ar
     """What the operator writes to a card; whole blocks, but for the end of each output."""
     sizes = operators.sizes(name, p)
     written: list[bytes] = [b""] * sizes.outputs
-    states = sizes.outputs // 2 if p.get("momentum_nano") else 0
+    states = sizes.outputs * 2 // 3 if p.get("adam") else sizes.outputs // 2 if p.get("momentum_nano") else 0
 
     def write(_context: int, output: int, data: int, count: int) -> int:
         assert len(written[output]) % BLOCK == 0 < count
@@ -71,7 +70,7 @@ def through_sink(operators: Operators, name: str, p: Params, inputs: Sequence[Ar
     arguments = CArguments(
         params_array(name, p),
         (c.c_void_p * 12)(*[array.ctypes.data for array in given_]),
-        (c.c_void_p * 4)(),
+        (c.c_void_p * 6)(),
         workspace.ctypes.data,
         RATE,
         c.addressof(sink),
@@ -81,10 +80,10 @@ def through_sink(operators: Operators, name: str, p: Params, inputs: Sequence[Ar
     return written
 
 
-PLAIN = ("conv2d_update", "linear_update", "sgd_update")
+UPDATES = ("conv2d_update", "linear_update", "sgd_update")
 
 
-@pytest.mark.parametrize("name", [*PLAIN, *(name.replace("_update", "_general_update") for name in PLAIN)])
+@pytest.mark.parametrize("name", UPDATES)
 def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> None:
     @settings(max_examples=examples(120), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16))
@@ -97,29 +96,36 @@ def test_tiles_have_the_bits_of_the_whole(operators: Operators, name: str) -> No
     equal()
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_momentum_has_the_bits_of_a_descent_in_ram(operators: Operators, name: str) -> None:
-    """Whole, and with weights and velocity from the card, as far as tiles are whole blocks."""
-    general, rows = name.replace("_update", "_general_update"), {"conv2d_update": "k", "linear_update": "n"}
+FACTORS = np.array([0.01, 0.3, 0.98, 0.1, 0.9, 0.1], np.float32)  # of Adam: its operator in RAM is given the same
+
+
+@pytest.mark.parametrize("adam", [0, 1], ids=["momentum", "adam"])
+@pytest.mark.parametrize("name", UPDATES)
+def test_states_have_the_bits_of_a_descent_in_ram(operators: Operators, name: str, adam: int) -> None:
+    """Whole, and with weights and states from the card, as far as tiles are whole blocks."""
+    rows = {"conv2d_update": "k", "linear_update": "n"}
 
     @settings(max_examples=examples(80), deadline=None, derandomize=True)
     @given(CONFIGURATIONS[name], st.integers(0, 2**16), st.sampled_from([0, 1]), st.sampled_from([0.0, 0.25]))
     def equal(params: Params, seed: int, nesterov: int, amount: float) -> None:
         bits = int(np.float32(amount).view(np.int32))
-        descent = {"momentum_nano": 900_000_000, "decay_f32": bits, "clip_f32": bits, "nesterov": nesterov}
+        moves = {"adam": 1, "eps_f32": bits} if adam else {"momentum_nano": 900_000_000, "nesterov": nesterov}
+        descent = {"momentum_nano": 0, "nesterov": 0, "decay_f32": bits, "clip_f32": bits, **moves}
         inputs = REFERENCES[name](params, Draw(seed)).inputs
         gradients, weights = gradients_of(operators, name, params, inputs)
         draw = np.random.default_rng(seed)
-        states = [draw.standard_normal(weight.shape).astype(np.float32) for weight in weights]
+        slots = [[np.abs(draw.standard_normal(w.shape)).astype(np.float32) for w in weights] for _ in range(1 + adam)]
+        shared = [FACTORS] * adam
         after = [
-            operators.run("sgd_general", {"size": given_[1].size, **descent}, given_, RATE)
-            for given_ in map(list, zip(gradients, weights, states, strict=True))
+            operators.run(*descent_of(descent, given_[1].size), [*shared, *given_], RATE)
+            for given_ in zip(gradients, weights, *slots, strict=True)
         ]
         expected = [part.tobytes() for parts in zip(*after, strict=True) for part in parts]
-        assert through_sink(operators, general, {**params, **descent}, [*inputs, *states]) == expected
+        given_ = [*inputs, *(state for slot in slots for state in slot), *shared]
+        assert through_sink(operators, name, {**params, **descent}, given_) == expected
         count = params[rows[name]] if name in rows else 0
         if count and (params["tile"] == count or params["tile"] * weights[0].nbytes // count % BLOCK == 0):
-            assert through_sink(operators, f"streamed_{general}", {**params, **descent}, [*inputs, *states]) == expected
+            assert through_sink(operators, f"streamed_{name}", {**params, **descent}, given_) == expected
 
     equal()
 
@@ -154,7 +160,7 @@ def test_an_error_of_the_card_ends_the_update(operators: Operators, failing: int
     arguments = CArguments(
         params_array(name, params),
         (c.c_void_p * 12)(*[array.ctypes.data for array in inputs]),
-        (c.c_void_p * 4)(),
+        (c.c_void_p * 6)(),
         workspace.ctypes.data,
         RATE,
         c.addressof(sink),

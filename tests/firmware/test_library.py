@@ -269,7 +269,9 @@ def test_what_begin_refuses_of_an_inference(core: c.CDLL) -> None:
     paged = Application(core, inference=INFERENCE_PAGED)
     assert paged.begin() == fw.E_ABSENT  # it wants a card
     other = Application(core, inference=INFERENCE_PLAIN)
-    other.net.inference.model.residents = beside(INFERENCE_PLAIN, INFERENCE).model.residents
+    own = beside(INFERENCE_PLAIN, INFERENCE)
+    own.model.residents[2].offset += 4
+    other.net.inference.model.residents = own.model.residents
     assert other.begin() == fw.E_CORRUPT  # it knows other parameters
     training = [*INFERENCE[:2], (fw.SGD, [SIZE], [9, 4], [4], 0)]
     assert Application(core, inference=INFERENCE_PLAIN, inference_nodes=training).begin() == fw.E_CORRUPT

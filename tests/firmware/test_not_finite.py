@@ -11,7 +11,7 @@ import pytest
 from poet_profiles.protocol.f32 import f32_bits
 
 from tests.firmware import test_kept_tensors as kept
-from tests.firmware.test_kept_updates import LAYERS
+from tests.firmware.test_kept_updates import FACTORS, LAYERS
 from tests.firmware.test_library import PAGED, PLAIN, RATE, Application, after, fresh_card
 from tests.support.firmware.core import ADD, BLOCK, COMPUTE, E_NOT_FINITE, LOSS, OK, PAGE_AREA, Net
 from tests.support.firmware.cut_card import BlockCard
@@ -172,7 +172,8 @@ UPDATES: list[tuple[str, Params]] = [
     *LAYERS[1:],
     ("sgd_update", {"size": 300, "tile": 70}),
     ("streamed_embedding_update", {"m": 6, "v": 5, "d": 7}),
-    ("sgd_general_update", {"size": 300, "tile": 70, "momentum_nano": 0, "decay_f32": 0, "clip_f32": 0, "nesterov": 0}),
+    ("sgd_update", {"size": 300, "tile": 70, "decay_f32": int(np.float32(0.5).view(np.int32))}),
+    ("sgd_update", {"size": 300, "tile": 70, "adam": 1}),
 ]
 
 
@@ -183,6 +184,7 @@ def test_every_update_notices_one_gradient_that_overflows(
     operators: Operators, name: str, params: Params, bad: float, place: int
 ) -> None:
     gradient, *others = REFERENCES[name](params, Draw(7)).inputs
+    others += [np.ones(300, np.float32), np.ones(300, np.float32), FACTORS] if params.get("adam") else []
     assert operators.run(name, params, [gradient, *others], float(RATE))
     gradient.reshape(-1)[place] = bad
     with pytest.raises(StatusError, match=str(E_NOT_FINITE)):

@@ -92,8 +92,6 @@ WHOLE = {
     "streamed_linear": _linear,
     "streamed_linear_backward_input": _linear_backward_input,
     "streamed_linear_update": _linear_update,
-    "streamed_conv2d_general_update": _conv_update,
-    "streamed_linear_general_update": _linear_update,
     "streamed_embedding": _embedding,
     "streamed_embedding_update": _embedding_update,
     **{name: _accumulating(name) for name in CONFIGURATIONS if fnmatch(name, "streamed_*_accumulate")},

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_harness.plan_folder.plan import CHOICES
-from poet_profiles.firmware.operators import GENERAL_UPDATE, OPERATORS
+from poet_profiles.firmware.operators import OPERATORS
 from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params
 
 from tests.support.firmware.host_operators import FIRMWARE, FLAGS, CArguments, CSizes, Operators, StatusError
@@ -30,7 +30,7 @@ def smallest(name: str) -> dict[str, int]:
     if name == POINTWISE:
         return pointwise_params(1, [Step("relu", "y0", ("x0",))])
     least = {param: 0 if param in MAY_BE_ZERO else 2 if param == "count" else 1 for param in OPERATORS[name].params}
-    return least | {"momentum_nano": 0} if name.endswith(GENERAL_UPDATE) else least
+    return least | {"momentum_nano": 0, "nesterov": 0} if OPERATORS[name].descends else least
 
 
 def tensors(name: str, p: dict[str, int]) -> set[int]:

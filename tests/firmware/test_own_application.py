@@ -24,7 +24,8 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.training_data import initial_state, training_data
 from poet_profiles.boards import load_board
 from poet_profiles.firmware.operators import parse_params, way_of
-from poet_profiles.graph import Graph, Resident
+from poet_profiles.firmware.steps import POINTWISE, alone, steps_in
+from poet_profiles.graph import Graph, Operation, Resident
 from poet_profiles.plan_folder.beside import Inference
 
 from tests.support import ROOT
@@ -182,10 +183,16 @@ def test_the_library_names_nothing_without_its_prefix(application: Application) 
     assert globals_of(build.glob("lib*/second/**/*.o")) == {"second", "second_initial", "second_constant_words"}
 
 
+def row_of(operation: Operation) -> str:
+    """What is linked of an operator: of a step alone its own row."""
+    step = alone([*steps_in(parse_params(operation.params))]) if operation.op == POINTWISE else None
+    return f"{step.name}_step" if step else operation.op
+
+
 def test_only_what_the_networks_need_is_linked(application: Application) -> None:
     graphs = (application.net, application.second, inference_of(application.net).graph)
     operations = [node.operation for graph in graphs for node in graph.nodes if node.operation]
-    needed = {operation.op for operation in operations}
+    needed = {row_of(operation) for operation in operations}
     with application.image.open("rb") as file:
         symbols = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
     linked = {
@@ -237,7 +244,7 @@ def linked_bytes(map_text: str) -> dict[str, int]:
 def test_17_operators_take_at_most_73_kb(application: Application, tmp_path: Path) -> None:
     """The whole core that a training needs, the card's driver, and what it takes of the compiler's libraries."""
     graph = training_step(SEVENTEEN, 1).graph(BOARD)
-    assert len({node.operation.op for node in graph.nodes if node.operation}) == 17
+    assert len({row_of(node.operation) for node in graph.nodes if node.operation}) == 17
     write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path / "net")
     assert "POET_KERNELS(winograd)" in (tmp_path / "net/src/net.c").read_text()
     (tmp_path / "main.c").write_text(EVERYTHING)

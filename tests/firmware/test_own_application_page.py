@@ -50,7 +50,7 @@ target_link_libraries(app PRIVATE zephyr_interface)
 )
 def test_the_pages_lines_for_zephyr_build_an_archive(tmp_path: Path) -> None:
     step, name = training_step("digits_cnn_small", 4), "net"
-    graph = step.graph(load_board("nrf5340dk"))
+    graph = step.graph(load_board("nrf52840"))
     initial = initial_state("digits_cnn_small", 0, 4)
     write_library(name, graph, store_all_schedule(graph), {}, initial, tmp_path / "libraries" / name)
     write_arduino_library(tmp_path / "libraries")

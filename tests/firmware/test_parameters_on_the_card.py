@@ -79,7 +79,7 @@ def runs(
         ("streamed, clip and decay", ruled, everything_recomputed),
         ("in RAM, not sliced, clip and decay", wide.graph(BOARD, optimizer=RULED), store_all_schedule),
         ("sliced, clip and decay", sliced_ruled, everything_paged),
-        *_with_momentum(step, wide),
+        *_with_states(step, wide),
     ]
     for name, graph, make in forms:
         one, model = (wide, WIDE) if "sliced" in name else (step, MODEL)
@@ -93,12 +93,16 @@ def runs(
     return results
 
 
-def _with_momentum(step: TrainingStep, wide: TrainingStep) -> Iterator[tuple[str, Graph, Callable[[Graph], Schedule]]]:
+def _with_states(step: TrainingStep, wide: TrainingStep) -> Iterator[tuple[str, Graph, Callable[[Graph], Schedule]]]:
     fetched, streaming = MemoryLayout(card_above_bytes=64), Streaming(above_bytes=64, tile_bytes=1024)
     yield "in RAM, momentum", step.graph(BOARD, optimizer=MOVED), store_all_schedule
     yield "fetched, momentum", step.graph(BOARD, optimizer=MOVED, layout=fetched), store_all_schedule
-    streamed = replace(fetched, streaming=streaming)
+    streamed = replace(fetched, streaming=streaming, batch_on_card=False)
     yield "streamed, momentum", step.graph(BOARD, optimizer=MOVED, layout=streamed), everything_recomputed
+    adam = Optimizer("adamw", weight_decay=0.1, clip_value=0.01)
+    yield "in RAM, adam", step.graph(BOARD, optimizer=adam), store_all_schedule
+    yield "fetched, adam", step.graph(BOARD, optimizer=adam, layout=fetched), everything_paged
+    yield "streamed, adam", step.graph(BOARD, optimizer=adam, layout=streamed), everything_recomputed
     yield "in RAM, not sliced, momentum", wide.graph(BOARD, optimizer=MOVED), store_all_schedule
     sliced = replace(fetched, streaming=SLICED)
     yield "sliced, momentum", wide.graph(BOARD, optimizer=MOVED, layout=sliced), everything_paged
@@ -161,8 +165,13 @@ def test_frozen_weights_may_lie_in_flash_and_on_the_card(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("rule", ["clip and decay", "momentum"])
-@pytest.mark.parametrize("name", ["fetched", "streamed", "sliced"])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        *((name, rule) for name in ("fetched", "streamed") for rule in ("clip and decay", "momentum", "adam")),
+        *(("sliced", rule) for rule in ("clip and decay", "momentum")),
+    ],
+)
 def test_other_descents_have_the_bits_of_those_in_ram(runs: dict[str, Run], name: str, rule: str) -> None:
     in_ram = "in RAM, not sliced" if name == "sliced" else "in RAM"
     _, steps_in_ram, weights_in_ram = runs[f"{in_ram}, {rule}"]

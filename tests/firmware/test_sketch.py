@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import subprocess
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from elftools.elf.elffile import ELFFile
 from poet_harness.arduino_library import SERVING, write_arduino_library
 from poet_harness.cli import main as harness
@@ -22,11 +25,17 @@ from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import DeviceError, Link
 from poet_harness.target.connect import SURE_LINE, connect
 from poet_harness.training.ready import make_ready
+from poet_planner.cli import main as planner
+from poet_planner.planning import plan as planning
+from poet_planner.schedule.firmware_tables import tables_for_all
+from poet_planner.schedule.flash import held_bytes
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import UserError
+from poet_profiles.plan_folder.summary import read_summary
+from safetensors.torch import load_file
 
 from tests.support import ROOT, needs
-from tests.support.arduino import CORES, HERE, SKETCH, built, running
+from tests.support.arduino import CORES, HERE, SKETCH, SLOW_MEMORY, built, running
 from tests.support.arduino.plans import small_plan
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import LEARNING_RATE, run_step
@@ -36,7 +45,7 @@ from tests.support.programs import exit_code
 RISCV, QEMU = "riscv64-unknown-elf-gcc", "qemu-system-riscv32"
 needs_riscv = pytest.mark.skipif(shutil.which(RISCV) is None or shutil.which(QEMU) is None, reason="no RISC-V, no QEMU")
 # With all operators: what a later one adds is to be seen here.
-FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 136 * 1024, 2560, 8192
+FLASH_BYTES, STATIC_BYTES, STACK_BYTES = 120 * 1024, 2560, 8192
 pytestmark = needs.gcc
 
 
@@ -52,14 +61,19 @@ def host(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def riscv(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(CORES["rv32imc"], library, tmp_path_factory.mktemp("riscv"))
+    return built(CORES["rv32imc"], library, tmp_path_factory.mktemp("riscv"), SLOW_MEMORY)
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def planned() -> planning.Plan:
     """With an inference beside, and a head's features."""
+    return small_plan()
+
+
+@pytest.fixture(scope="module")
+def plan(planned: planning.Plan, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("plan")
-    small_plan().write_files(folder)
+    planned.write_files(folder)
     return read_plan(folder)
 
 
@@ -105,9 +119,94 @@ def test_a_line_that_loses_all_after_256_bytes_loads_and_puts(host: Path, plan: 
 
 
 @needs_riscv
-def test_a_risc_v_core_computes_the_same_bits(riscv: Path, plan: Plan, operators: Operators) -> None:
+def test_a_risc_v_core_computes_the_same_bits(
+    riscv: Path, planned: planning.Plan, plan: Plan, operators: Operators
+) -> None:
+    """And keeps no more of the plan in RAM than the planner left free for it."""
+    sketch, parts = load_board("nano-33-ble"), (planned.inference, planned.extraction)
+    held = held_bytes(planned.graph, planned.schedule, sketch, *parts)
+    held += tables_for_all(planned.graph, planned.schedule, *parts).bytes
     with device("rv32imc", riscv) as board:
+        before = board.hello.ram_bytes
         check_step(board, plan, operators)
+        assert 0.8 * held < before - board.hello.ram_bytes <= held
+
+
+NETWORK = """
+import torch
+from poet_planner.models import Model
+from torch import nn
+
+def make(batch):
+    torch.manual_seed(0)
+    conv = nn.Conv2d(1, 4, 5, padding=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+    net = nn.Sequential(*conv, nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+    net[0].requires_grad_(False)
+    example = (torch.randn(batch or 4, 1, 8, 8),), (torch.randint(0, 3, (batch or 4,)),)
+    return Model("net", net, *example, nn.functional.cross_entropy)
+"""
+
+
+def by_pytorch(samples: Path, epochs: int) -> tuple[dict[str, torch.Tensor], int]:
+    """Weights after so many epochs, and how many samples they name right."""
+    found: dict[str, Any] = {}
+    exec(NETWORK, found)
+    net, held = found["make"](None).module, np.load(samples)
+    x, y = torch.from_numpy(held["x"]), torch.from_numpy(held["y"]).long()
+    for at in [*range(0, len(x), 4)] * epochs:
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(net(x[at : at + 4]), y[at : at + 4]).backward()
+        with torch.no_grad():
+            for weights in filter(lambda one: one.requires_grad, net.parameters()):
+                weights -= 0.1 * weights.grad
+    return net.state_dict(), int((net(x).argmax(1) == y).sum())
+
+
+@needs_riscv
+def test_the_whole_way(
+    riscv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the board's file to answers by a user's commands; then from slow memory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("net.py").write_text(NETWORK)
+    random = np.random.default_rng(0)
+    samples = {"x": random.standard_normal((8, 1, 8, 8)).astype(np.float32), "y": random.integers(0, 3, 8)}
+    np.savez("samples.npz", **samples)
+    model = ("--model", "net:make")
+
+    def said(*arguments: str, by: Any = harness) -> None:
+        assert exit_code(by, "poet", *arguments) == 0, arguments
+
+    with running(CORES["rv32imc"], riscv, counted=True) as port:
+        powers = ("--active-power", "80mW", "--idle-power", "20mW")
+        said("board", "new", "mine", "--port", port, *powers)
+        assert load_board("mine").storage == "memory"
+        said("graph", *model, "--board", "mine", "--out", "graph.json", by=planner)
+        of_graph = ("--graph", "graph.json", "--quick", "--out", "mine.csv")
+        said("profile", "--board", "mine", "--port", port, *of_graph)
+    said("data", *model, "--steps", "1", "--out", "data.npz", by=planner)
+    slow = ("--parameters", "card", "--ram", "14KB")
+    for name, options in (("plan", ("--features", "8")), ("paged", ("--features", "whole", *slow))):
+        said("--profile", "mine.csv", *model, *options, "--time-limit", "1", "--out", name, by=planner)
+    plan, paged = (read_summary(Path(name, "summary.json")) for name in ("plan", "paged"))
+    assert plan.features is not None and not plan.energy_sensed
+    assert paged.kept_bytes >= 4096 and paged.page_ins + paged.refetches > 0
+    right = by_pytorch(Path("samples.npz"), epochs=2)
+    with running(CORES["rv32imc"], riscv, counted=True) as port:
+        for name, kept in (("plan", ("--weights", "plan.safetensors")), ("paged", ("--restore",))):
+            on = ("--board", "mine", "--port", port, "--plan", name, "--samples", "samples.npz")
+            of_epochs = ("--data", "data.npz", "--epochs", "2", "--lr", "0.1", "--trained", f"{name}.safetensors")
+            said("train", *on, *of_epochs)
+            capsys.readouterr()
+            said("eval", *on, *kept, "--json")
+            found = json.loads(capsys.readouterr().out)
+            assert found["correct"] == right[1]
+            assert abs(found["time_s"] / found["predicted_time_s"] - 1) < 0.02
+    trained, on_pages = (load_file(f"{name}.safetensors") for name in ("plan", "paged"))
+    for id, exact in right[0].items():
+        torch.testing.assert_close(trained[id], exact, rtol=0, atol=1e-6)
+        assert torch.equal(trained[id], on_pages[id])
 
 
 def refusal(board: Device, document: bytes, crc: int | None = None) -> str:
@@ -161,6 +260,8 @@ def test_a_board_file_of_what_the_sketch_says(
         board = load_board("mine")
         assert abs(board.drawn_a.cpu_active * board.voltage_v - 1) < 1e-5 and board.drawn_a.cpu_idle == 0
         assert "mine" in board_names()
+        assert exit_code(harness, "poet-harness", *new, port, "--active-power", "1W", "--idle-power", "1W") == 2
+        assert "has to be above --idle-power" in capsys.readouterr().err
         powers = ("--active-power", "0.33W", "--idle-power", "66mW")
         assert exit_code(harness, "poet-harness", *new, port, *powers) == 0
         board = load_board("mine")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of one's own trains parameters that lie on the card with their velocities."""
+"""A program of one's own trains parameters that lie on the card with their states."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trained:
 
     def __init__(self, firmware: HostFirmware, folder: Path) -> None:
         step = training_step(MODEL, BATCH)
-        self.graph: Graph = step.graph(load_board("nrf52840"), layout=LAYOUT, optimizer=Optimizer(momentum=0.9))
+        self.graph: Graph = step.graph(load_board("nrf52840"), layout=LAYOUT, optimizer=Optimizer("adam"))
         schedule, lowered = store_all_schedule(self.graph), step.inference(self.graph, STREAMING)
         inference = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data)
         write_headers(self.graph, schedule, folder, {}, inference)
@@ -87,7 +87,7 @@ def trained(host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_steps_have_the_protocols_bits_and_each_is_kept(trained: Trained) -> None:
-    assert any(node.operation and "general_update" in node.operation.op for node in trained.graph.nodes)
+    assert any(node.operation and "adam=1" in node.operation.params for node in trained.graph.nodes)
     assert any(kept.kind == "state" for kept in trained.graph.kept)
     own, card = trained.own, trained.card()
     assert own.begin(BlockCard(4 * PAGE_AREA)) == E_ABSENT

@@ -38,6 +38,9 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.graph.file import read_graph
 from poet_profiles.profile import ProfileWriter, read_profile
 from poet_profiles.schedule.file import write_schedule
+from poet_runtime.agent.operands import random_residents
+from poet_runtime.agent.placement import PlainStep
+from poet_runtime.program import program_from_document
 from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
@@ -469,6 +472,25 @@ def test_a_network_that_the_board_cannot_run_is_listed_and_the_rest_is_measured(
     printed = served(ServedAgent(tmp_path), folder, tmp_path / "p.csv")
     assert "there is no operator aten::of_a_newer_pytorch.default in this PyTorch" in printed
     assert keys(tmp_path / "p.csv") == [("idle", "")]
+
+
+def test_operators_of_a_step_larger_than_the_boards_ram_are_measured_by_themselves(
+    plan: Path, whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = program_from_document(json.loads((plan / "program.json").read_text())).graph
+    needed = PlainStep(graph, random_residents(graph)).peak_bytes
+    monkeypatch.setattr("poet_runtime.agent.system.available_bytes", lambda: needed - 1)
+    monkeypatch.setattr("poet_runtime.agent.calls.store_all_steps", None)
+    printed = served(ServedAgent(tmp_path), plan, tmp_path / "p.csv")
+    assert f"the step needs {needed} B, of which {needed - 1} are free on the board" in printed
+    rows = read_profile(tmp_path / "p.csv").set_index(["op", "params"])
+    in_step = whole[~whole["op"].isin(["step", "overhead"])].set_index(["op", "params"])
+    assert set(rows.index) == set(in_step.index) and set(rows["where"]) == {"loop"}
+    assert rows["workspace_bytes"].to_dict() == in_step["workspace_bytes"].to_dict()
+    costed = CostModel(rows.reset_index()).apply(read_graph(plan / "graph.json")).graph
+    assert any(node.workspace_bytes for node in costed.nodes)
+    for key, call in rows["call"].items():
+        assert key[0] == "idle" or json.loads(call)["op"] == json.loads(in_step["call"][key])["op"]
 
 
 def test_times_in_place_add_up_to_the_median_step() -> None:

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poet_harness.battery import Battery, StepCost, life
+from poet_harness.battery import StepCost, life
 from poet_harness.training.comparison import COLUMNS
 from poet_harness.training.feeding import Order
+from poet_profiles.battery import Battery
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import Wear
 

@@ -9,14 +9,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Timer
 
 import pytest
 from poet_harness import firmware, upload_tools
 from poet_harness.plan_folder.plan import check_headers, read_plan
-from poet_harness.target import uf2_drive, upload_port
+from poet_harness.target import upload_port
 from poet_harness.verbs import boards, bootloader, flash
 from poet_profiles.boards import Board, Upload, load_board
 from poet_profiles.errors import NO_DEVICE, UserError
@@ -28,7 +28,7 @@ from tests.support.harness.tiny_plan import HASH, SCHEDULE_HASH, write_plan
 
 BOOTLOADER, SKETCH, ADAPTER, JLINK = (0x2341, 0x024E), (0x2341, 0x804E), (0x0403, 0x6001), (0x1366, 0x1061)
 Entry = tuple[str, tuple[int, int]]
-Show, Plug, Uploads = Callable[..., list[ListPortInfo]], Callable[..., Path], list[str | None]
+Show, Uploads = Callable[..., list[ListPortInfo]], list[str | None]
 
 
 def write_headers(folder: Path, graph: str = HASH, schedule: str = SCHEDULE_HASH) -> None:
@@ -256,120 +256,6 @@ def test_two_builds_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 # ---- bootloaders ----
 
-FEATHER_INFO = (
-    "UF2 Bootloader 0.6.2 lib/nrfx (v2.0.0)\r\nModel: Adafruit Feather nRF52840 Express\r\n"
-    "Board-ID: nRF52840-Feather-revE\r\nDate: Sep 29 2021\r\nSoftDevice: S140 version 6.1.1\r\n"
-)
-
-
-@pytest.fixture
-def plug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plug:
-    """Mounts the drive of a UF2 bootloader."""
-    monkeypatch.setattr(uf2_drive, "MOUNTS", (f"{tmp_path}/media/*",))
-    monkeypatch.setattr(upload_port, "DRIVE_APPEARS_S", 2.0)
-
-    def mount(label: str = "FTHR840BOOT", info: str = FEATHER_INFO) -> Path:
-        drive = tmp_path / "media" / label
-        drive.mkdir(parents=True)
-        (drive / "INFO_UF2.TXT").write_bytes(info.encode())
-        return drive
-
-    return mount
-
-
-@pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The image that a build would have made."""
-    image = tmp_path / "build" / "firmware.elf"
-    image.parent.mkdir()
-    image.with_suffix(".uf2").write_bytes(b"UF2\n" * 128)
-    monkeypatch.setattr(firmware, "built", lambda board, plan, keep: nullcontext(image))
-    return image
-
-
-def feather(**options: object) -> SimulatedDevice:
-    return SimulatedDevice(board="feather-nrf52840", graph_hash=HASH, schedule_hash=SCHEDULE_HASH, **options)  # type: ignore[arg-type]
-
-
-def test_a_uf2_file_is_copied_to_the_boards_own_drive(plan: Path, show_ports: Show, plug: Plug, built: Path) -> None:
-    plug("XIAO-BOOT", FEATHER_INFO.replace("Feather-revE", "SeeedXiao-v1"))
-    drive = plug()
-    with serve(feather()) as console:
-        show_ports((console, ADAPTER))
-        flash.command("feather-nrf52840", plan)
-    assert (drive / "firmware.uf2").read_bytes() == built.with_suffix(".uf2").read_bytes()
-    assert not (drive.parent / "XIAO-BOOT" / "firmware.uf2").exists()
-
-
-class Mounting(Listening):
-    """The same for a bootloader that shows a drive."""
-
-    mount: Callable[..., Path]
-
-    def _bootloader(self) -> str:
-        self.mount()
-        return "ok"
-
-
-def test_running_firmware_is_asked_for_its_drive(
-    plan: Path, show_ports: Show, plug: Plug, built: Path, tmp_path: Path
-) -> None:
-    device = Mounting(board="feather-nrf52840", graph_hash=HASH, schedule_hash=SCHEDULE_HASH)
-    device.mount = plug
-    with serve_terminal(device) as console:
-        show_ports((console, ADAPTER))
-        flash.command("feather-nrf52840", plan)
-    assert (tmp_path / "media" / "FTHR840BOOT" / "firmware.uf2").is_file()
-
-
-@pytest.mark.parametrize("softdevice", ["S140 version 7.3.0", "S140 7.3.0", "not found"])
-def test_an_image_that_begins_elsewhere_than_the_bootloader_starts_is_refused(
-    plan: Path, show_ports: Show, plug: Plug, built: Path, softdevice: str
-) -> None:
-    drive = plug(info=FEATHER_INFO.replace("S140 version 6.1.1", softdevice))
-    with serve(feather()) as console:
-        show_ports((console, ADAPTER))
-        with pytest.raises(UserError, match=r"the SoftDevice there is .*begins at 0x26000.*copy the board's file"):
-            flash.command("feather-nrf52840", plan)
-    assert not (drive / "firmware.uf2").exists()
-
-
-def test_a_drive_that_takes_nothing_is_told(plug: Plug, built: Path) -> None:
-    drive = plug()
-    (drive / "firmware.uf2").mkdir()
-    with pytest.raises(UserError, match=r"FTHR840BOOT: firmware\.uf2 cannot be copied to it: Is a directory") as caught:
-        upload_tools.upload_image(load_board("feather-nrf52840"), built, None)
-    assert caught.value.exit_code == NO_DEVICE
-
-
-def test_a_board_without_its_drive_says_what_to_press(plan: Path, show_ports: Show, plug: Plug, built: Path) -> None:
-    with serve(feather()) as console:
-        show_ports((console, ADAPTER))
-        with pytest.raises(
-            UserError, match=r"drive of its bootloader is not here, and nothing was uploaded: press"
-        ) as e:
-            flash.command("feather-nrf52840", plan)
-        assert e.value.exit_code == NO_DEVICE
-        with pytest.raises(UserError, match="through the drive of its bootloader; it has no --upload-port"):
-            flash.command("feather-nrf52840", plan, port=console, upload_port="/dev/ttyACM0")
-
-
-def test_arduinos_own_bossac_is_found_where_its_ide_puts_it(
-    tool_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    board = load_board("nano-33-ble")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    put_tool(tool_folder, "bossac", "Version 1.9.1")
-    with pytest.raises(UserError, match=r"bossac_arduino2 .Arduino's own branch"):
-        upload_tools.choose(board)
-    installed = tmp_path / ".arduino15/packages/arduino/tools/bossac/1.9.1-arduino2"
-    installed.mkdir(parents=True)
-    calls = put_tool(installed, "bossac")
-    upload_tools.upload_image(board, tmp_path / "firmware.elf", "/dev/ttyACM5")
-    assert calls.read_text().split() == [
-        *("--port=/dev/ttyACM5", "-U", "-i", "-e", "-w", str(tmp_path / "firmware.bin"), "-R")
-    ]
-
 
 def test_the_verb_asks_the_firmware_at_its_console(show_ports: Show, capsys: pytest.CaptureFixture[str]) -> None:
     device = Listening(board="mkr1000")
@@ -384,12 +270,12 @@ def test_the_verb_touches_a_sketchs_port_alone(
     show_ports: Show, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A new board has no firmware of poet's, and perhaps no adapter yet."""
-    show_ports(("/dev/ttyACM0", (0x2341, 0x805A)))
-    opened = touched(monkeypatch, lambda: show_ports(("/dev/ttyACM1", (0x2341, 0x005A))))
-    bootloader.command("nano-33-ble", as_json=True)
+    show_ports(("/dev/ttyACM0", SKETCH))
+    opened = touched(monkeypatch, lambda: show_ports(("/dev/ttyACM1", BOOTLOADER)))
+    bootloader.command("mkr1000", as_json=True)
     assert opened == [("/dev/ttyACM0", 1200)]
-    assert json.loads(capsys.readouterr().out) == {"board": "nano-33-ble", "bootloader": "/dev/ttyACM1"}
-    bootloader.command("nano-33-ble")
+    assert json.loads(capsys.readouterr().out) == {"board": "mkr1000", "bootloader": "/dev/ttyACM1"}
+    bootloader.command("mkr1000")
     assert len(opened) == 1, "it is there already"
 
 
@@ -398,14 +284,8 @@ def test_the_verb_refuses_a_board_without_a_bootloader(show_ports: Show) -> None
     with pytest.raises(UserError, match="nrf52840: has no bootloader; it uploads through its debug probe") as caught:
         bootloader.command("nrf52840")
     assert caught.value.exit_code == 2
-
-
-def test_the_verb_says_what_to_press_where_nobody_hears(show_ports: Show, plug: Plug) -> None:
-    with serve(feather(), lambda _: b"") as console:
-        show_ports((console, ADAPTER))
-        with pytest.raises(UserError, match=r"drive of its bootloader is not here: press its reset button twice") as e:
-            bootloader.command("feather-nrf52840")
-    assert e.value.exit_code == NO_DEVICE
+    with pytest.raises(UserError, match="nano-33-ble: has no bootloader; it uploads as a sketch, by Arduino's tools"):
+        bootloader.command("nano-33-ble")
 
 
 # ---- tools ----

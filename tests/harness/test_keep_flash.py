@@ -68,7 +68,7 @@ def test_what_flash_is_not_for_is_refused(tmp_path: Path) -> None:
     assert "there are card, flash" in refused(*BOARD, "--plan", plan, "--keep", "ram")
     assert "has tensors on the card, which flash is not for" in refused(*BOARD, "--plan", plan, "--keep", "flash")
     with (
-        pytest.raises(UserError, match="no driver for the flash of nrf5340dk"),
-        built(load_board("nrf5340dk"), keep=FLASH),
+        pytest.raises(UserError, match="no driver for the flash of nucleo-f411re"),
+        built(load_board("nucleo-f411re"), keep=FLASH),
     ):
         pass

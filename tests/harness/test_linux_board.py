@@ -103,7 +103,7 @@ def test_profiled_as_a_process_on_the_board_itself(
     monkeypatch.chdir(tmp_path)
     configs, out = tmp_path / "c.csv", tmp_path / "p.csv"
     wanted = [WANTED[0], page("page_out", 4096, "sequential"), page("page_in", 4096, "scattered")]
-    configs.write_text("op,params\n" + "".join(f"{item.op},{item.params}\n" for item in wanted))
+    configs.write_text("op,params\n" + "".join(f'{item.op},"{item.params}"\n' for item in wanted))
     options = ["--board", str(board), "--image", str(program), "--meter", "nominal", "--quick"]
     done = CliRunner().invoke(app, ["profile", *options, "--configs", str(configs), "--out", str(out)])
     assert done.exit_code == 0, done.output

@@ -25,7 +25,6 @@ from poet_harness.protocol.device import Device
 from poet_harness.protocol.link import Link
 from poet_harness.serial_port import SerialPort
 from poet_harness.target.connect import connect
-from poet_harness.target.upload_port import console_port
 from poet_profiles.boards import board_names, load_board
 from poet_profiles.errors import BAD_INPUT, NO_DEVICE, UserError
 from serial.tools import list_ports
@@ -139,7 +138,12 @@ STLINKS = [0x374A, 0x374B, 0x374E, 0x374F, 0x3752, 0x3753, 0x3754, 0x3757]
 
 @pytest.mark.parametrize(
     ("board", "vendor", "products"),
-    [("nrf52840", 0x1366, JLINKS), ("nrf52840", 0x0D28, [0x0204]), ("nucleo-f411re", 0x0483, STLINKS)],
+    [
+        ("nrf52840", 0x1366, JLINKS),
+        ("nrf52840", 0x0D28, [0x0204]),
+        ("nucleo-f411re", 0x0483, STLINKS),
+        ("nano-33-ble", 0x2341, [0x805A]),
+    ],
 )
 def test_a_board_is_found_by_every_id_that_its_probe_can_have(
     plugged, board: str, vendor: int, products: list[int]
@@ -164,29 +168,15 @@ def test_an_unknown_probe_of_its_maker_is_named(plugged, board: str, usb_id: tup
         find_port(load_board(board))
 
 
-# Boards at their own connector: Arduino's, Adafruit's and Seeed's, bootloader and program, and what else they make.
-OWN = {
-    "mkr1000": [(0x2341, product) for product in (0x004E, 0x024E, 0x804E, 0x824E)],
-    "nano-33-ble": [(0x2341, product) for product in (0x005A, 0x015A, 0x025A, 0x805A)],
-    "feather-nrf52840": [(0x239A, p) for p in (0x0029, 0x002A, 0x8029, 0x802A, 0x0087, 0x0088, 0x8087, 0x8088, 0x80AB)],
-    "xiao-nrf52840": [(0x2886, product) for product in (0x0044, 0x0045, 0x8044, 0x8045, 0x8059)],
-}
-
-
-@pytest.mark.parametrize("board", sorted(OWN))
-def test_a_boards_own_connector_is_no_adapter(plugged, board: str) -> None:
-    for own in OWN[board]:
-        plugged(port("/dev/ttyACM0", own, "S", "1-1:1.0"))
-        with pytest.raises(UserError, match=f"no port found for {board}, whose console is a USB-UART adapter"):
-            find_port(load_board(board))
-        plugged(port("/dev/ttyACM0", own, "S", "1-1:1.0"), port("/dev/ttyUSB0", (0x10C4, 0xEA60), "A", "1-2:1.0"))
-        assert find_port(load_board(board)) == "/dev/ttyUSB0"
-
-
-def test_a_boards_own_connector_is_named_as_what_it_is(plugged) -> None:
-    plugged(port("/dev/ttyACM0", (0x239A, 0x8029), "S", "1-1:1.0"))
-    with pytest.raises(UserError, match=r"is the board's own connector \(239a:8029\).*name that with --port$"):
-        console_port(load_board("feather-nrf52840"), "/dev/ttyACM0")
+@pytest.mark.parametrize("product", [0x004E, 0x024E, 0x804E, 0x824E])
+def test_a_boards_own_connector_is_no_adapter(plugged, product: int) -> None:
+    """The MKR1000's, where Arduino's bootloader and programs are."""
+    own = port("/dev/ttyACM0", (0x2341, product), "S", "1-1:1.0")
+    plugged(own)
+    with pytest.raises(UserError, match="no port found for mkr1000, whose console is a USB-UART adapter"):
+        find_port(load_board("mkr1000"))
+    plugged(own, port("/dev/ttyUSB0", (0x10C4, 0xEA60), "A", "1-2:1.0"))
+    assert find_port(load_board("mkr1000")) == "/dev/ttyUSB0"
 
 
 def test_a_bootloaders_port_is_not_taken_for_the_firmwares(plugged) -> None:

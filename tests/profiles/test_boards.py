@@ -25,24 +25,11 @@ def test_every_shipped_board_is_whole(name: str) -> None:
     assert board.rails_a.cpu_active >= board.rails_a.cpu_idle
 
 
-def test_boards_with_one_chip_reserve_the_same_for_the_firmware() -> None:
-    """Beside what is a bootloader's: the firmware is the same."""
-    for chip in ("nrf52840", "samd21"):
-        alike = [board for board in map(load_board, board_names()) if board.chip == chip]
-        own = set()
-        for board in alike:
-            assert board.image is not None
-            flash = board.flash_reserved_bytes - board.flash_bytes + board.image.flash_end - board.image.flash_begin
-            own.add((flash, board.ram_reserved_bytes - board.ram_bytes + board.image.ram_end - board.image.ram_begin))
-        assert len(own) == 1, alike
-
-
 @pytest.mark.parametrize("name", board_names())
 def test_what_the_runner_takes_is_what_the_benchmark_found_on_the_core(name: str) -> None:
     board = load_board(name)
     page = (ROOT / "benchmarks" / "firmware" / "README.md").read_text()
-    core = "cortex-m4f" if board.core == "cortex-m33" else board.core  # has its table of cycles
-    row = rf"^\| {core} \| [^|]*\| (\d+) \| [\d,]+ \| ([\d,]+) \| [^|]*\| (\d+) \|"
+    row = rf"^\| {board.core} \| [^|]*\| (\d+) \| [\d,]+ \| ([\d,]+) \| [^|]*\| (\d+) \|"
     rows = re.findall(row, page, re.MULTILINE)
     assert bool(rows) == (board.kind == "microcontroller")
     if rows:

@@ -224,6 +224,7 @@ void PoetBoard::serve()
             poet_server_init(&server, &no_plan);
             server.hooks.between = feed;
         }
+        fed = poet_board_ticks(); // between two calls of serve the core had its time
         poet_server_receive(&server, static_cast<char>(byte));
     }
 }

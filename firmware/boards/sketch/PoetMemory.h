@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slow memory, PSRAM say, as storage for pages and parameters. What lies there does not outlive the power.
+// Slow memory, PSRAM say, as storage for pages and parameters. What lies there does not outlive the power: it is
+// labelled for poet where it is not.
 //
 //     PoetMemory::begin(slow, bytes); // on an ESP32 what its heap for PSRAM gave
 //     PoetBoard::useStorage(PoetMemory::open);
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-#include "poet/block_device.h"
+#include "poet/pager.h"
 #include "poet/status.h"
 
 class PoetMemory
@@ -22,8 +23,11 @@ public:
 
     static int open(poet_block_device * device)
     {
-        *device = {nullptr, all().blocks, read, write, sync, nullptr, nullptr, nullptr, 0, nullptr};
-        return all().blocks > 0u ? POET_OK : POET_E_ABSENT;
+        *device = {nullptr, all().blocks, read, write, sync, nullptr, nullptr, nullptr, 0, nullptr, true};
+        poet_pager pager;
+        return all().blocks == 0u                                 ? POET_E_ABSENT
+               : poet_pager_open(&pager, device) == POET_E_ABSENT ? poet_pager_format(device)
+                                                                  : POET_OK;
     }
 
 private:

@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "poet/board.h"
+#include "poet/crc32.h"
 #include "protocol/reply.h"
 #include "protocol/verbs.h"
 #include "runtime/plan_check.h"
-#include "poet/board.h"
-#include "poet/crc32.h"
 #include "sketch.h"
 
 POET_KERNELS(micro_batches)

@@ -2,9 +2,9 @@
 /* `about`, what a board's file says of a board that poet does not know; and `hello` with what a sketch adds. */
 #include "sketch.h"
 
+#include "poet/board.h"
 #include "protocol/reply.h"
 #include "protocol/verbs.h"
-#include "poet/board.h"
 
 #if defined(__XTENSA__)
 #include <xtensa/config/core-isa.h>
@@ -94,6 +94,7 @@ static int about(poet_server *server, poet_text *answer)
     if (poet_board_storage(&card) == POET_OK) {
         poet_reply_number(answer, "blocks", card.block_count);
         poet_reply_number(answer, "overlaps", card.start_read != NULL);
+        poet_reply_number(answer, "memory", card.forgets);
     }
     server->card_up = false; /* it was started anew */
     return POET_OK;

@@ -20,6 +20,7 @@
 #ifndef POET_BLOCK_DEVICE_H
 #define POET_BLOCK_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -39,6 +40,7 @@ typedef struct poet_block_device {
     int (*wait)(void *context);
     uint32_t erase_blocks; /* 0: it needs no erasing */
     int (*erase)(void *context, uint32_t block, uint32_t blocks);
+    bool forgets; /* slow memory: what lies there ends with the power */
 } poet_block_device;
 
 #ifdef __cplusplus

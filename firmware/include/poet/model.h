@@ -32,8 +32,9 @@ typedef enum poet_resident_kind { /* a kept tensor is a parameter, a state, an i
                                   POET_RESIDENT_TARGET = 5,
                                   POET_RESIDENT_LOSS = 6,
                                   POET_RESIDENT_CONSTANT = 7,
-                                  POET_RESIDENT_OUTPUT = 8, /* an inference's */
-                                  POET_RESIDENT_FEATURE = 9 /* made of the batch beside the step that reads it */
+                                  POET_RESIDENT_OUTPUT = 8,  /* an inference's */
+                                  POET_RESIDENT_FEATURE = 9, /* made of the batch beside the step that reads it */
+                                  POET_RESIDENT_HISTORY = 10 /* what a stream remembers from call to call */
 } poet_resident_kind;
 
 typedef struct poet_resident {

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define POET_MAX_INPUTS 12
-#define POET_MAX_OUTPUTS 4
+#define POET_MAX_OUTPUTS 6
 #define POET_MAX_PARAMS 48
 
 typedef struct poet_sizes {
@@ -41,12 +41,12 @@ typedef struct poet_sizes {
     uint32_t in_place;    /* 1: the outputs are the last inputs, changed where they lie */
     uint32_t kept;        /* POET_KEPT_*: which operands are kept tensors, on the card */
     uint32_t kept_input;  /* with POET_KEPT_INPUT: which input */
-    uint32_t kept_also;   /* bit i: and input i, whose next version is an output */
+    uint32_t kept_also;   /* bit i: and input i, a state beside it */
     uint32_t kept_rows;   /* into so many rows they are divided, and read and written row by row; 0: they are not */
     uint32_t index_input; /* where index_bound is not 0: this input holds indices below that bound, not f32, */
     uint32_t index_bytes; /* each of so many bytes */
     uint32_t index_bound;
-    uint32_t not_negative; /* bit i: input i never is, being a sum of squares */
+    uint32_t not_negative; /* bit i: input i never is, as a sum of squares */
     uint32_t s8;           /* bit i: input i is of int8; no two neighbours are -128 */
     uint32_t starts;       /* bit i: input i is of int32, what sums begin with */
     uint32_t scales;       /* bit i: input i is what those sums are multiplied with, positive */
@@ -154,7 +154,8 @@ const poet_operator *poet_operator_find(const poet_operator_set *set, uint8_t co
  * follow, and it may be no number that there can be. */
 static inline int32_t poet_operator_params(const poet_operator *op, const int32_t *params)
 {
-    return op->param_count + (op->code == POET_OP_POINTWISE ? params[op->param_count - 1] : 0);
+    const int32_t words = op->code == POET_OP_POINTWISE ? params[op->param_count - 1] : 0;
+    return words > INT32_MAX - op->param_count ? INT32_MAX : op->param_count + words;
 }
 
 /* Whether this build, on this core and as its floating-point unit is set, rounds every single result to nearest, keeps

@@ -54,6 +54,8 @@ typedef struct poet_network {
     uint32_t owner;                         /* of its commits: CRC-32 of its name; 0: whichever network has its graph */
     const struct poet_keeping *keeping;     /* of frozen weights on the card; NULL: there are none */
     const struct poet_feature_maker *maker; /* of what the step reads of a sample; NULL: it does all */
+    const poet_plan *stream;                /* the newest columns of a stream; NULL for none */
+    uint32_t stream_calls;                  /* after so many it has heard a window */
 } poet_network;
 
 /* A network in its RAM. Its members are poet's. */
@@ -66,6 +68,7 @@ typedef struct poet {
     poet_run run;
     uint32_t steps;
     uint32_t making; /* samples whose features the step under way makes, up to those of now; 0: none */
+    uint32_t heard;  /* calls of poet_stream since its histories were last lost, up to those of a window */
     bool commits;    /* each step does, as its parameters are on the card */
     bool stale; /* tensors in RAM are not those of the record, as which a step with parameters on the card begins */
 } poet;
@@ -129,6 +132,15 @@ int poet_infer(poet *p);
 /* Where its sample belongs, and where its scores are; NULL in a network without, and while a step is under way. */
 void *poet_infer_input(poet *p);
 const float *poet_output(const poet *p);
+
+/* The same of a stream, in a network that `poet-plan --stream` has planned: it is given WATCH_STREAM_BYTES of the
+ * newest columns, laid out as in the window, and remembers the others, so that a call costs a small part of poet_infer.
+ * POET_MORE until it has heard a whole window (WATCH_STREAM_CALLS); after that its output is that of poet_infer on the
+ * window which ends with these columns. What it remembers lies where others compute, and is made by the weights of
+ * then: after any other call that trains, infers, extracts or restores, and after an error, it begins anew. */
+int poet_stream(poet *p);
+void *poet_stream_input(poet *p);
+const float *poet_stream_output(const poet *p);
 
 /* The place of the highest score, of equal ones the first. */
 uint32_t poet_argmax(const float *scores, uint32_t count);

@@ -105,7 +105,8 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
 {
     uint32_t random = 0x2545f491u;
     for (uint32_t i = 0; i < sizes->inputs; i++) {
-        const bool kept = (sizes->kept & POET_KEPT_INPUT) != 0 && sizes->kept_input == i;
+        const bool kept =
+            (sizes->kept & POET_KEPT_INPUT) != 0 && (sizes->kept_input == i || is_in(sizes->kept_also, i));
         inputs[i] = reserve(free_ram, kept ? 0 : sizes->input_bytes[i]);
         if (inputs[i] == NULL) {
             return POET_E_MEMORY;
@@ -198,13 +199,15 @@ static int wait_for_card(void *context)
     return status;
 }
 
-/* Pseudo-random weights in some blocks of the page area, one at a time. */
+/* Pseudo-random weights, none negative since Adam's averages of squares are read there too, in some blocks of the page
+ * area, one at a time. */
 static int fill_blocks(poet_pager *pager, uint32_t first, uint32_t blocks, uint32_t *random)
 {
     float block[POET_BLOCK_BYTES / sizeof(float)];
     uint32_t crc;
     for (uint32_t i = first; i < first + blocks; i++) {
         fill_floats(block, POET_BLOCK_BYTES / sizeof(float), random);
+        make_positive(block, POET_BLOCK_BYTES / sizeof(float));
         const int status = poet_pager_out(pager, pager->page_area + i, block, sizeof block, &crc);
         if (status != POET_OK) {
             return status;

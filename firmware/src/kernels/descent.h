@@ -42,15 +42,23 @@ static inline float poet_ruled_gradient(const poet_gradient_rule *rule, float gr
     return rule->decays ? gradient + rule->decay * parameter : gradient;
 }
 
-/* sgd_general's parameters but its size, as they end those of other operators. */
+/* What ends the parameters of an update: sgd_general's but its size, or Adam's. All 0: plain. */
 typedef struct poet_descent {
-    int32_t momentum_nano, decay_f32, clip_f32, nesterov;
+    int32_t momentum_nano, decay_f32, clip_f32, nesterov, adam, eps_f32;
 } poet_descent;
 
 static inline bool poet_is_descent(const poet_descent *p)
 {
-    return p->momentum_nano >= 0 && poet_is_amount(p->decay_f32) && poet_is_amount(p->clip_f32) &&
-           (p->nesterov == 0 || (p->nesterov == 1 && p->momentum_nano > 0));
+    const bool sound = poet_is_amount(p->decay_f32) && poet_is_amount(p->clip_f32) && poet_is_amount(p->eps_f32);
+    return sound && (p->adam == 1 ? p->momentum_nano == 0 && p->nesterov == 0
+                                  : p->adam == 0 && p->eps_f32 == 0 && p->momentum_nano >= 0 &&
+                                        (p->nesterov == 0 || (p->nesterov == 1 && p->momentum_nano > 0)));
+}
+
+/* Tensors of state beside each parameter. */
+static inline uint32_t poet_descent_states(const poet_descent *p)
+{
+    return p->adam == 1 ? 2u : p->momentum_nano > 0 ? 1u : 0u;
 }
 
 #endif

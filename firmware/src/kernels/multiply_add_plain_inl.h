@@ -10,9 +10,13 @@
 static inline void poet_multiply_add_4x4(float *sums, const float *const *a, ptrdiff_t a_at, const float *const *b,
                                          ptrdiff_t b_at)
 {
+#if !POET_SOFT_FLOATS
 #pragma GCC unroll 4
+#endif
     for (int32_t i = 0; i < POET_TILE; i++) {
+#if !POET_SOFT_FLOATS
 #pragma GCC unroll 4
+#endif
         for (int32_t j = 0; j < POET_TILE; j++) {
             *sums++ += a[i][a_at] * b[j][b_at];
         }

@@ -28,6 +28,13 @@
 #define POET_FPU_ASSEMBLY 0
 #endif
 
+/* Sums by the compiler's routines, beside which what a loop takes is nothing. */
+#if defined(__SOFTFP__) || (defined(__riscv) && !defined(__riscv_flen))
+#define POET_SOFT_FLOATS 1
+#else
+#define POET_SOFT_FLOATS 0
+#endif
+
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__FP_FAST_FMAF)

@@ -9,6 +9,12 @@
 #include "mathematics.h"
 #include "shape.h"
 
+#if POET_SOFT_FLOATS && defined(__OPTIMIZE_SIZE__)
+#define FOURS false
+#else
+#define FOURS true
+#endif
+
 typedef int32_t __attribute__((may_alias)) whole;
 
 static inline int at_most_zero(uint32_t bits)
@@ -77,16 +83,16 @@ static const uint8_t last_input[] = {1};
     }                                                                                                              \
     ALONE(name, Z(last_input, 0))
 
-#define LOOP_unary(name, value) LOOP(name, float, float, value, true, NONE, NONE, NONE, NONE)
-#define LOOP_unary_1(name, value) LOOP(name, float, float, value, true, NONE, NONE, NUMBER, NONE)
-#define LOOP_unary_2(name, value) LOOP(name, float, float, value, true, NONE, NONE, NUMBER, NUMBER)
-#define LOOP_binary(name, value) LOOP(name, float, float, value, true, READ, NONE, NONE, NONE)
-#define LOOP_binary_1(name, value) LOOP(name, float, float, value, true, READ, NONE, NUMBER, NONE)
-#define LOOP_binary_2(name, value) LOOP(name, float, float, value, true, READ, NONE, NUMBER, NUMBER)
-#define LOOP_ternary(name, value) LOOP(name, float, float, value, true, READ, READ, NONE, NONE)
-#define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, true, NONE, NONE, NONE, NONE)
-#define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, true, READ, NONE, NONE, NONE)
-#define LOOP_integer(name, value) LOOP(name, whole, float, value, true, NONE, NONE, NONE, NONE)
+#define LOOP_unary(name, value) LOOP(name, float, float, value, FOURS, NONE, NONE, NONE, NONE)
+#define LOOP_unary_1(name, value) LOOP(name, float, float, value, FOURS, NONE, NONE, NUMBER, NONE)
+#define LOOP_unary_2(name, value) LOOP(name, float, float, value, FOURS, NONE, NONE, NUMBER, NUMBER)
+#define LOOP_binary(name, value) LOOP(name, float, float, value, FOURS, READ, NONE, NONE, NONE)
+#define LOOP_binary_1(name, value) LOOP(name, float, float, value, FOURS, READ, NONE, NUMBER, NONE)
+#define LOOP_binary_2(name, value) LOOP(name, float, float, value, FOURS, READ, NONE, NUMBER, NUMBER)
+#define LOOP_ternary(name, value) LOOP(name, float, float, value, FOURS, READ, READ, NONE, NONE)
+#define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, FOURS, NONE, NONE, NONE, NONE)
+#define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, FOURS, READ, NONE, NONE, NONE)
+#define LOOP_integer(name, value) LOOP(name, whole, float, value, FOURS, NONE, NONE, NONE, NONE)
 #define LOOP_function(name, value) LOOP(name, float, float, value, false, NONE, NONE, NONE, NONE)
 #define LOOP_function_1(name, value) LOOP(name, float, float, value, false, NONE, NONE, NUMBER, NONE)
 #define LOOP_derivative(name, value) LOOP(name, float, float, value, false, READ, NONE, NONE, NONE)

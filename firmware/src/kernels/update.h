@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on a kept tensor, tile by tile: a tile of gradients lies in the workspace, becomes the next version
- * of as many weights there, and goes to where the tensor's next version is kept.
+/* An update of a kept tensor and its states, tile by tile: a tile of gradients lies in the workspace, becomes the next
+ * version of as many weights there, and goes to where the tensor's next version is kept.
  *
  *     poet_update update = poet_update_begin(args, &descent, 2, 1, 0, false, room); // its buffer begins the workspace
  *     for (each tile)
@@ -12,9 +12,9 @@
 
 #include "poet/operator.h"
 
-#include "descent.h"
-#include "rounding.h"
+#include "adam.h"
 
+#define POET_MOST_STATES 2u
 #define POET_UPDATE_BUFFER_BYTES                                                        \
     512u /* a block of the card: at the begin of the workspace, for what fills none yet \
           */
@@ -30,33 +30,35 @@ typedef struct poet_update_writer {
 typedef struct poet_update {
     const poet_op_args *args;
     const poet_descent *descent;
-    const float *weights; /* those of the next tile */
-    int32_t done;         /* elements */
-    poet_update_writer weights_out, velocity_out;
-    uint32_t velocity_input;
-    bool streamed;        /* the velocity: it is read from the card */
-    float *next_velocity; /* room for those of a tile; NULL: there is no velocity */
+    const float *weights;             /* those of the next tile */
+    int32_t done;                     /* elements */
+    const poet_adam_factors *factors; /* NULL: not Adam */
+    uint32_t states;
+    uint32_t first_state, apart;                  /* the inputs of states */
+    bool streamed;                                /* they are read from the card */
+    float *next_states;                           /* room for those of a tile */
+    poet_update_writer out[1 + POET_MOST_STATES]; /* the weights', then the states' */
     int status;
 } poet_update;
 
-/* Behind a block and a tile of gradients in the workspace: what a velocity takes, a block and a tile. */
-static inline uint32_t poet_update_velocity_bytes(const poet_descent *descent, uint32_t tile_bytes)
+/* Behind a block and a tile of gradients in the workspace: what states take, a block and a tile each. */
+static inline uint32_t poet_update_state_bytes(const poet_descent *descent, uint32_t tile_bytes)
 {
-    return descent->momentum_nano > 0 ? POET_UPDATE_BUFFER_BYTES + tile_bytes : 0u;
+    return poet_descent_states(descent) * (POET_UPDATE_BUFFER_BYTES + tile_bytes);
 }
 
-/* Of a tensor of an operator that has so many, which begin at input `first`, velocities behind them; outputs likewise.
- * `room` is for a velocity (poet_update_velocity_bytes). */
+/* Of a tensor of an operator that has so many, which begin at input `first`, states behind them; outputs likewise.
+ * `room` is for states (poet_update_state_bytes). */
 poet_update poet_update_begin(const poet_op_args *args, const poet_descent *descent, uint32_t first, uint32_t tensors,
                               uint32_t tensor, bool streamed, void *room);
 
 /* Makes next weights of a gradient, where it lies. POET_E_NOT_FINITE if one of them is infinite or no number. */
 int poet_update_descend(float rate, poet_gradient_rule rule, const float *weights, float *gradient, int32_t count);
 
-/* The velocities of an operator that ends with these parameters: inputs behind all others, outputs behind all others,
- * one for each output; of one that streams its weights, that of the weights is streamed, too. */
-int poet_update_add_velocities(int status, const poet_descent *descent, int32_t rows, int32_t tile_rows,
-                               poet_sizes *sizes);
+/* The states of an operator that ends with these parameters: inputs behind all others, outputs behind all others, one
+ * for each output, then the next for each; of one that streams its weights, those of the weights are streamed, too.
+ * Adam's factors are the last input. */
+int poet_update_add_states(int status, const poet_descent *descent, int32_t rows, int32_t tile_rows, poet_sizes *sizes);
 
 void poet_update_tile(poet_update *update, float *gradient, int32_t count);
 

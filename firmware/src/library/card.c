@@ -26,6 +26,7 @@ int poet_restore(poet *p)
         return POET_E_ORDER;
     }
     poet_runner_forget_sums(&p->runner);
+    p->heard = 0;
     if (p->network->keeping != NULL) {
         return p->network->keeping->restore(p);
     }

@@ -15,11 +15,12 @@ static const poet_feature_maker *maker_of(const poet *p)
 }
 
 /* POET_OK for a call that may use features. */
-static int ready(const poet *p)
+static int ready(poet *p)
 {
     if (p->network == NULL || p->run.under_way) {
         return POET_E_ORDER;
     }
+    p->heard = 0;
     return maker_of(p) == NULL ? POET_E_ABSENT : POET_OK;
 }
 

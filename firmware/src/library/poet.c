@@ -71,6 +71,9 @@ __attribute__((cold)) int poet_begin(poet *p, const poet_network *network, void 
     if (status == POET_OK && network->infer != NULL) {
         status = poet_runner_check_inference(network->infer, network->train->model, ram_bytes);
     }
+    if (status == POET_OK && network->stream != NULL) {
+        status = poet_runner_check_inference(network->stream, network->train->model, ram_bytes);
+    }
     if (status == POET_OK && network->maker != NULL) {
         status = network->maker->check(network, ram_bytes, card != NULL);
     }
@@ -129,9 +132,10 @@ static int count(poet *p, int status)
     return status;
 }
 
-/* Tensors in RAM as the record has them. */
+/* Tensors in RAM as the record has them; what a stream remembers is lost. */
 static int refresh(poet *p)
 {
+    p->heard = 0;
     return p->stale ? p->network->keeping->restore(p) : POET_OK;
 }
 
@@ -187,14 +191,8 @@ int poet_stop(poet *p)
     return p->network == NULL ? POET_E_ORDER : go_on(p, poet_runner_stop(&p->runner, &p->run));
 }
 
-int poet_infer(poet *p)
+static int infer(poet *p, const poet_plan *plan)
 {
-    if (!poet_is_idle(p)) {
-        return POET_E_ORDER;
-    }
-    if (p->network->infer == NULL) {
-        return POET_E_ABSENT;
-    }
     const int fresh = refresh(p);
     if (fresh != POET_OK) {
         return fresh;
@@ -206,24 +204,71 @@ int poet_infer(poet *p)
     run.hooks = p->run.hooks;
     run.learning_rate = 0.0f;
     run.trace = false;
-    const poet_plan *plan = p->network->infer;
     poet_runner_open(&runner, plan->model, plan->schedule, p->network->tables, p->runner.ram, p->network->ram_bytes);
     return poet_runner_step(&runner, &run);
 }
 
-/* The inference's own first tensor of this kind, which only counts while no training step uses its place. */
-static void *of_inference(const poet *p, uint8_t kind)
+int poet_infer(poet *p)
 {
-    if (!poet_is_idle(p) || p->network->infer == NULL) {
+    if (!poet_is_idle(p)) {
+        return POET_E_ORDER;
+    }
+    return p->network->infer == NULL ? POET_E_ABSENT : infer(p, p->network->infer);
+}
+
+static void forget(const poet *p, const poet_model *model)
+{
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        if (model->residents[i].kind == POET_RESIDENT_HISTORY) {
+            memset(p->runner.ram + model->residents[i].offset, 0, model->residents[i].bytes);
+        }
+    }
+}
+
+int poet_stream(poet *p)
+{
+    if (!poet_is_idle(p)) {
+        return POET_E_ORDER;
+    }
+    const poet_plan *plan = p->network->stream;
+    if (plan == NULL) {
+        return POET_E_ABSENT;
+    }
+    const uint32_t heard = p->heard;
+    if (heard == 0) {
+        forget(p, plan->model);
+    }
+    const int status = infer(p, plan);
+    if (status != POET_OK) {
+        return status;
+    }
+    p->heard = heard < p->network->stream_calls ? heard + 1u : heard;
+    return p->heard < p->network->stream_calls ? POET_MORE : POET_OK;
+}
+
+/* The first tensor of this kind that a plan has behind those of the training, which only counts while no training step
+ * uses its place. */
+static void *own_of(const poet *p, const poet_plan *plan, uint8_t kind)
+{
+    if (plan == NULL || !poet_is_idle(p)) {
         return NULL;
     }
-    const poet_model *model = p->network->infer->model;
-    for (uint32_t i = model_of(p)->resident_count; i < model->resident_count; i++) {
-        if (model->residents[i].kind == kind) {
-            return p->runner.ram + model->residents[i].offset;
+    for (uint32_t i = model_of(p)->resident_count; i < plan->model->resident_count; i++) {
+        if (plan->model->residents[i].kind == kind) {
+            return p->runner.ram + plan->model->residents[i].offset;
         }
     }
     return NULL;
+}
+
+static void *of_inference(const poet *p, uint8_t kind)
+{
+    return p->network == NULL ? NULL : own_of(p, p->network->infer, kind);
+}
+
+static void *of_stream(const poet *p, uint8_t kind)
+{
+    return p->network == NULL ? NULL : own_of(p, p->network->stream, kind);
 }
 
 void *poet_infer_input(poet *p)
@@ -234,6 +279,16 @@ void *poet_infer_input(poet *p)
 const float *poet_output(const poet *p)
 {
     return of_inference(p, POET_RESIDENT_OUTPUT);
+}
+
+void *poet_stream_input(poet *p)
+{
+    return of_stream(p, POET_RESIDENT_INPUT);
+}
+
+const float *poet_stream_output(const poet *p)
+{
+    return of_stream(p, POET_RESIDENT_OUTPUT);
 }
 
 uint32_t poet_argmax(const float *scores, uint32_t count)

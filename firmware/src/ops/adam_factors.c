@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Adam's updates have in common, once a step, from the number of steps before it: in double, each rounded once. */
-#include "adam_factors.h"
-
-#include "../kernels/descent.h"
+#include "../kernels/adam.h"
 #include "../kernels/shape.h"
 
 #define ONE_NANO 1000000000

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on the kept weights and bias of a convolution, some output channels at a time. The present weights
- * are a value, or read from the card as well. In the general form a gradient is clipped, and decay * w added to it,
- * first. */
+/* A step of the optimiser on the kept weights and bias of a convolution, some output channels at a time. The present
+ * weights are a value, or read from the card as well. */
 #include <stddef.h>
 
 #include "../kernels/stream.h"
@@ -13,7 +12,12 @@ static int32_t out_channels_of(const poet_conv *conv)
     return conv->groups * conv->out_channels;
 }
 
-int poet_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
+static const poet_descent *descent_of(const int32_t *params)
+{
+    return (const poet_descent *)&((const poet_conv2d_update_params *)params)->momentum_nano;
+}
+
+static int sizes_of(const int32_t *params, bool streamed, poet_sizes *sizes)
 {
     const poet_conv2d_update_params *p = (const poet_conv2d_update_params *)params;
     poet_conv conv;
@@ -34,44 +38,32 @@ int poet_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
     };
     status = poet_weight_gradient_workspace(&conv, &sizes->workspace_bytes);
     sizes->workspace_bytes += POET_UPDATE_BUFFER_BYTES + 4 * (uint32_t)p->tile * (uint32_t)conv.taps;
-    return status;
+    if (status == POET_OK && streamed) {
+        sizes->kept |= POET_KEPT_INPUT;
+        sizes->kept_input = 2;
+        sizes->workspace_bytes += 4 * (uint32_t)(p->tile * conv.taps);
+        status = poet_stream_suits(p->k, conv.taps, p->tile) ? POET_OK : POET_E_ARGUMENT;
+    }
+    return poet_update_add_states(status, descent_of(params), p->k, p->tile, sizes);
+}
+
+int poet_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return sizes_of(params, false, sizes);
 }
 
 int poet_streamed_conv2d_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_streamed_conv2d_update_params *p = (const poet_streamed_conv2d_update_params *)params;
-    const int status = poet_conv2d_update_sizes(params, sizes);
-    if (status != POET_OK) {
-        return status;
-    }
-    const int32_t row_floats = (int32_t)(sizes->input_bytes[2] / sizeof(float)) / p->k;
-    sizes->kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS;
-    sizes->kept_input = 2;
-    sizes->workspace_bytes += 4 * (uint32_t)(p->tile * row_floats);
-    return poet_stream_suits(p->k, row_floats, p->tile) ? POET_OK : POET_E_ARGUMENT;
-}
-
-int poet_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)params;
-    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_add_velocities(poet_conv2d_update_sizes(params, sizes), &descent, p->k, p->tile, sizes);
-}
-
-int poet_streamed_conv2d_general_update_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    const poet_streamed_conv2d_general_update_params *p = (const poet_streamed_conv2d_general_update_params *)params;
-    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_add_velocities(poet_streamed_conv2d_update_sizes(params, sizes), &descent, p->k, p->tile, sizes);
+    return sizes_of(params, true, sizes);
 }
 
 /* `present` is where to read a tile of present weights; NULL: they are a value. They arrive while their gradient is
  * computed. */
 static int update_weights(const poet_op_args *args, const poet_conv *conv, int32_t tile_rows, float *present,
-                          float *gradient, float *velocity, float *rows, const poet_descent *descent)
+                          float *gradient, float *states, float *rows, const poet_descent *descent)
 {
     const int32_t out_channels = out_channels_of(conv);
-    poet_update update = poet_update_begin(args, descent, 2, conv->bias ? 2u : 1u, 0, present != NULL, velocity);
+    poet_update update = poet_update_begin(args, descent, 2, conv->bias ? 2u : 1u, 0, present != NULL, states);
     for (int32_t k = 0; k < out_channels; k += tile_rows) {
         const int32_t count = out_channels - k < tile_rows ? out_channels - k : tile_rows;
         int status = POET_OK;
@@ -94,9 +86,9 @@ static int update_weights(const poet_op_args *args, const poet_conv *conv, int32
 
 /* Its stack is not there while gradients of weights are made. */
 __attribute__((noinline)) static int update_bias(const poet_op_args *args, const poet_conv *conv, float *gradient,
-                                                 float *velocity, const poet_descent *descent)
+                                                 float *states, const poet_descent *descent)
 {
-    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, velocity);
+    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, states);
     for (int32_t k = 0; k < out_channels_of(conv); k++) {
         *gradient = poet_bias_gradient(conv, k, args->inputs[0], 0.0f);
         poet_update_tile(&update, gradient, 1);
@@ -104,43 +96,31 @@ __attribute__((noinline)) static int update_bias(const poet_op_args *args, const
     return poet_update_end(&update);
 }
 
-/* The workspace: a block that is not full yet, a tile of gradients, of present weights, the rows of the input. */
-static int run(const poet_op_args *args, int32_t tile_rows, bool streamed, const poet_descent *descent)
+/* The workspace: a block that is not full yet, a tile of gradients, states, present weights, the rows of the input. */
+static int run(const poet_op_args *args, bool streamed)
 {
+    const poet_descent *descent = descent_of(args->params);
     poet_conv conv;
     int status = poet_conv_read(args->params, &conv);
     if (status != POET_OK) {
         return status;
     }
+    const int32_t tile_rows = ((const poet_conv2d_update_params *)args->params)->tile;
+    const int32_t tile = tile_rows * conv.taps;
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    float *velocity = gradient + tile_rows * conv.taps;
-    float *behind =
-        velocity + poet_update_velocity_bytes(descent, 4u * (uint32_t)(tile_rows * conv.taps)) / sizeof(float);
-    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, velocity,
-                                       behind + tile_rows * conv.taps, descent)
-                      : update_weights(args, &conv, tile_rows, NULL, gradient, velocity, behind, descent);
-    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient, velocity, descent);
+    float *states = gradient + tile;
+    float *behind = states + poet_update_state_bytes(descent, 4u * (uint32_t)tile) / sizeof(float);
+    status = streamed ? update_weights(args, &conv, tile_rows, behind, gradient, states, behind + tile, descent)
+                      : update_weights(args, &conv, tile_rows, NULL, gradient, states, behind, descent);
+    return status != POET_OK || !conv.bias ? status : update_bias(args, &conv, gradient, states, descent);
 }
 
 int poet_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_conv2d_update_params *)args->params)->tile, false, &(poet_descent){0});
+    return run(args, false);
 }
 
 int poet_streamed_conv2d_update_run(const poet_op_args *args)
 {
-    return run(args, ((const poet_streamed_conv2d_update_params *)args->params)->tile, true, &(poet_descent){0});
-}
-
-int poet_conv2d_general_update_run(const poet_op_args *args)
-{
-    const poet_conv2d_general_update_params *p = (const poet_conv2d_general_update_params *)args->params;
-    return run(args, p->tile, false, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
-}
-
-int poet_streamed_conv2d_general_update_run(const poet_op_args *args)
-{
-    const poet_streamed_conv2d_general_update_params *p =
-        (const poet_streamed_conv2d_general_update_params *)args->params;
-    return run(args, p->tile, true, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
+    return run(args, true);
 }

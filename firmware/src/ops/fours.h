@@ -7,11 +7,9 @@
 
 #include <stdint.h>
 
-#ifdef __SOFTFP__
-#define POET_TAKES_FOURS 0
-#else
-#define POET_TAKES_FOURS 1
-#endif
+#include "../kernels/rounding.h"
+
+#define POET_TAKES_FOURS !POET_SOFT_FLOATS
 
 /* Of so many elements: how often four are taken, and how many are left then. */
 static inline int32_t poet_fours(int32_t elements)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient descent on the kept weights and bias of a linear layer, some rows at a time. The present weights are a
- * value, or read from the card as well. The gradient of a row of weights is gw[n,k] = sum over m of gy[m,n] * x[m,k],
- * that of the bias gb[n] = sum over m of gy[m,n], each one running sum as in `matmul` and `sum_rows`. In the general
- * form a gradient is clipped, and decay * w added to it, first. */
+/* A step of the optimiser on the kept weights and bias of a linear layer, some rows at a time. The present weights are
+ * a value, or read from the card as well. The gradient of a row of weights is gw[n,k] = sum over m of gy[m,n] * x[m,k],
+ * that of the bias gb[n] = sum over m of gy[m,n], each one running sum as in `matmul` and `sum_rows`. */
 #include <stddef.h>
 
 #include "../kernels/product.h"
@@ -10,13 +9,19 @@
 #include "../kernels/stream.h"
 #include "../kernels/update.h"
 
-int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
+static const poet_descent *descent_of(const int32_t *params)
+{
+    return (const poet_descent *)&((const poet_linear_update_params *)params)->momentum_nano;
+}
+
+static int sizes_of(const int32_t *params, bool streamed, poet_sizes *sizes)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)params;
     const uint32_t x = poet_count(p->m, p->k, 1, 1);
     const uint32_t w = poet_count(p->n, p->k, 1, 1);
     const uint32_t y = poet_count(p->m, p->n, 1, 1);
-    if (x == 0 || w == 0 || y == 0 || (p->bias & ~1) != 0 || p->tile < 1 || p->tile > p->n) {
+    if (x == 0 || w == 0 || y == 0 || (p->bias & ~1) != 0 || p->tile < 1 || p->tile > p->n ||
+        (streamed && !poet_stream_suits(p->n, p->k, p->tile))) {
         return POET_E_ARGUMENT;
     }
     const uint32_t b = p->bias ? 4 * (uint32_t)p->n : 0;
@@ -28,34 +33,22 @@ int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
         .workspace_bytes = POET_UPDATE_BUFFER_BYTES + 4 * (uint32_t)p->tile * (uint32_t)p->k,
         .kept = POET_KEPT_OUTPUTS,
     };
-    return POET_OK;
+    if (streamed) {
+        sizes->kept |= POET_KEPT_INPUT;
+        sizes->kept_input = 2;
+        sizes->workspace_bytes += 4 * (uint32_t)(p->tile * p->k);
+    }
+    return poet_update_add_states(POET_OK, descent_of(params), p->n, p->tile, sizes);
+}
+
+int poet_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return sizes_of(params, false, sizes);
 }
 
 int poet_streamed_linear_update_sizes(const int32_t *params, poet_sizes *sizes)
 {
-    const poet_streamed_linear_update_params *p = (const poet_streamed_linear_update_params *)params;
-    const int status = poet_linear_update_sizes(params, sizes);
-    if (status != POET_OK || !poet_stream_suits(p->n, p->k, p->tile)) {
-        return POET_E_ARGUMENT;
-    }
-    sizes->kept = POET_KEPT_INPUT | POET_KEPT_OUTPUTS;
-    sizes->kept_input = 2;
-    sizes->workspace_bytes += 4 * (uint32_t)(p->tile * p->k);
-    return POET_OK;
-}
-
-int poet_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)params;
-    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_add_velocities(poet_linear_update_sizes(params, sizes), &descent, p->n, p->tile, sizes);
-}
-
-int poet_streamed_linear_general_update_sizes(const int32_t *params, poet_sizes *sizes)
-{
-    const poet_streamed_linear_general_update_params *p = (const poet_streamed_linear_general_update_params *)params;
-    const poet_descent descent = {p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov};
-    return poet_update_add_velocities(poet_streamed_linear_update_sizes(params, sizes), &descent, p->n, p->tile, sizes);
+    return sizes_of(params, true, sizes);
 }
 
 static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, float *sums)
@@ -72,12 +65,12 @@ static void sum_columns(const float *gy, int32_t m, int32_t n, int32_t columns, 
 }
 
 /* As in conv2d_update.c. */
-static int update_weights(const poet_op_args *args, float *present, float *gradient, float *velocity,
+static int update_weights(const poet_op_args *args, float *present, float *gradient, float *states,
                           const poet_descent *descent)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const float *gy = args->inputs[0];
-    poet_update update = poet_update_begin(args, descent, 2, p->bias == 1 ? 2u : 1u, 0, present != NULL, velocity);
+    poet_update update = poet_update_begin(args, descent, 2, p->bias == 1 ? 2u : 1u, 0, present != NULL, states);
     for (int32_t n = 0; n < p->n; n += p->tile) {
         const int32_t rows = p->n - n < p->tile ? p->n - n : p->tile;
         const poet_product product = {
@@ -101,12 +94,12 @@ static int update_weights(const poet_op_args *args, float *present, float *gradi
 }
 
 /* Its stack is not there while gradients of weights are made. */
-__attribute__((noinline)) static int update_bias(const poet_op_args *args, float *gradient, float *velocity,
+__attribute__((noinline)) static int update_bias(const poet_op_args *args, float *gradient, float *states,
                                                  const poet_descent *descent)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
     const int32_t columns_at_once = p->tile * p->k;
-    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, velocity);
+    poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, states);
     for (int32_t n = 0; n < p->n; n += columns_at_once) {
         const int32_t columns = p->n - n < columns_at_once ? p->n - n : columns_at_once;
         sum_columns((const float *)args->inputs[0] + n, p->m, p->n, columns, gradient);
@@ -115,35 +108,23 @@ __attribute__((noinline)) static int update_bias(const poet_op_args *args, float
     return poet_update_end(&update);
 }
 
-static int run(const poet_op_args *args, bool streamed, const poet_descent *descent)
+static int run(const poet_op_args *args, bool streamed)
 {
     const poet_linear_update_params *p = (const poet_linear_update_params *)args->params;
+    const poet_descent *descent = descent_of(args->params);
     float *gradient = (float *)args->workspace + POET_UPDATE_BUFFER_BYTES / sizeof(float);
-    float *velocity = gradient + p->tile * p->k;
-    float *present = velocity + poet_update_velocity_bytes(descent, 4u * (uint32_t)(p->tile * p->k)) / sizeof(float);
-    const int status = update_weights(args, streamed ? present : NULL, gradient, velocity, descent);
-    return status != POET_OK || !p->bias ? status : update_bias(args, gradient, velocity, descent);
+    float *states = gradient + p->tile * p->k;
+    float *present = states + poet_update_state_bytes(descent, 4u * (uint32_t)(p->tile * p->k)) / sizeof(float);
+    const int status = update_weights(args, streamed ? present : NULL, gradient, states, descent);
+    return status != POET_OK || !p->bias ? status : update_bias(args, gradient, states, descent);
 }
 
 int poet_linear_update_run(const poet_op_args *args)
 {
-    return run(args, false, &(poet_descent){0});
+    return run(args, false);
 }
 
 int poet_streamed_linear_update_run(const poet_op_args *args)
 {
-    return run(args, true, &(poet_descent){0});
-}
-
-int poet_linear_general_update_run(const poet_op_args *args)
-{
-    const poet_linear_general_update_params *p = (const poet_linear_general_update_params *)args->params;
-    return run(args, false, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
-}
-
-int poet_streamed_linear_general_update_run(const poet_op_args *args)
-{
-    const poet_streamed_linear_general_update_params *p =
-        (const poet_streamed_linear_general_update_params *)args->params;
-    return run(args, true, &(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov});
+    return run(args, true);
 }

@@ -7,8 +7,9 @@
 #include <stddef.h>
 
 #include "../kernels/pool.h"
+#include "../kernels/rounding.h"
 
-#ifndef __SOFTFP__ /* without a floating-point unit, the sum of a window costs more than it saves */
+#if !POET_SOFT_FLOATS /* without a floating-point unit, the sum of a window costs more than it saves */
 /* A sum that is no number has one among its terms, or infinities of both signs: that window goes the general way. */
 __attribute__((noinline)) static void max_of_2x2(const poet_pool *pool, const float *x, float *y, uint8_t *places)
 {
@@ -51,7 +52,7 @@ __attribute__((noinline)) static void max_of_2x2(const poet_pool *pool, const fl
 
 static inline void max_of_windows(const poet_pool *pool, const float *x, float *y, uint8_t *places)
 {
-#ifndef __SOFTFP__
+#if !POET_SOFT_FLOATS
     const poet_windows *win = &pool->windows;
     if (win->r == 2 && win->s == 2 && win->ph == 0 && win->pw == 0) {
         max_of_2x2(pool, x, y, places);

@@ -11,7 +11,8 @@
 #define REGISTERS 8
 #define INPUT REGISTERS
 #define OUTPUT (INPUT + POET_MAX_INPUTS)
-#define PLACES (OUTPUT + POET_MAX_OUTPUTS)
+#define OUTPUTS 4
+#define PLACES (OUTPUT + OUTPUTS)
 #define MOST_WORDS (POET_MAX_PARAMS - 2)
 #define BIT(place) (UINT32_C(1) << (place))
 #define BITS(first, count) ((BIT(count) - 1u) << (first))
@@ -115,7 +116,7 @@ int poet_pointwise_sizes(const int32_t *params, poet_sizes *sizes)
     }
     *sizes = (poet_sizes){.inputs = in_a_row((group.read & BITS(INPUT, POET_MAX_INPUTS)) >> INPUT),
                           .outputs = in_a_row(group.written >> OUTPUT)};
-    if (sizes->inputs > POET_MAX_INPUTS || sizes->outputs < 1 || sizes->outputs > POET_MAX_OUTPUTS) {
+    if (sizes->inputs > POET_MAX_INPUTS || sizes->outputs < 1 || sizes->outputs > OUTPUTS) {
         return POET_E_ARGUMENT;
     }
     for (uint32_t i = 0; i < sizes->inputs; i++) {
@@ -188,7 +189,7 @@ static void compute(const poet_pointwise_params *p, float *const *places, int32_
 /* Where steps read and write. */
 typedef struct pointers {
     float *places[PLACES];
-    uint8_t going[POET_MAX_INPUTS + POET_MAX_OUTPUTS]; /* places that go on from block to block */
+    uint8_t going[POET_MAX_INPUTS + OUTPUTS]; /* places that go on from block to block */
     uint32_t going_count;
     bool by_blocks;
 } pointers;

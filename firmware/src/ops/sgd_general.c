@@ -9,7 +9,7 @@
 int poet_sgd_general_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_sgd_general_params *p = (const poet_sgd_general_params *)params;
-    if (!poet_is_descent(&(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov})) {
+    if (!poet_is_descent(&(poet_descent){p->momentum_nano, p->decay_f32, p->clip_f32, p->nesterov, 0, 0})) {
         return POET_E_ARGUMENT;
     }
     const bool has_velocity = p->momentum_nano > 0;

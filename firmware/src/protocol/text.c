@@ -16,13 +16,27 @@ void poet_text_string(poet_text *text, const char *string)
     }
 }
 
+/* Divides by ten, and returns what is left. In parts, since a core without 64-bit division takes 2 KB for one. */
+static uint32_t divide_by_ten(uint64_t *number)
+{
+    uint64_t tenth = 0;
+    uint32_t left = 0;
+    for (uint32_t shift = 64; shift > 0;) {
+        shift -= 16;
+        left = left << 16 | (uint32_t)(*number >> shift & 0xffffu);
+        tenth = tenth << 16 | left / 10u;
+        left %= 10u;
+    }
+    *number = tenth;
+    return left;
+}
+
 void poet_text_decimal(poet_text *text, uint64_t number)
 {
     char digits[20];
     uint32_t count = 0;
     do {
-        digits[count++] = (char)('0' + (char)(number % 10u));
-        number /= 10u;
+        digits[count++] = "0123456789"[divide_by_ten(&number)];
     } while (number > 0);
     while (count > 0) {
         poet_text_char(text, digits[--count]);

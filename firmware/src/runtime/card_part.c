@@ -75,7 +75,8 @@ static bool is_order_sound(const poet_model *model, const poet_schedule *schedul
         changed = changed || (call->flags & POET_CHANGES) != 0;
         committed = call->op < POET_PAGE_IN && schedule->operators[call->op].code == POET_OP_COMMIT;
     }
-    return committed == poet_record_ends_steps(model);
+    /* The next version of a kept tensor would be that of one micro-batch. */
+    return committed == poet_record_ends_steps(model) && !(committed && model->micro_batches > 1u);
 }
 
 static bool keeps_alike(const poet_model *model, const poet_model *training)

@@ -8,6 +8,10 @@
 
 #include "runner_parts.h"
 
+/* So many tensors of an operator take turns: one with two states. From the first on they are operands 0, 1 and 2, or 0,
+ * 2 and 4, where a bias and its states lie between them: in either case their remainders differ. */
+#define TURNS 3u
+
 /* How far a next version is. */
 typedef struct writing {
     uint32_t done;
@@ -29,8 +33,8 @@ typedef struct kept_operands {
     poet_record *record;
     poet_pager *pager;
 
-    writing written[POET_MAX_OUTPUTS]; /* outputs may take turns */
-    reading read[2]; /* weights, at most the third input, and their velocity, which lies behind them */
+    writing written[TURNS];
+    reading read[TURNS];
 
     struct { /* the transfer under way */
         poet_kept_place place;
@@ -49,7 +53,7 @@ static const poet_kept *kept_of(const poet_model *model, uint32_t word)
 static int write(void *context, uint32_t output, const void *data, uint32_t bytes)
 {
     kept_operands *operands = context;
-    writing *const out = &operands->written[output];
+    writing *const out = &operands->written[output % TURNS];
     const poet_kept *kept = kept_of(operands->model, operands->outputs[output]);
     const poet_block_device *device = operands->record->device;
     int status = POET_OK;
@@ -108,7 +112,7 @@ static int read(void *context, uint32_t input, uint32_t offset, void *data, uint
     if (offset % POET_BLOCK_BYTES != 0 || bytes > row_bytes || offset > row_bytes - bytes) {
         return POET_E_ARGUMENT;
     }
-    reading *const in = &operands->read[input > 2u];
+    reading *const in = &operands->read[input % TURNS];
     int status = poet_pager_wait(operands->pager);
     if (status == POET_OK) {
         status = poet_record_find(operands->record, kept, row, &operands->transfer.place);

@@ -77,9 +77,7 @@ __attribute__((cold)) static int check_model(const poet_model *model)
     if (poet_crc32(0, model->constant_words, model->constant_bytes) != model->constant_crc || !keeps_soundly) {
         return POET_E_CORRUPT;
     }
-    /* The next version of a kept tensor would be that of one micro-batch. */
-    return model->micro_batches == 1u || (model->micro_batches > 1u && model->kept_count == 0) ? POET_OK
-                                                                                               : POET_E_CORRUPT;
+    return model->micro_batches > 0 ? POET_OK : POET_E_CORRUPT;
 }
 
 static bool is_whole(const poet_schedule *schedule)

@@ -182,7 +182,6 @@ def _cortex_m0plus(instruction: Instruction, _before: Instruction | None, _after
 # (M4, its frame has room for the FPU's registers), 15 and 13 (M0+).
 CORES = {
     "cortex-m4f": Core("cortex-m4f", refill=2, entry=12, exit=10, frame_bytes=104, cost=_cortex_m4),
-    "cortex-m33": Core("cortex-m33", refill=2, entry=12, exit=10, frame_bytes=104, cost=_cortex_m4),
     "cortex-m0plus": Core("cortex-m0plus", refill=1, entry=15, exit=13, frame_bytes=32, cost=_cortex_m0plus),
 }
 

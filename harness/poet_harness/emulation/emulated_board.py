@@ -13,7 +13,7 @@ from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.program.closing import Closing
 from poet_profiles.program.stopping import undisturbed
 
-from . import nrf5340, nrf52840, samd21, stm32f411
+from . import nrf52840, samd21, stm32f411
 from .bus import EmulationError
 from .chip import Chip
 from .image import load_image
@@ -26,7 +26,6 @@ from .variation import Variation
 
 CHIPS: dict[str, tuple[Memory, Callable[[Parts], Chip]]] = {
     "nrf52840": (nrf52840.MEMORY, nrf52840.Nrf52840),
-    "nrf5340": (nrf5340.MEMORY, nrf5340.Nrf5340),
     "samd21": (samd21.MEMORY, samd21.Samd21),
     "stm32f411": (stm32f411.MEMORY, stm32f411.Stm32f411),
 }

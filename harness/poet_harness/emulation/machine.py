@@ -57,7 +57,6 @@ FAULT_STATUS = {
 }
 CPU_MODELS = {
     "cortex-m4f": arm_const.UC_CPU_ARM_CORTEX_M4,
-    "cortex-m33": arm_const.UC_CPU_ARM_CORTEX_M33,
     "cortex-m0plus": arm_const.UC_CPU_ARM_CORTEX_M0,
 }
 
@@ -100,7 +99,7 @@ class Machine:
     Parameters
     ----------
     core : str
-        ``cortex-m4f``, ``cortex-m33`` or ``cortex-m0plus``.
+        ``cortex-m4f`` or ``cortex-m0plus``.
     memory : Memory
         Where flash and RAM lie.
     image : Image

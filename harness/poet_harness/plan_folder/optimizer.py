@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from poet_profiles.firmware.operators import OPTIMIZERS, descends, parse_params
+from poet_profiles.firmware.operators import descends, parse_params
 from poet_profiles.graph import Operation
 
 UNITS_IN_ONE = 1e9  # `momentum_nano` and its like
-SGD_OPERANDS = ("gradient", "parameter")
 ADAM, FACTORS = "adam", "adam_factors"
+ADAM_SLOTS = ("exp_avg", "exp_avg_sq")
 ADAM_DEFAULTS = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
 
 Option = float | bool | tuple[float, float]
@@ -70,22 +70,23 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> T
     """
     listed = list(operations)
     updates = [operation for operation in listed if descends(operation.op)]
-    adam = [update for update in updates if update.op == ADAM]
-    if adam:
-        factors = [operation for operation in listed if operation.op == FACTORS]
-        return _adam(factors[0], adam, names)
-    in_ram = [update for update in updates if update.op in OPTIMIZERS]
-    with_state = [update for update in in_ram if len(update.operands) > len(SGD_OPERANDS)]
-    state = {
-        names.get(parameter, parameter): {"momentum_buffer": names.get(velocity, velocity)}
-        for _, parameter, velocity in (update.operands[:3] for update in with_state)
-    }
-    for update in updates:
-        if update.op not in OPTIMIZERS and parse_params(update.params).get("momentum_nano"):
-            half = len(update.results) // 2
-            for parameter, velocity in zip(update.results[:half], update.results[half:], strict=True):
-                state[names.get(parameter, parameter)] = {"momentum_buffer": names.get(velocity, velocity)}
     params = parse_params(updates[0].params) if updates else {}
+    is_adam = bool(updates) and (updates[0].op == ADAM or bool(params.get(ADAM)))
+    slots = ADAM_SLOTS if is_adam else ("momentum_buffer",)
+    state: dict[str, dict[str, str]] = {}
+    for update in updates:
+        changed = update.results or update.operands[1:]
+        count = len(changed)
+        tensors = count // (1 + len(slots)) if is_adam or parse_params(update.params).get("momentum_nano") else count
+        rows = (changed[first : first + tensors] for first in range(0, count, tensors))
+        for parameter, *states in zip(*rows, strict=True):
+            if states:
+                of_slots = zip(slots, states, strict=True)
+                state[names.get(parameter, parameter)] = {slot: names.get(id, id) for slot, id in of_slots}
+    if is_adam:
+        factors = next(operation for operation in listed if operation.op == FACTORS)
+        steps = {"step": factors.operands[0]}
+        return _adam(factors, params, {parameter: {**steps, **own} for parameter, own in state.items()})
     options: dict[str, Option] = {
         "momentum": params.get("momentum_nano", 0) / UNITS_IN_ONE,
         "weight_decay": _float(params.get("decay_f32", 0)),
@@ -94,16 +95,8 @@ def optimizer_of(operations: Iterable[Operation], names: Mapping[str, str]) -> T
     return TorchOptimizer("SGD", _given(options), state, _clip(params))
 
 
-def _adam(factors: Operation, updates: Sequence[Operation], names: Mapping[str, str]) -> TorchOptimizer:
-    common, own = parse_params(factors.params), parse_params(updates[0].params)
-    state = {
-        names.get(parameter, parameter): {
-            "step": factors.operands[0],
-            "exp_avg": names.get(average, average),
-            "exp_avg_sq": names.get(squares, squares),
-        }
-        for _, _, parameter, average, squares in (update.operands for update in updates)
-    }
+def _adam(factors: Operation, own: Mapping[str, int], state: Mapping[str, Mapping[str, str]]) -> TorchOptimizer:
+    common = parse_params(factors.params)
     options: dict[str, Option] = {
         "betas": (common["beta1_nano"] / UNITS_IN_ONE, common["beta2_nano"] / UNITS_IN_ONE),
         "eps": _float(own["eps_f32"]),

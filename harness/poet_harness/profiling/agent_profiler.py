@@ -22,8 +22,9 @@ from typing import NamedTuple, TypeVar
 
 from poet_profiles.boards import Board
 from poet_profiles.profile import PLACE, ProfileWriter, read_profile
+from poet_profiles.protocol.status import Status
 
-from ..measuring.measure import Effort, Measurement, measure, spread
+from ..measuring.measure import Call, Effort, Measurement, measure, spread
 from ..meters.meter import Activity, Mark, Meter
 from ..protocol.device import Device, Timing
 from ..protocol.link import DeviceError
@@ -143,6 +144,8 @@ class AgentProfiler(Profiler):
                 self._network(network, profile, began)
             except DeviceError as error:
                 self._outcome.skipped.append((network.step, f"{network.name}: {error.text}"))
+                if error.number == Status.E_MEMORY:
+                    self._in_loops(network, profile, began)
         self._outcome.temperatures_c = self._watch.temperatures_c
         return self._outcome
 
@@ -165,19 +168,43 @@ class AgentProfiler(Profiler):
             self._outcome.closings.append(closing)
             self._append(profile, network.step, measured, 1.0, where=PLACE, closing=(closing.time, closing.energy))
 
+    def _in_loops(self, network: Network, profile: ProfileWriter, began: Began) -> None:
+        """Rows of the operators by themselves, where the board has not the RAM for their step."""
+        found = self._loaded(network, lambda: self._device.workspaces(len(network.operators)))
+        for item, places in network.places.items():
+            if self.is_done(item, profile):
+                continue
+            began(item)
+            call = self._calling(network, places[0])
+            try:
+                work = partial(measure, call, Activity.COMPUTE, self._meter, self._effort, self._idle_power_w)
+                measured = self._through_resets(work)
+            except DeviceError as error:
+                self._outcome.skipped.append((item, error.text))
+                continue
+            size, workspace = network.operators[places[0]].bytes, max(found[place] for place in places)
+            measured = replace(measured, bytes=size, workspace_bytes=workspace)
+            self._append(profile, item, measured, 1.0, call=self._text(network, places[0]))
+
+    def _calling(self, network: Network, index: int) -> Call:
+        """Calls of one of its operators."""
+
+        def call(repeats: int, expected_s: float) -> Timing:
+            return self._loaded(network, lambda: self._device.call(repeats, f"@{index}", expected_s))
+
+        return call
+
+    def _text(self, network: Network, index: int) -> str:
+        return self._through_resets(lambda: self._loaded(network, lambda: self._device.text(index)))
+
     def _append_placed(
         self, network: Network, item: Configuration, placement: Placement, profile: ProfileWriter
     ) -> None:
         """One row of an operator."""
         index = network.places[item][0]
-
-        def call(repeats: int, expected_s: float) -> Timing:
-            return self._loaded(network, lambda: self._device.call(repeats, f"@{index}", expected_s))
-
-        power = self._power(call, Activity.COMPUTE)
+        power = self._power(self._calling(network, index), Activity.COMPUTE)
         measured = _with_energy(placement.measurement(network, item), power)
-        text = self._through_resets(lambda: self._loaded(network, lambda: self._device.text(index)))
-        self._append(profile, item, measured, 1.0, where=PLACE, call=text)
+        self._append(profile, item, measured, 1.0, where=PLACE, call=self._text(network, index))
 
     def _closing(self, network: Network, profile: ProfileWriter, step: Measurement) -> Closing:
         rows = read_profile(profile.path)

@@ -56,7 +56,7 @@ def grid() -> list[Configuration]:
 
 def _operators() -> Iterator[Configuration]:
     """Those of an operator that adds to a sum so far are predicted from rows of the one that does not, and those of an
-    update on the card with decay or clipping from rows of the plain one.
+    update on the card that is not plain from rows of the plain one.
 
     But input gradients of convolutions: with weights tile by tile, all tiles but the first are added, and for strides
     there are no kernels that do it as quickly. And products of one column and one row, which no tile computes.
@@ -65,9 +65,10 @@ def _operators() -> Iterator[Configuration]:
     for operator in OPERATORS.values():
         if operator.name in TRANSFERS or (operator.name.endswith(ACCUMULATE) and operator.name not in shapes):
             continue
-        extents = " ".join(name for name in operator.params if name not in CONSTANTS)
+        extents = " ".join(name for name in operator.shape if name not in CONSTANTS)
         for shape in shapes.get(operator.name, shapes.get(extents, [])):
-            yield Configuration(operator.name, params_key(operator.name, {**CONSTANTS, **shape}))
+            given = {name: value for name, value in CONSTANTS.items() if name in operator.shape}
+            yield Configuration(operator.name, params_key(operator.name, {**given, **shape}))
     for size, steps in _groups():
         yield Configuration(POINTWISE, f"size={size} steps={steps}")
 
@@ -141,6 +142,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
+        "shift": [{"rows": rows, "kept": kept, "count": 1} for rows, kept in ((32, 3), (32, 15), (1, 511))],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],

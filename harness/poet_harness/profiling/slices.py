@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import gcd, lcm
 
-from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, RECURRENT, is_winograd, plain_update, rows_together
+from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, RECURRENT, is_winograd, rows_together
 from poet_profiles.firmware.steps import POINTWISE, SPREAD, steps_in
 from poet_profiles.graph.sizes import aligned
 
@@ -55,11 +55,9 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "streamed_embedding": (("m",),),
     "streamed_embedding_update": (("m",),),
 }
-_AXES |= {op: _AXES[plain_update(op)] for op in OPERATORS if plain_update(op) != op and plain_update(op) in _AXES}
 TILED = {"sgd_update": "size", "conv2d_update": "k", "linear_update": "n"}
 TILED |= {op: axes[0][0] for op, axes in _AXES.items() if op.startswith("streamed_") and "embedding" not in op}
 TILED |= {f"{op}{ACCUMULATE}": along for op, along in TILED.items() if f"{op}{ACCUMULATE}" in OPERATORS}
-TILED |= {op: TILED[plain_update(op)] for op in OPERATORS if plain_update(op) in TILED}
 """Along which parameter tiles are cut: no tile is longer."""
 _ROWS: tuple[Axis, ...] = (("m",), ("size",))
 _PLAIN_CONVOLUTION: tuple[Axis, ...] = (("n",), ("k",), ("c",))

@@ -10,11 +10,9 @@ from poet_profiles.errors import NO_DEVICE, UserError
 
 from ..ports import find_port, has_id, open_port, ports, usb_id
 from ..protocol.link import DeviceError, Link, SilentDeviceError
-from .uf2_drive import drives
 
 # From the request to the bootloader's port: a reset, and the host's look at the USB device.
 APPEARS_S = 6.0
-DRIVE_APPEARS_S = 15.0  # and until a desktop has mounted it
 TOUCH_BAUD = 1200
 ATTEMPTS = 3
 
@@ -31,11 +29,9 @@ def console_port(board: Board, named: str | None) -> str:
         return find_port(board)
     for port in ports():
         if str(port.device) == named and has_id(port, board.upload.own_usb_ids):
-            takes_uploads = has_id(port, board.upload.usb_ids + board.upload.sketch_usb_ids)
-            what = "takes uploads" if takes_uploads else "is the board's own connector"
             raise UserError(
-                f"{named}: {what} ({usb_id(port)}), and the firmware does not answer there; its console is "
-                f"{board.console}: name that with --port{', and this one with --upload-port' * takes_uploads}",
+                f"{named}: takes uploads ({usb_id(port)}), and the firmware does not answer there; its console is "
+                f"{board.console}: name that with --port, and this one with --upload-port",
                 NO_DEVICE,
             )
     return named
@@ -50,23 +46,21 @@ def upload_port(board: Board, named: str | None, console: str) -> str | None:
         With exit code 4, if there is none, or several; with 2, if one is named for a board that has none.
     """
     if named is not None and not board.upload.usb_ids:
-        way = "through the drive of its bootloader" if board.upload.uf2 else "through its debug probe"
-        raise UserError(f"{board.name}: uploads {way}; it has no --upload-port")
+        raise UserError(f"{board.name}: uploads {_way(board)}; it has no --upload-port")
     if named is not None:
         if named == console:
             raise UserError(f"{named}: cannot be both, the upload's port and the console ({board.console})", NO_DEVICE)
         return named
-    if not _has_bootloader(board):
+    if not board.upload.usb_ids:
         return None
     found = _bootloaders(board)
     if not found and _invite(board, console):
         found = _wait_for_bootloader(board)
-    place = _only(board, found, ", and nothing was uploaded")
-    return place if board.upload.usb_ids else None
+    return _only(board, found, ", and nothing was uploaded")
 
 
 def start_bootloader(board: Board, port: str | None) -> str:
-    """Where the bootloader is, a port or a drive; what runs on the board starts it if it is not there already.
+    """Port of the bootloader; what runs on the board starts it if it is not there already.
 
     Parameters
     ----------
@@ -78,8 +72,8 @@ def start_bootloader(board: Board, port: str | None) -> str:
     UserError
         With exit code 2, if the board has no bootloader; with 4, if it does not appear.
     """
-    if not _has_bootloader(board):
-        raise UserError(f"{board.name}: has no bootloader; it uploads through its debug probe")
+    if not board.upload.usb_ids:
+        raise UserError(f"{board.name}: has no bootloader; it uploads {_way(board)}")
     found = _bootloaders(board)
     if not found:
         sketches = _sketches(board)
@@ -92,21 +86,17 @@ def start_bootloader(board: Board, port: str | None) -> str:
     return _only(board, found, "")
 
 
+def _way(board: Board) -> str:
+    return "as a sketch, by Arduino's tools" if board.sketch else "through its debug probe"
+
+
 def _only(board: Board, found: list[str], so: str) -> str:
     if len(found) == 1:
         return found[0]
-    if found and board.upload.uf2:
-        raise UserError(f"{board.name}: bootloaders at {', '.join(found)}: unplug all boards but one", NO_DEVICE)
     if found:
         raise UserError(
             f"{board.name}: bootloaders at {', '.join(found)}: name one with --upload-port, and the console of that "
             "board with --port",
-            NO_DEVICE,
-        )
-    if board.upload.uf2:
-        raise UserError(
-            f"{board.name}: the drive of its bootloader is not here{so}: {board.upload.by_hand}, see that the drive is "
-            "mounted, then again",
             NO_DEVICE,
         )
     raise UserError(
@@ -116,14 +106,8 @@ def _only(board: Board, found: list[str], so: str) -> str:
     )
 
 
-def _has_bootloader(board: Board) -> bool:
-    return bool(board.upload.usb_ids) or board.upload.uf2 is not None
-
-
 def _bootloaders(board: Board) -> list[str]:
-    """Ports, or drives, of bootloaders that may be the board's."""
-    if board.upload.uf2:
-        return [str(drive) for drive in drives(board)]
+    """Ports of bootloaders that may be the board's."""
     return [str(port.device) for port in ports() if has_id(port, board.upload.usb_ids)]
 
 
@@ -132,7 +116,7 @@ def _sketches(board: Board) -> list[str]:
 
 
 def _wait_for_bootloader(board: Board) -> list[str]:
-    until_s = time.monotonic() + (DRIVE_APPEARS_S if board.upload.uf2 else APPEARS_S)
+    until_s = time.monotonic() + APPEARS_S
     while not (found := _bootloaders(board)) and time.monotonic() < until_s:
         time.sleep(0.2)
     return found

@@ -123,8 +123,12 @@ def evaluate(
         metered = metering.around if number < MOST_METERED else _unmetered
         answer = None if kept_as is None else _of_features(device, inference, metered, kept_as + number)
         if answer is None:
-            for place, tensor in enumerate(tensor for tensor in tensors if tensor.kind == "input"):
-                device.put(len(plan.tensors) + place, rows[tensor.index].tobytes())
+            inputs = [rows[tensor.index] for tensor in tensors if tensor.kind == "input"]
+            *before, last = _calls(inputs, inference.own(plan.graph)[0].shape)
+            for call in before:
+                _put(device, plan, call)
+                device.infer(inference.schedule.time_s)
+            _put(device, plan, last)
             answer = metered(lambda: _inferred(device, inference))
         reports.append(answer[0])
         energies_j.append(answer[1])
@@ -155,6 +159,24 @@ def evaluate(
         loss=inference.loss.mean(scores, *map(np.concatenate, zip(*given, strict=True))) if inference.loss else None,
         answers=answers,
     )
+
+
+def _put(device: Device, plan: Plan, inputs: list[Array]) -> None:
+    for place, array in enumerate(inputs):
+        device.put(len(plan.tensors) + place, array.tobytes())
+
+
+def _calls(inputs: list[Array], shape: tuple[int, ...]) -> list[list[Array]]:
+    """What each call of an inference is given of a sample: a stream's a few columns, the last call the newest."""
+    x = inputs[0]
+    axes = [axis for axis, extent in enumerate(shape) if extent != x.shape[axis]]
+    if not axes:
+        return [inputs]
+    (axis,), new = axes, shape[axes[0]]
+    first = -x.shape[axis] % new
+    widths = [(first, 0) if place == axis else (0, 0) for place in range(x.ndim)]
+    parts = np.split(np.pad(x, widths), (x.shape[axis] + first) // new, axis)
+    return [[np.ascontiguousarray(part)] for part in parts]
 
 
 def ready_inference(device: Device, plan: Plan) -> Inference:

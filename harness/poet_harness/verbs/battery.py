@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from poet_profiles import battery
 
 from .options import Json, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from poet_profiles.battery import Battery
     from poet_profiles.cells import Cell
 
-    from ..battery import Battery, Life, StepCost, TrainingCost
+    from ..battery import Life, StepCost, TrainingCost
     from ..plan_folder import plan as plans
 
 NAME = "battery"
 GIVEN = "given"
-# Less than all: a cell is cold or old, or the board stops before it is empty.
-USABLE = "85%"
-# Of a small buck-boost converter at a few milliampere.
-EFFICIENCY = "90%"
+USABLE, EFFICIENCY = f"{battery.USABLE:.0%}", f"{battery.EFFICIENCY:.0%}"
 DUTY = "100%"
 # Of a lithium-ion cell.
 VOLTAGE_V = 3.7
@@ -82,10 +81,11 @@ def command(
     and draws the idle power. The command prints every number that the answer rests on, and where it is from: a data
     sheet (quoted, where it was not at hand), assumed, or given with an option.
     """
+    from poet_profiles.battery import Battery
     from poet_profiles.errors import UserError
     from poet_profiles.program.json_output import print_json
 
-    from ..battery import Battery, life, observed_step, planned_step, training_cost
+    from ..battery import life, observed_step, planned_step, training_cost
     from ..plan_folder.plan import read_plan
 
     if set_size is not None and data is not None:

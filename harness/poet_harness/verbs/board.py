@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..protocol.link import Values
 
 NAME = "board"
-PLAN_BYTES = 8192
 TIME = "1W"  # of a board whose power is not known: least energy is then least time
 ARITHMETIC = (
     "its arithmetic is not that of IEEE 754, and poet's bits would be others; compile the sketch without -ffast-math, "
@@ -29,7 +28,7 @@ def command(
     name: Annotated[str, typer.Argument(help="The board's, as in --board NAME.")],
     port: Port = None,
     active_power: Annotated[str | None, typer.Option(help="Drawn while it computes: 0.3W, 80mW.")] = None,
-    idle_power: Annotated[str | None, typer.Option(help="Drawn while it waits; --active-power if not given.")] = None,
+    idle_power: Annotated[str | None, typer.Option(help="Drawn while it waits; 0 if not given.")] = None,
     voltage: Annotated[float, typer.Option(min=0.5, max=60.0, help="Of the supply, in volt.")] = 3.3,
     clock: Annotated[
         int | None, typer.Option(min=1, max=10**10, help="In hertz, where the sketch does not know it.")
@@ -58,10 +57,10 @@ def command(
         raise UserError("--port: say where the sketch answers, as in --port /dev/ttyACM0")
     if active_power is None and idle_power is not None:
         raise UserError("--idle-power: stands beside --active-power; give both, or neither")
-    powers = (
-        _watts("--active-power", active_power or TIME),
-        _watts("--idle-power", idle_power or active_power or "0W"),
-    )
+    powers = _watts("--active-power", active_power or TIME), _watts("--idle-power", idle_power or "0W")
+    if powers[0] <= powers[1]:
+        raise UserError("--active-power: has to be above --idle-power, or no step would cost anything")
+    remark = "by --active-power and --idle-power" if active_power else f"unknown: {TIME} stands for time"
     link = Link(open_port(port, baud), port)
     try:
         device = Device(link)
@@ -71,7 +70,7 @@ def command(
         if about["arithmetic"] != "ieee":
             raise UserError(f"{port}: {ARITHMETIC}")
         device.forget()
-        text = _file(name, port, device.greet(), about, powers, voltage, clock, baud)
+        text = _file(name, port, device.greet(), about, powers, remark, voltage, clock, baud)
     finally:
         link.close()
     path = out / f"{name}.toml"
@@ -102,6 +101,7 @@ def _file(
     hello: Hello,
     about: Values,
     powers: tuple[float, float],
+    remark: str,
     voltage: float,
     clock: int | None,
     baud: int,
@@ -112,9 +112,8 @@ def _file(
     hertz = about.number("clock_hz") or clock
     if not hertz:
         raise UserError(f"{port}: the sketch does not know its clock; say it with --clock 240000000")
-    core, blocks = about["core"], "blocks" in about
-    unknown = f"unknown: {TIME} stands for time, which plans minimise"
-    remark = "by --active-power and --idle-power" if powers[1] else unknown
+    core = about["core"]
+    storage = "none" if "blocks" not in about else "memory" if about["memory"] == "1" else "sd-spi"
     lines = (
         f"# Written by poet-harness board new from what the sketch said: {about['compiler']} {about['optimised']},",
         f"# {about['operators']} operators, ticks of {hello.ticks_hz} Hz.",
@@ -125,9 +124,8 @@ def _file(
         f'core = "{core}"',
         f"clock_hz = {hertz}",
         f"fpu = {str(about['fpu'] == '1').lower()}",
-        f"ram_bytes = {hello.ram_bytes}             # what the sketch can give to plans",
-        f"ram_reserved_bytes = {PLAN_BYTES}       # of these, for a plan's own tables; frozen weights come on top",
-        f'storage = "{"sd-spi" if blocks else "none"}"',
+        f"ram_bytes = {hello.ram_bytes}             # for plans, their own tables and frozen weights",
+        f'storage = "{storage}"',
         f"dma_overlap = {str(about.get('overlaps') == '1').lower()}",
         f"voltage_v = {voltage}",
         f"baud = {baud}",

@@ -9,7 +9,7 @@ NAME = "bootloader"
 
 
 def command(board: BoardName, port: Port = None, as_json: Json = False) -> None:
-    """Start the bootloader of a board, and say where it appears: a serial port, or a drive.
+    """Start the bootloader of a board, and say at which serial port it appears.
 
     poet's firmware is asked at its console. A program of the maker's is asked by opening its USB port at 1,200 baud,
     where the bootloader listens to that: name that port with --port, or leave it out if there is one such port.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.request import AUTO_PARTS, Profiles, Request
 
 if TYPE_CHECKING:
+    from poet_profiles.battery import Battery
+
     from poet_planner.advice.curves import Curves, Data, Sets
     from poet_planner.models import Model
 
@@ -48,7 +51,7 @@ class Search:
     clip_value: float | None = None
     draws: int = 8
     epochs: int = 40
-    limit_j: float = float("inf")
+    limit_j: float = inf
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,13 @@ class Advice:
         """What the winner takes to the goal, by draw."""
         assert self.race is not None and self.winner is not None
         return [self.race.joules(self.winner, epoch) for epoch in self.race.reached(self.winner)]
+
+    def times(self, battery: Battery) -> float:
+        """How often a battery lasts for the worst draw, idle power included."""
+        assert self.race is not None and self.winner is not None and self.winner.step.cost is not None
+        cost, batch = self.winner.step.cost, self.winner.step.batch
+        idle_j = (cost.idle_w or 0.0) * cost.epochs_s(self.epochs, self.race.samples, batch)
+        return battery.energy_j / drawn_j if (drawn_j := max(self.joules) + idle_j) else inf
 
     @property
     def interval(self) -> tuple[float, float]:

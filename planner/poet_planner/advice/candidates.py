@@ -29,6 +29,7 @@ from poet_planner.solve import OptimiseOptions
 
 if TYPE_CHECKING:
     from poet_profiles.schedule import Schedule
+    from torch import nn
 
     from poet_planner.models import Model
     from poet_planner.planning.form import Form
@@ -49,6 +50,8 @@ class Cost:
         A plan may take more, and needs other RAM.
     room : int or None
         For how many samples' features the board has room; None: the step is not on features.
+    idle_w : float or None
+        What the sleeping board draws all the time besides; None: that is not known.
     """
 
     energy_j: float
@@ -61,6 +64,7 @@ class Cost:
     form: str
     is_bound: bool
     room: int | None = None
+    idle_w: float | None = None
 
     def epochs_j(self, epochs: int, samples: int, batch: int) -> float:
         """Energy of some epochs in joules; of none it is none."""
@@ -88,15 +92,15 @@ class Step:
     optimizer: Optimizer
     cost: Cost | None = None
     why_none: str = ""
-    contest: Contest | None = None
+    bench: Bench | None = None
 
     def settle(self) -> None:
         """Plan it, where the cost is a bound: with the work that `poet_planner.plan` takes."""
         if self.cost is None or not self.cost.is_bound:
             return
-        assert self.contest is not None
+        assert self.bench is not None
         try:
-            outcome = self.contest.plan(OPTIMAL, OptimiseOptions(capped=False))
+            outcome = chosen_contest(self.bench).plan(OPTIMAL, OptimiseOptions(capped=False))
             self.cost = _cost(outcome.form, outcome.schedule, is_bound=False)
         except UserError as refusal:
             self.cost, self.why_none = None, str(refusal)
@@ -172,13 +176,13 @@ class Steps:
         if key not in self._costed:
             self._costed[key] = step = Step(*key)
             try:
-                step.contest = self._contest(step)
-                step.cost = _cost_at_least(step.contest)
+                step.bench = self._bench_of(step)
+                step.cost = _cost_at_least(chosen_contest(step.bench, searches=False))
             except UserError as refusal:
                 step.why_none = str(refusal)
         return self._costed[key]
 
-    def _contest(self, step: Step) -> Contest:
+    def _bench_of(self, step: Step) -> Bench:
         """With what is shared by all: costs, board, and between optimizers the trace."""
         traced = self._training_step(step.trained, step.batch)
         own = {"network": traced.model, "weights": None, "optimizer": step.optimizer}
@@ -188,7 +192,7 @@ class Steps:
             self._bench = bench
         else:
             bench.board, bench.costs = self._bench.board, self._bench.costs
-        return chosen_contest(bench)
+        return bench
 
     def _training_step(self, trained: TrainedSet, batch: int) -> TrainingStep:
         key = trained, batch
@@ -197,8 +201,17 @@ class Steps:
             module = deepcopy(model.module)
             train_only(module, trained.learns)
             ranges = calibration(self._request.frozen, self._request.calibrate)
-            self._traced[key] = TrainingStep(replace(model, module=module), calibration=ranges)
+            self._traced[key] = step = TrainingStep(replace(model, module=module), calibration=ranges)
+            everything = max(self.sets, key=lambda one: len(one.learns))
+            if trained != everything:
+                other = self._training_step(everything, batch)
+                if _modes(other.model.module) == _modes(module):
+                    step.alike = other
         return self._traced[key]
+
+
+def _modes(module: nn.Module) -> list[bool]:
+    return [one.training for one in module.modules()]
 
 
 def _cost_at_least(contest: Contest) -> Cost:
@@ -230,4 +243,5 @@ def _cost(form: Form, schedule: Schedule, is_bound: bool) -> Cost:
         form=form.layout.details,
         is_bound=is_bound,
         room=room,
+        idle_w=form.step.costed.idle_power_w if form.step.costed else None,
     )

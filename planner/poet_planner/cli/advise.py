@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,6 +76,9 @@ class GoalOptions:
     draws: Annotated[int, goal_option(min=1, help="Orders of the samples in which the goal is to be reached.")] = 8
     epochs: Annotated[int, goal_option(min=3, help="Most epochs of a training.")] = 40
     energy: Annotated[float | None, goal_option(min=0.0, help="Most joules until the goal.")] = None
+    battery: Annotated[
+        str | None, goal_option(help="cr2032, lipo500 or another cell, or a .toml file: how often it lasts for that.")
+    ] = None
     out: Annotated[Path, output_option("--out", "-o", help="Folder to write into.")] = Path("advice")
     resume: Annotated[bool, output_option("--resume", help="Go on with the advice in --out.")] = False
 
@@ -106,6 +109,8 @@ def advise(
 
     Exit codes: 0 done, 2 bad input, 3 no way fits, 5 nothing reaches the goal, 130 or 143 interrupted.
     """
+    from poet_profiles.battery import Battery
+    from poet_profiles.cells import load_cell
     from poet_profiles.program.command_line import alone_in, given
 
     from poet_planner.advice.advice import Advice, Search, asked_of, request_for
@@ -123,6 +128,7 @@ def advise(
     search = Search(tuple(candidates.batch or BATCHES), trained, clip, goal.draws, goal.epochs, most_j)
     steps = Steps(model, request, clip, trained)
     asked = None
+    cell = None if goal.battery is None else load_cell(goal.battery)
     if goal.samples is not None and goal.goal is not None:
         alone_in(context, goal.out)
         asked = asked_of(steps, goal.samples, goal.goal)
@@ -133,6 +139,11 @@ def advise(
         _print(Advice(steps.name, steps.board, costed), as_json, form)
         return
     advice = _raced(steps, costed, search, asked, goal)
+    if cell is not None and advice.winner is not None and advice.epochs:
+        battery = Battery(cell.capacity_ah, cell.voltage_v)
+        shares = f"{battery.usable:.0%} of it, and {battery.efficiency:.0%} of that behind a converter"
+        lasts = f"a {cell.name} lasts for {advice.times(battery):,.0f} such trainings ({shares}; idle power included)"
+        advice = replace(advice, notes=(*advice.notes, lasts))
     _write(advice, goal, board, limits, weights)
     _print(advice, as_json, form, goal.out)
     if advice.winner is None:

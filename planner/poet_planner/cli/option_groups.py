@@ -44,6 +44,15 @@ Calibrate = Annotated[
     Path | None,
     expert_option(help="Samples for the ranges of --frozen int8, as of data --arrays; default is the model's own."),
 ]
+StreamAxis = Annotated[
+    int | None,
+    expert_option(
+        "--stream",
+        metavar="AXIS",
+        min=1,
+        help="An inference of a stream, too: of the newest columns along this axis of the input (samples are axis 0).",
+    ),
+]
 BoardName = Annotated[str | None, board_option("--board", "-b", help="Board; default is the profile's.")]
 KeptFeatures = Annotated[
     str,

@@ -27,6 +27,7 @@ from poet_planner.cli.option_groups import (
     OptimiserOptions,
     OutputOptions,
     SearchOptions,
+    StreamAxis,
     TrainingOptions,
     request_of,
 )
@@ -62,6 +63,7 @@ def plan(
     search: SearchOptions,
     output: OutputOptions,
     features: KeptFeatures = AUTO_PARTS,
+    stream: StreamAxis = None,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print the version and end.")
     ] = False,
@@ -89,7 +91,7 @@ def plan(
         read_arrays(output.validate, "numpy.savez")
     check_writable(out / "summary.json")
     alone_in(context, out)
-    request = replace(request_of(network, board, limits, memory, training), features=features)
+    request = replace(request_of(network, board, limits, memory, training), features=features, stream=stream)
     options = OptimiseOptions(
         time_limit_s=optimiser.time_limit or DEFAULT_S,
         capped=optimiser.time_limit is not None,
@@ -176,6 +178,7 @@ def _write_library(plan: Plan, name: str, out: Path, network: NetworkOptions) ->
 
 
 def _report(plan: Plan, output: OutputOptions) -> None:
+    from poet_profiles.amounts import energy_text, time_text
     from rich.console import Console
 
     from poet_planner.report.optimiser import improvements_table, parts_table
@@ -212,6 +215,10 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
+    if plan.inference is not None and (stream := plan.inference.stream) is not None:
+        cost = f"{energy_text(stream.schedule.energy_j)} in {time_text(stream.schedule.time_s)} a call"
+        window = f"after {stream.calls} calls it has heard a window"
+        console.print(f"stream: {cost}, {window}; to flash and evaluate it: --plan {out / 'stream'}")
     if advice := smaller_batch_text(summary):
         console.print(advice)
     if (more := summary.more_ram) is not None:

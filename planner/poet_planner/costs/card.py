@@ -15,7 +15,6 @@ from poet_profiles.firmware.operators import (
     Params,
     params_key,
     parse_params,
-    plain_update,
     rows_together,
 )
 from poet_profiles.graph import Graph
@@ -55,12 +54,11 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source
         moved = OPERATORS[op].sizes(parse_params(params)).outputs
         return CardWork(read_bytes=(*_check(graph, source), *moved)) if op == FETCH else CardWork(written_bytes=moved)
     configuration = parse_params(params) if op in OPERATORS else {}
-    op = plain_update(op)
     if op.startswith(STREAMED):
         return _streamed(op.removeprefix(STREAMED), configuration, overlaps)
     if op not in UPDATES:
         return None
-    outputs = OPERATORS[op].sizes(configuration).outputs
+    outputs = _weights(OPERATORS[op].sizes(configuration).outputs, configuration)
     descents = (_descent(size, configuration) for size in outputs)
     written = (*_tiles(outputs[0], configuration), *outputs[1:]) * _tensors(configuration)
     others = (*_bias_gradient(op, configuration), *descents)
@@ -92,9 +90,9 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
     size = sizes.inputs[sizes.kept_input]
     reads = _tiles(size, p)
     if whole.endswith("_update"):
-        descents = tuple(_descent(part, p) for part in sizes.outputs)
+        descents = tuple(_descent(part, p) for part in _weights(sizes.outputs, p))
         others = (*_bias_gradient(whole, p), *descents)
-        written = (*reads, *sizes.outputs[1:]) * _tensors(p)
+        written = (*reads, *_weights(sizes.outputs, p)[1:]) * _tensors(p)
         return CardWork(others, reads * _tensors(p), written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
     halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
     if overlaps and len(reads) > 1 and halved:
@@ -105,14 +103,19 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
 
 def _descent(size: int, p: Params) -> tuple[str, str]:
     """Of so many bytes, as the update's parameters say."""
-    own = {name: p[name] for name in DESCENT_PARAMS.split() if name in p}
-    op = "sgd_general" if own else "sgd"
-    return op, params_key(op, {"size": size // 4, **own})
+    general = any(p.get(name) for name in DESCENT_PARAMS)
+    op = "adam" if p.get("adam") else "sgd_general" if general else "sgd"
+    return op, params_key(op, {**p, "size": size // 4})
 
 
 def _tensors(p: Params) -> int:
-    """How many an update writes for each parameter: its velocity, too, if it has one."""
-    return 2 if p.get("momentum_nano") else 1
+    """How many an update writes for each parameter: its states, too."""
+    return 3 if p.get("adam") else 2 if p.get("momentum_nano") else 1
+
+
+def _weights(outputs: tuple[int, ...], p: Params) -> tuple[int, ...]:
+    """Of an update's outputs those that are no states."""
+    return outputs[: len(outputs) // _tensors(p)]
 
 
 def _rows(p: Params) -> int:

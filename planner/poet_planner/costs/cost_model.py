@@ -60,6 +60,7 @@ STEP = "step"
 ALL_OPERATORS = "(all operators)"
 # Operators that compute the same, beside those that a name tells by its end.
 ALIKE = {"conv2d": "conv2d_relu", "conv2d_relu": "conv2d", "linear": "matmul", "matmul": "linear"}
+ALIKE["shift"] = "strided_copy"
 # Columns of every model; those of a way's loops follow.
 CONSTANT, FLOPS, BYTES, BLOCKS = "constant", "flops", "bytes", "blocks"
 # What a row counts that is computed another way, or by a similar operator: so little that it hardly moves what the rows
@@ -379,9 +380,10 @@ def _columns(counted: Features) -> dict[str, float]:
 
 
 def _workspaces(profile: Profile) -> dict[tuple[str, str], int]:
-    """Of operators that an agent saw in a step, by op and params."""
-    placed = sorted((row for row in profile if row.get("where") == PLACE), key=itemgetter("workspace_bytes"))
-    return {(row["op"], row["params"]): int(row["workspace_bytes"]) for row in placed}
+    """Of operators that an agent saw, in a step or by themselves, by op and params."""
+    seen = (row for row in profile if row.get("where") == PLACE or row.get("call"))
+    largest_last = sorted(seen, key=itemgetter("workspace_bytes"))
+    return {(row["op"], row["params"]): int(row["workspace_bytes"]) for row in largest_last}
 
 
 def _in_place(profile: Profile) -> frozenset[tuple[str, str]]:

@@ -22,9 +22,7 @@ from poet_profiles.card.layout import BLOCK_BYTES
 from poet_profiles.errors import UserError
 from poet_profiles.firmware.operators import (
     DESCENT_PARAMS,
-    GENERAL_UPDATE,
     OPERATORS,
-    OPTIMIZERS,
     UPDATE,
     params_key,
     parse_params,
@@ -41,7 +39,7 @@ from poet_runtime.traced_graph import poets_own
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering.draft import added, behind_one_another, done, region_bytes
 from poet_planner.lowering.in_place import without_taking_over
-from poet_planner.lowering.optimizer_step import ORDERING_NODE, is_descent
+from poet_planner.lowering.optimizer_step import FACTORS, ORDERING_NODE, Descent, descents_of
 from poet_planner.lowering.streamed import streamed, streamed_update, tile_rows
 from poet_planner.lowering.transposed_gradients import with_turned_gradients
 
@@ -69,19 +67,12 @@ def with_parameters_on_the_card(
         Which of them operators read tile by tile.
     batch_on_card : bool
         Whether inputs and targets lie there, too, and not in RAM.
-
-    Raises
-    ------
-    UserError
-        If the step ends with Adam, whose state would have to lie there, too.
     """
-    if any(node.operation and node.operation.op in OPTIMIZERS and not is_descent(node) for node in graph.nodes):
-        raise UserError("parameters on the card: the firmware has no Adam there; leave it out")
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
     batch_and_parameters = _large(graph, above_bytes, batch_on_card)
     step = _Step(graph, {**batch_and_parameters, **_beyond(graph, in_flash)}, streaming)
-    for node in graph.nodes:
+    for node in sorted(graph.nodes, key=lambda node: node.id != FACTORS):
         step.take(node)
     made = _on_card(graph, step, in_flash)
     return replace(made, nodes=(*made.nodes, _commit(step.nodes)))
@@ -119,15 +110,11 @@ def _on_card(graph: Graph, step: _Step, in_flash: Iterable[Constant]) -> Graph:
 
 def _large(graph: Graph, above_bytes: int, batch_on_card: bool) -> dict[str, Kept]:
     """Of the residents, larger parameters and perhaps the batch, as they are kept; a fetch is of whole words."""
-    trained = _trained(graph)
+    descents = descents_of(graph).values()
+    trained = {one.parameter for one in descents}
     sizes = _sizes(graph.residents)
-    beside = _beside(graph, {gradient: parameter for parameter, gradient in trained.items()})
-    states = {
-        state: node.operation.operands[1]
-        for node in graph.nodes
-        if node.operation and is_descent(node)
-        for state in node.operation.operands[2:]
-    }
+    beside = _beside(graph, {one.gradient: one.parameter for one in descents})
+    states = {state: one.parameter for one in descents for state in one.states}
     kept = {
         resident.id: _kept(resident, resident.id in trained)
         for resident in graph.residents
@@ -142,12 +129,6 @@ def _beyond(graph: Graph, in_flash: Iterable[Constant]) -> dict[str, Kept]:
     """The constants that are not in flash, as they are kept."""
     beyond = [one for one in graph.constants if one not in in_flash]
     return {one.id: Kept(one.id, CONSTANT, one.bytes, one.shape) for one in beyond}
-
-
-def _trained(graph: Graph) -> dict[str, str]:
-    """By parameter, the gradient that it descends."""
-    descents = (node.operation.operands for node in graph.nodes if node.operation and is_descent(node))
-    return {parameter: gradient for gradient, parameter, *_ in descents}
 
 
 class _Fused(NamedTuple):
@@ -166,18 +147,17 @@ class _Step:
 
     def __init__(self, graph: Graph, kept: Mapping[str, Kept], streaming: Streaming) -> None:
         self._streaming = streaming
-        ends = [node.operation for node in graph.nodes if node.operation and is_descent(node)]
-        descents = {node.id: node.operation.operands for node in graph.nodes if node.operation and is_descent(node)}
-        self._descent = _descent(ends[0]) if ends else {}
+        descents = descents_of(graph)
+        self._descent = next((_params_of(one) for one in descents.values()), {})
         self.kept = dict(kept)
         self.nodes: list[Node] = []
-        self._dropped = {id for id, (_, parameter, *_s) in descents.items() if parameter in self.kept}
+        self._dropped = {id for id, one in descents.items() if one.parameter in self.kept}
         self._trains: dict[str, list[str]] = {}
         self._states: dict[str, tuple[str, ...]] = {}
-        for gradient, parameter, *states in descents.values():
-            if parameter in self.kept:
-                self._trains.setdefault(gradient, []).append(parameter)
-                self._states[parameter] = tuple(states)
+        for one in descents.values():
+            if one.parameter in self.kept:
+                self._trains.setdefault(one.gradient, []).append(one.parameter)
+                self._states[one.parameter] = one.states
         others = [node for node in graph.nodes if node.id != ORDERING_NODE and node.id not in self._dropped]
         self._readers = Counter(id for node in others for id in node.inputs)
         for id, rows in self._tables([node.operation for node in others if node.operation]).items():
@@ -263,11 +243,11 @@ class _Step:
         size, tile_bytes = parameter.bytes, self._streaming.tile_bytes
         params |= self._descent
         if operation.op == "conv2d_backward_weight":
-            op = self._updating_op("conv2d")
+            op = "conv2d" + UPDATE
             together = rows_together(op, params)
             params |= {"tile": tile_rows(params["k"], size // params["k"], tile_bytes, together)}
         elif _is_gradient_of_linear(params):
-            op = self._updating_op("linear")
+            op = "linear" + UPDATE
             rows, columns = params["m"], params["n"]
             params |= {"m": params["k"], "k": columns, "n": rows, "bias": 0}
             params |= {"tile": tile_rows(rows, 4 * columns, tile_bytes)}
@@ -277,8 +257,10 @@ class _Step:
             return _Fused(f"streamed_{op}", params, streams=True)
         return _Fused(op, params)
 
-    def _updating_op(self, stem: str) -> str:
-        return stem + (GENERAL_UPDATE if self._descent else UPDATE)
+    @property
+    def _factors(self) -> tuple[str, ...]:
+        """What Adam's updates have in common."""
+        return (FACTORS,) if self._descent.get("adam") else ()
 
     def _updating(self, node: Node, fused: _Fused) -> Node:
         """The node of gradients, which their updates take in."""
@@ -286,7 +268,8 @@ class _Step:
         assert reading.operation is not None
         results = reading.operation.results
         parameters = tuple(self._trains[gradient][0] for gradient in results)
-        states = tuple(state for parameter in parameters for state in self._states[parameter])
+        slots = zip(*(self._states[parameter] for parameter in parameters), strict=True)
+        states = tuple(state for slot in slots for state in slot)
         first = {parameters[0], *self._states[parameters[0]]}
         old = tuple(
             tensor if fused.streams and tensor in first else self._fetch(tensor, node)
@@ -296,7 +279,7 @@ class _Step:
         self._written.append(done(node.id))
         return replace(
             reading,
-            inputs=tuple(dict.fromkeys((*reading.inputs, *fetched))),
+            inputs=tuple(dict.fromkeys((*reading.inputs, *fetched, *self._factors))),
             values=(
                 *(value for value in node.values if value.id not in (*results, done(node.id))),
                 Value(done(node.id), 0),
@@ -306,7 +289,7 @@ class _Step:
             operation=Operation(
                 fused.op,
                 params_key(fused.op, fused.params),
-                (*reading.operation.operands, *old),
+                (*reading.operation.operands, *old, *self._factors),
                 (*parameters, *states),
             ),
             uses=Uses.BOTH,
@@ -317,7 +300,7 @@ class _Step:
         states = self._states[parameter]
         old, id = [self._fetch(tensor, node) for tensor in (parameter, *states)], added(parameter, "update")
         size = self.kept[parameter].bytes // 4
-        op = self._updating_op("sgd")
+        op, read = "sgd" + UPDATE, (gradient, *old, *self._factors)
         params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes), **self._descent}
         self._written.append(id)
         self.nodes.append(
@@ -326,11 +309,11 @@ class _Step:
                 time_s=0.0,
                 energy_j=0.0,
                 values=(Value(id, 0),),
-                inputs=(gradient, *old),
+                inputs=read,
                 workspace_bytes=OPERATORS[op].sizes(params).workspace,
                 recomputable=False,
                 backward=True,
-                operation=Operation(op, params_key(op, params), (gradient, *old), (parameter, *states)),
+                operation=Operation(op, params_key(op, params), read, (parameter, *states)),
                 uses=Uses.BOTH,
             )
         )
@@ -397,12 +380,9 @@ def _beside(graph: Graph, parameter: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _descent(operation: Operation) -> dict[str, int]:
+def _params_of(descent: Descent) -> dict[str, int]:
     """How it descends, as an update's parameters say it; nothing, where it is plain."""
-    params = parse_params(operation.params)
-    if operation.op == "sgd_momentum":
-        return {**dict.fromkeys(DESCENT_PARAMS.split(), 0), "momentum_nano": params["momentum_nano"]}
-    return {name: params[name] for name in DESCENT_PARAMS.split() if name in params}
+    return {name: number for name, number in descent.params.items() if name in DESCENT_PARAMS}
 
 
 def _kept(resident: Resident, trained: bool) -> Kept:

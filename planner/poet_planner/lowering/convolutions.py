@@ -3,7 +3,7 @@
 
 With a dilation of d, every d-th column is read together with every d-th: the columns, parted by their number modulo d,
 are so many more samples of a plain convolution. A transposed one is the input gradient of a plain one, as the rules
-know; here its bias becomes a sum.
+know; here its bias is added, apart.
 """
 
 from __future__ import annotations
@@ -89,15 +89,6 @@ class _Parting(Rewriting):
             bias = reshaped(given["bias"], (shape[1], *(1 for _ in shape[2:])))
             total = replace(operator, id=added(operator.id, "bias"), target=aten.add.Tensor, args=(product, bias))
             self.operators.append(replace(total, kwargs={}))
-        elif operator.target is _BACKWARD and given["output_mask"][2]:
-            *products, of_bias = operator.outputs
-            mask, gy = [*given["output_mask"][:2], False], given["grad_output"]
-            if any(mask):
-                plain = replace(operator, args=(*operator.args[:-1], mask), outputs=(*products, None))
-                self.operators.append(plain)
-            axes = [axis for axis in range(len(gy.shape)) if axis != 1]
-            total = replace(operator, id=added(operator.id, "bias"), target=aten.sum.dim_IntList, args=(gy, axes))
-            self.operators.append(replace(total, outputs=(of_bias,)))
         else:
             self.operators.append(operator)
 

@@ -21,6 +21,7 @@ from poet_planner.lowering.activation_gradients import with_gradients_by_results
 from poet_planner.lowering.affine_norms import with_weights
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
+from poet_planner.lowering.bias_gradients import with_sums_of_biases
 from poet_planner.lowering.bytes_looked_up import with_bytes_looked_up
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
@@ -69,6 +70,7 @@ PASSES = (
     with_plain_attention,
     with_plain_losses,
     with_padding_apart,
+    with_sums_of_biases,
     with_plain_convolutions,
     with_weights,
     with_decompositions,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, Tr
 from torch import Tensor
 
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.rules import is_row_major
 from poet_planner.tracing.schema import bound_arguments, position
 
 aten = torch.ops.aten
@@ -160,12 +162,13 @@ def _layer(operator: TracedOperator) -> _Layer | None:
 
 
 def lies_by_outputs(weight: Ref, data: Tensor) -> bool:
-    """Whether an operator sees a weight (outputs, …) as it lies, or a matrix of it transposed."""
-    if not data.is_contiguous():
+    """Whether an operator sees a weight (outputs, …) as it lies, in any shape, or a matrix of it transposed."""
+    if not data.is_contiguous() or not data.dim():
         return False
-    if not weight.views:
-        return weight.shape == tuple(data.shape)
-    return weight.shape == tuple(data.shape)[::-1] and weight.stride == data.stride()[::-1] and data.dim() == 2
+    if is_row_major(weight.shape, weight.stride) and weight.shape[:1] == data.shape[:1]:
+        return prod(weight.shape) == data.numel()
+    matrix = data.reshape(len(data), -1)
+    return weight.shape == tuple(matrix.shape)[::-1] and weight.stride == matrix.stride()[::-1]
 
 
 def _with_weights(layer: TracedOperator, weight: TracedResident, bias: TracedResident) -> TracedOperator:

@@ -42,7 +42,7 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
     Raises
     ------
     UserError
-        If the board has no such layout, or no such optimiser in it.
+        If the board has no such layout.
     """
     if board.kind == "linux":
         return _for_linux(step, board, optimizer, layout)
@@ -50,8 +50,6 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
     if layout.card_above_bytes is not None:
         if not board.has_card:
             raise _keeps_none_on_a_card(board)
-        if optimizer.is_adam:
-            raise UserError(f"{optimizer.words}: the firmware has none for parameters on the card; leave it out")
         graph = step.in_slices(dma, optimizer, streaming.slices_above_bytes)
         room = flash_for_constants(graph, board)
         graph = with_parameters_on_the_card(graph, layout.card_above_bytes, room, streaming, layout.batch_on_card)

@@ -99,7 +99,7 @@ class _Frozen:
         self._traced = traced
         self._readers = Counter(ref.source for operator in traced.operators for ref in operator.refs)
         self._readers.update([traced.loss.source, *(ref.source for ref in traced.gradients.values())])
-        self.known = {one.id for one in traced.residents if one.kind in (Kind.INPUT, Kind.CONSTANT)}
+        self.known = {one.id for one in traced.residents if one.kind in (Kind.INPUT, Kind.HISTORY, Kind.CONSTANT)}
         self.operators: dict[str, tuple[TracedOperator, Lowered | None]] = {}
         for operator in traced.operators:
             if self._is_frozen(operator):

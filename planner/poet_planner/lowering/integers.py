@@ -32,6 +32,7 @@ from torch import Tensor
 
 from poet_planner.lowering.constants import computed_constants
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.folded_norms import lies_by_outputs
 from poet_planner.lowering.rules import Lowered, is_row_major, reshaped
 from poet_planner.lowering.steps import lowered_alone
 from poet_planner.tracing.schema import bound_arguments
@@ -285,7 +286,8 @@ class _Fusing:
         if lowered.op != "conv2d":
             if lowered.op == "matmul" and (p["b"] != 1 or not p["tb"] or p["ta"] or len(x.shape) != 2):
                 return None
-            return _Made(by, _S8.linear_s8.default, (source.ref, *tensors, ends.numbers), (p["m"], p["n"]))
+            rows = reshaped(ref, (p["n"], p["k"]))
+            return _Made(by, _S8.linear_s8.default, (source.ref, rows, *tensors[1:], ends.numbers), (p["m"], p["n"]))
         window, *sliding = _windows(p)
         w_ref = reshaped(ref, (p["k"], p["c"] // p["g"], *window))
         args = (_planes(source.ref, p), w_ref, *tensors[1:], *sliding, p["g"], source.zero, ends.numbers)
@@ -301,7 +303,7 @@ class _Fusing:
         w = self._traced.constants.get(held.source)
         if w is None or held.views or w.dtype != torch.int8 or not w.is_contiguous():
             return None
-        if ref.views and ref.shape != tuple(w.shape)[::-1]:  # a linear layer reads it transposed
+        if not lies_by_outputs(ref, w):
             return None
         if str(maker.target) == _DEQUANTIZE:
             scale, zeros = torch.full((w.shape[0],), given["scale"]), torch.tensor([given["zero_point"]])

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 import torch
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import OPERATORS, params_key
-from poet_profiles.graph import Node, Operation, Value
+from poet_profiles.firmware.operators import OPERATORS, OPTIMIZERS, params_key, parse_params
+from poet_profiles.graph import Graph, Node, Operation, Value
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident, poets_own
 
 from poet_planner.graph.optimizer import Method, Optimizer
@@ -88,10 +89,25 @@ def changes(
     return [*factors, order, *moves, *descents, *counts]
 
 
-def is_descent(node: Node) -> bool:
-    """Whether it is the update of a parameter by its gradient, its first two operands; a velocity may follow."""
-    operation = node.operation
-    return operation is not None and operation.op in ("sgd", "sgd_general", "sgd_momentum")
+class Descent(NamedTuple):
+    """The update of a parameter by its gradient."""
+
+    gradient: str
+    parameter: str
+    states: tuple[str, ...]
+    params: dict[str, int]  # of an update on the card, and a size
+
+
+def descents_of(graph: Graph) -> dict[str, Descent]:
+    """By their nodes' ids."""
+    found = {}
+    for node in graph.nodes:
+        if node.operation and node.operation.op in OPTIMIZERS:
+            is_adam = node.operation.op == "adam"
+            gradient, parameter, *states = node.operation.operands[is_adam:]
+            params = {**parse_params(node.operation.params), **({"adam": 1} if is_adam else {})}
+            found[node.id] = Descent(gradient, parameter, tuple(states), params)
+    return found
 
 
 def _given(traced: TracedGraph, lowered: Lowered) -> tuple[str, ...]:

@@ -706,6 +706,13 @@ def _ones(operator: TracedOperator) -> Lowered | None:
     return _lowered("fill", {"size": prod(like.shape), "value_nano": NANO}, (), operator.outputs[0])
 
 
+def _shifted(operator: TracedOperator) -> Lowered | None:
+    x, held, axis = operator.args
+    rows, inner, new = prod(held.shape[:axis]), prod(held.shape[axis + 1 :]), x.shape[axis]
+    params = {"rows": rows, "kept": (held.shape[axis] - new) * inner, "count": new * inner}
+    return _lowered("shift", params, (x, held), operator.outputs[0])
+
+
 RULES: dict[str, Rule] = {
     "convolution.default": _convolution,
     "convolution_backward.default": _convolution_backward,
@@ -756,6 +763,7 @@ RULES: dict[str, Rule] = {
     "poet.gather.default": _gathered,
     "poet.gather_backward.default": _gathered_backward,
     "ones_like.default": _ones,
+    "poet.shift.default": _shifted,
     **dict.fromkeys((f"poet.{name}.default" for name in RECURRENT), _recurrent),
     "poet.quantize_s8.default": _quantize_s8,
     "poet.dequantize_s8.default": _dequantize_s8,

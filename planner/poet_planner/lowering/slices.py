@@ -33,7 +33,7 @@ from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_planner.graph.streaming import MOST_SLICES
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes
 from poet_planner.lowering.in_place import without_taking_over
-from poet_planner.lowering.optimizer_step import is_descent
+from poet_planner.lowering.optimizer_step import descents_of
 
 Key = TypeVar("Key", bound=Hashable)
 Params = dict[str, int]
@@ -324,9 +324,8 @@ def _tensors(operation: Operation, cut: _Cut) -> list[tuple[str, _Form]]:
 
 def _weights(graph: Graph) -> set[str]:
     """Parameters and their gradients."""
-    descents = [node.operation for node in graph.nodes if node.operation and is_descent(node)]
     return {resident.id for resident in graph.residents if resident.kind == "parameter"} | {
-        descent.operands[0] for descent in descents
+        one.gradient for one in descents_of(graph).values()
     }
 
 

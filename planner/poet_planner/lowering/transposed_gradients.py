@@ -14,13 +14,13 @@ from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation, Value
 
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.optimizer_step import is_descent
+from poet_planner.lowering.optimizer_step import descents_of
 
 
 def with_turned_gradients(graph: Graph) -> Graph:
     """The same step with a copy of each such gradient, that lies as others do, in front of its first reader."""
-    descents = [node.operation.operands for node in graph.nodes if node.operation and is_descent(node)]
-    gradients, parameters = ({operands[place] for operands in descents} for place in (0, 1))
+    descents = descents_of(graph).values()
+    gradients, parameters = {one.gradient for one in descents}, {one.parameter for one in descents}
     turned: set[str] = set()
     nodes: list[Node] = []
     for node in graph.nodes:

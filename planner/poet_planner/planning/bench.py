@@ -62,6 +62,12 @@ class Bench:
         smaller.board, smaller.costs = self.board, self.costs
         return smaller
 
+    def asked(self, request: Request) -> Bench:
+        """The bench of the same step on the same board, of which something else is asked for."""
+        other = Bench(request)
+        other.board, other.costs, other.training_step = self.board, self.costs, self.training_step
+        return other
+
     def step(self, layout: MemoryLayout) -> CostedStep:
         """The step that is asked for, in a layout.
 
@@ -102,7 +108,7 @@ class Bench:
         weights = None if request.weights is None else Path(request.weights)
         make = training_step if isinstance(request.network, str) else TrainingStep
         ranges = calibration(request.frozen, request.calibrate)
-        return make(request.network, request.batch, weights, calibration=ranges)
+        return make(request.network, request.batch, weights, calibration=ranges, stream=request.stream)
 
     @cached_property
     def board(self) -> Board | None:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
-from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside
+from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside, Stream
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
@@ -15,9 +16,12 @@ from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
 from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
 from poet_planner.schedule.c_headers import why_no_headers
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
+
+if TYPE_CHECKING:
+    from poet_planner.lowering.inference import LoweredInference
 
 SECONDS = 5.0
 
@@ -39,12 +43,21 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
             return reason
         graph = _as_paged(step, lowered.graph)
         schedule = _schedule(graph, training.ram_budget_bytes)
-        inference = Inference(graph, schedule, lowered.data, lowered.loss, lowered.classes)
-        refuse_beyond_flash(step.graph, training, step.board, inference, extraction)
+        stream = _stream(step, lowered.stream, training.ram_budget_bytes) if lowered.stream else None
+        data = {**lowered.data, **(lowered.stream.data if lowered.stream else {})}
+        inference = Inference(graph, schedule, data, lowered.loss, lowered.classes, stream)
+        refuse_beyond_room(step.graph, training, step.board, inference, extraction)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
     _verify(inference, "the inference")
     return inference
+
+
+def _stream(step: CostedStep, lowered: LoweredInference, budget_bytes: int) -> Stream:
+    graph = _as_paged(step, lowered.graph)
+    stream = Stream(graph, _schedule(graph, budget_bytes), lowered.calls)
+    _verify(stream, "the stream")
+    return stream
 
 
 def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:
@@ -61,7 +74,7 @@ def with_inference(step: CostedStep, extraction: Extraction, inference: Inferenc
     _verify(beside, "the inference")
     both = replace(extraction, inference=beside)
     try:
-        refuse_beyond_flash(step.graph, training, step.board, inference, both)
+        refuse_beyond_room(step.graph, training, step.board, inference, both)
     except UserError:
         return extraction
     return both

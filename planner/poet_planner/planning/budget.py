@@ -18,6 +18,7 @@ from poet_planner.planning.costed_step import CostedStep
 from poet_planner.planning.request import Request
 from poet_planner.report.quantities import ram_bytes
 from poet_planner.schedule.firmware_tables import tables_at_most
+from poet_planner.schedule.flash import loaded_bytes
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.options import NoScheduleError
 
@@ -44,8 +45,12 @@ def ram_budget_bytes(ram: int | str | None, usual: CostedStep, chosen: CostedSte
 
 
 def plan_ram_bytes(board: Board, graph: Graph) -> int:
-    """Bytes that residents and arena may take together: beside them a microcontroller holds the runner's tables."""
-    return board.usable_ram_bytes - (_tables_bytes(graph) if board.kind == "microcontroller" else 0)
+    """Bytes that residents and arena may take together.
+
+    Beside them a microcontroller holds the runner's tables, and a sketch the plan itself.
+    """
+    own = _tables_bytes(graph) if board.kind == "microcontroller" else 0
+    return board.usable_ram_bytes - own - (loaded_bytes(graph) if board.sketch else 0)
 
 
 @once_a_graph

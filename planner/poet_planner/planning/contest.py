@@ -56,13 +56,16 @@ class Contest:
     bench : Bench
     families : sequence of Family
         In the order in which they are tried.
+    searches : bool
+        Whether short searches tell which form is chosen; else bounds do, for who asks for no more than a bound.
     chosen : Form
         The one to plan first, once `choose` has found it.
     """
 
-    def __init__(self, bench: Bench, families: Sequence[Family] = FAMILIES) -> None:
+    def __init__(self, bench: Bench, families: Sequence[Family] = FAMILIES, searches: bool = True) -> None:
         self.bench = bench
         self.families = families
+        self.searches = searches
         self.chosen: Form
         self._made: dict[MemoryLayout, Form] = {}
         self._planned: dict[MemoryLayout, Schedule | NoScheduleError] = {}
@@ -187,7 +190,8 @@ class Contest:
         # Gradients as values need no more than those with places of their own, at the same costs.
         relaxed = GRADIENTS_RESIDENT if any(form.layout == GRADIENTS_PAGED for form in standing) else None
         fitting = [form for form in standing if form.fits and form.layout not in (best.layout, relaxed)]
-        rivals = [form for form in fitting if form.least_cost_j < best.found_cost_j]
+        any_may_be = best.is_short_of_ram and not self.searches
+        rivals = [form for form in fitting if any_may_be or form.least_cost_j < best.found_cost_j]
         return replace(best, note=note, rivals=tuple(sorted(rivals, key=lambda form: form.least_cost_j)))
 
     def _is_enough(self, usual: Form) -> bool:
@@ -206,7 +210,10 @@ class Contest:
         What streams least comes last. Where none fits: the one that lacks least.
         """
         if not family.least_first:
-            return [self._form(layout, self.usual) for level in family.levels(self.bench) for layout in level]
+            layouts = [layout for level in family.levels(self.bench) for layout in level]
+            if family.least_last and layouts and not (least := self._form(layouts[-1], self.usual)).fits:
+                return [least]
+            return [self._form(layout, self.usual) for layout in layouts]
         tried: list[Form] = []
         for layouts in family.levels(self.bench):
             level: list[Form] = []
@@ -253,7 +260,7 @@ class Contest:
             alike = next((one.graph for one in self._made.values() if one.graph == step.graph), step.graph)
             step = replace(step, graph=alike)
             whole = usual if layout.micro_batches > 1 else None
-            self._made[layout] = Form(step, self._budget_bytes(step, usual), whole=whole)
+            self._made[layout] = Form(step, self._budget_bytes(step, usual), whole=whole, searched=self.searches)
         return self._made[layout]
 
     def _budget_bytes(self, step: CostedStep, usual: Form | None) -> int:
@@ -340,8 +347,6 @@ class Contest:
                     return refusal.adding(notes.PARTS_FIT.format(count))
         if (large := frozen_too_large(self.chosen.graph, budget_bytes)) is not None:
             return refusal.adding(notes.TOO_LARGE.format(large))
-        if families.has_lost_card(self.bench):
-            return refusal.adding(notes.CARD_LOST.format(self.bench.request.optimizer.words))
         return refusal
 
     def _table(self, best: Form, schedule: Schedule, bounded: Iterable[Form]) -> tuple[ContestRow, ...]:

@@ -49,7 +49,10 @@ class CostedStep:
         if self.training_step is None or self.costed is None or self.costs is None:
             return None
         lowered = self.training_step.inference(self.costed.graph, self.layout.streaming)
-        return replace(lowered, graph=self.costs.apply(lowered.graph).graph)
+        stream = lowered.stream
+        if stream is not None:
+            stream = replace(stream, graph=self.costs.apply(stream.graph).graph)
+        return replace(lowered, graph=self.costs.apply(lowered.graph).graph, stream=stream)
 
     @property
     def is_on_features(self) -> bool:

@@ -74,6 +74,7 @@ class Family:
     # Whether of each level what needs the least RAM comes first: another is opened only where none before it fits, and
     # fills no more of the budget than is comfortable.
     least_first: bool = False
+    least_last: bool = False  # whether none fits where the last does not
     comfort: float = 1.0
     start: int = 0  # which of those that fit is taken where no short search finds a schedule
     refinements: tuple[Refinement, ...] = ()
@@ -152,9 +153,24 @@ def kept_samples(request: Request) -> int | None:
 
 def head(bench: Bench) -> Division:
     """Where the step is divided, if features are to be kept; raises as `where_to_cut`."""
+    return where_to_cut(bench) if bench.request.features != WHOLE and not wholes(bench.request) else Division()
+
+
+def wholes(request: Request) -> list[str]:
+    """Options with which no features are kept."""
+    parts = parts_asked_for(request)
+    in_parts = [] if parts in (None, 1) else [f"--micro-batches {parts}"]
+    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
+    return in_parts if in_ram else [f"--parameters {request.parameters}", *in_parts]
+
+
+def freed(bench: Bench) -> Bench | None:
+    """The bench with all of that left free, if one of those options keeps from RAM what may have room there."""
     request = bench.request
-    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT) and parts_asked_for(request) in (None, 1)
-    return where_to_cut(bench) if request.features != WHOLE and in_ram else Division()
+    options = wholes(request)
+    if request.parameters != Parameters.CARD and (request.features == WHOLE or not options):
+        return None
+    return bench.asked(replace(request, parameters=Parameters.AUTO, micro_batches=AUTO_PARTS))
 
 
 def counts_of_parts(bench: Bench, anyhow: bool = False) -> list[int]:
@@ -208,22 +224,12 @@ def lasting_bytes(graph: Graph) -> int:
     return sum(aligned(resident.bytes) for resident in graph.residents if resident.kind in kinds)
 
 
-def has_lost_card(bench: Bench) -> bool:
-    """Whether the optimiser alone keeps a step in RAM that could else take the card."""
-    request = bench.request
-    is_free = request.parameters == Parameters.AUTO and request.gradients == Gradients.AUTO
-    is_adam = request.optimizer.is_adam
-    return is_adam and is_free and parts_asked_for(request) is None and _why_no_card(bench, False) is None
-
-
-def _why_no_card(bench: Bench, is_adam: bool) -> str | None:
+def _why_no_card(bench: Bench) -> str | None:
     """Why no parameters can lie on the card."""
     if bench.cut is not None:
         return "--parameters card: a step on features has them in RAM; plan with --features whole"
     if not (bench.request.is_model and bench.board is not None and bench.board.has_card):
         return NO_CARD
-    if is_adam:
-        return f"{bench.request.optimizer.words}: the firmware has none for parameters on the card; leave it out"
     return None if bench.request.paging else NO_CARD
 
 
@@ -307,22 +313,26 @@ def _why_no_constants_on_card(bench: Bench, usual: Form | None) -> str | None:
     if usual is None or has_room_in_flash(usual.graph, board):
         return "the flash has room for all constants"
     usable = request.paging and board is not None and board.has_card and request.is_model
-    whole = parts_asked_for(request) in (None, 1) and request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
-    return None if usable and whole else "constants cannot lie on a card"
+    in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
+    return None if usable and in_ram else "constants cannot lie on a card"
 
 
 def _constants_on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
-    """With gradients as asked for, else with places of their own, then without."""
+    """With gradients as asked for, else with places of their own, then without, then in parts."""
+    parts, layouts = parts_asked_for(bench.request) or 1, []
     for resident, option in ((True, Gradients.RESIDENT), (False, Gradients.PAGED)):
-        if bench.request.gradients in (Gradients.AUTO, option):
-            layout = MemoryLayout(resident_gradients=resident, constants_on_card=True)
-            yield [replace(layout, streaming=streaming) for streaming in reversed(streamed(bench))]
+        if parts == 1 and bench.request.gradients in (Gradients.AUTO, option):
+            layouts.append(MemoryLayout(resident_gradients=resident))
+    layouts += [MemoryLayout(micro_batches=count) for count in ([parts] if parts > 1 else counts_of_parts(bench))]
+    for layout in layouts:
+        ways = reversed(streamed(bench))
+        yield [replace(layout, constants_on_card=True, streaming=streaming) for streaming in ways]
 
 
 def _why_not_on_card(bench: Bench, usual: Form | None) -> str | None:
     """Raises a `UserError` if parameters are to lie on a card that is not there."""
     request = bench.request
-    why_not = _why_no_card(bench, request.optimizer.is_adam)
+    why_not = _why_no_card(bench)
     if request.parameters == Parameters.CARD:
         if why_not is not None:
             raise UserError(why_not)
@@ -382,6 +392,7 @@ FAMILIES = (
         "micro-batches",
         _in_parts,
         _why_not_in_ram,
+        least_last=True,
         may_fit=_fits_in_parts,
         handicap_j=_fit_error_j,
         note=notes.of_parts,

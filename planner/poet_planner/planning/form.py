@@ -36,6 +36,8 @@ class Form:
         That of the whole batch in one part, where the step is of one micro-batch.
     rivals : tuple of Form
         Other forms of it in RAM, of which one may be found to be as cheap.
+    searched : bool
+        Whether a short search is worth its time; else a form in RAM is taken to cost as little as it may.
     """
 
     step: CostedStep
@@ -44,6 +46,7 @@ class Form:
     deadline_s: float | None = None
     whole: Form | None = None
     rivals: tuple[Form, ...] = ()
+    searched: bool = True
 
     @property
     def graph(self) -> Graph:
@@ -114,6 +117,8 @@ class Form:
     @cached_property
     def found_j(self) -> float:
         """Energy of the schedule that a short search finds, in joules; infinite if it finds none."""
+        if not self.searched and not self.graph.kept:
+            return self.once_j
         from poet_planner.solve.instance import build_problem
         from poet_planner.solve.search.annealer import moves_per_second
         from poet_planner.solve.search.portfolio import Portfolio

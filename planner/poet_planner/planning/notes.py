@@ -26,6 +26,7 @@ GRADIENTS_NOTES = {
         "stopped only until its first change (--gradients resident or paged changes all at the end)"
     ),
 }
+NO_FEATURES = "features are not kept: {} takes the whole step"
 NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
 NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
 EXCLUDED = (
@@ -42,7 +43,6 @@ ANOTHER_BATCH = "another batch: no micro-batches, since {}"
 PARTS_FIT = "; --micro-batches {} fits"
 BATCH_FITS = "; --batch {} fits"
 TOO_LARGE = "; {}: take a smaller layer, or a board with more RAM"
-CARD_LOST = "; the card has no {}: leave it out, so that parameters can lie there"
 NORM_UPDATE = "batch_norm_update"
 
 
@@ -88,7 +88,8 @@ def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequen
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)
-    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card"
+    parts = f", in {form.layout.words}" if form.layout.micro_batches > 1 else ""
+    return f"{bytes_text(kept)} of frozen weights for which the flash has no room lie on the card{parts}"
 
 
 def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
@@ -98,7 +99,7 @@ def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequenc
         return joined(lost_words(graph), sliced)
     in_flash = has_room_in_flash(usual.graph, usual.step.board)
     why = _of_parameters(graph, usual) if in_flash else _of_flash(graph)
-    return joined(why, f"{lost_words(graph)} ({CURE})", sliced)
+    return joined(why, lost_words(graph, f" ({CURE})"), sliced)
 
 
 def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoScheduleError | None) -> str:
@@ -112,6 +113,13 @@ def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoSc
     if planned is None and form.least_cost_j >= schedule.energy_j + best.runner_j:
         return "cannot cost less"
     return "costs more" if planned is not None or form.known_j is not None else "not searched: another one fits"
+
+
+def given_up(options: Sequence[str], free: Form, chosen: Form) -> str:
+    """What options cost that keep from RAM what has room there."""
+    on = " on features" if free.step.is_on_features and not chosen.step.is_on_features else ""
+    free_text, chosen_text = energy_text(free.found_j), energy_text(chosen.found_j)
+    return f"without {' and '.join(options)} a step{on} takes about {free_text} in the same RAM, and {chosen_text} so"
 
 
 def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:

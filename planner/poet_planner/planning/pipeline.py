@@ -26,14 +26,14 @@ from poet_planner.planning.form import Form
 from poet_planner.planning.method import OPTIMAL, Method, plans_without_pages
 from poet_planner.planning.more_ram import KB, more_ram, seconds_for
 from poet_planner.planning.plan import Plan
-from poet_planner.planning.request import Request
+from poet_planner.planning.request import WHOLE, Request
 from poet_planner.planning.smaller_batch import SmallerBatches
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.flash import loaded_bytes, refuse_beyond_flash, refuse_beyond_room
 from poet_planner.schedule.verify import verify
 from poet_planner.solve import NoScheduleError, OptimiseOptions, Statistics
 
@@ -73,6 +73,8 @@ def plan(
         bench.request = beside_a_program(bench.request, bench.board)
     _refuse_untraced(bench)
     _refuse_unrunnable(bench)
+    if bench.training_step is not None:
+        _ = bench.training_step.streamed  # refuses, before minutes are spent
     contest = chosen_contest(bench, method)
     chosen = contest.chosen
     hooks.say(chosen.note)
@@ -107,28 +109,44 @@ def prepare(request: Request, method: Method = OPTIMAL) -> Form:
     return chosen_contest(Bench(request), method).chosen
 
 
-def chosen_contest(bench: Bench, method: Method = OPTIMAL) -> Contest:
+def chosen_contest(bench: Bench, method: Method = OPTIMAL, searches: bool = True) -> Contest:
     """A contest that has chosen: of the head's step where features are kept and have room beside it, else of the whole.
 
-    A method that makes micro-batches of its own has the whole step.
+    A method that makes micro-batches of its own has the whole step. ``searches`` is as for `Contest`.
     """
     _refuse_untraced(bench)
     request = bench.request
     division = Division() if method.in_parts else families.head(bench)
     if division.cut is not None:
-        head = Contest(bench.head(division.cut))
+        head = Contest(bench.head(division.cut), searches=searches)
         with suppress(UserError):  # what is wrong with the whole step is said of that
             _choose(head)
-            _spare_extraction(head)
+            if head.chosen.fits:
+                _spare_extraction(head)
             if head.chosen.fits:
                 return head
     note = notes.mixing(division.graph, division.mixing) or ("" if division.cut is None else notes.NO_ROOM)
+    frozen = bench.training_step is not None and bench.training_step.traced.frozen
+    if frozen and request.features != WHOLE and (options := families.wholes(request)):
+        note = notes.NO_FEATURES.format(" and ".join(options))
     if families.kept_samples(request) is not None and not method.in_parts:
         raise UserError(f"--features {request.features}: {note or notes.NOTHING_TO_KEEP}; take auto or whole")
-    whole = Contest(bench)
+    whole = Contest(bench, searches=searches)
     _choose(whole, method.in_parts)
-    whole.chosen = replace(whole.chosen, note=notes.joined(note, whole.chosen.note))
+    given_up = "" if method.in_parts else _given_up(bench, whole.chosen, method)
+    whole.chosen = replace(whole.chosen, note=notes.joined(note, whole.chosen.note, given_up))
     return whole
+
+
+def _given_up(bench: Bench, chosen: Form, method: Method) -> str:
+    """What a step costs with what is asked for of parameters and parts, where it costs less without."""
+    freed = families.freed(bench)
+    with suppress(UserError):
+        if freed is not None and chosen.fits:
+            free = chosen_contest(freed, method).chosen
+            if free.fits and free.found_j < chosen.found_j:
+                return notes.given_up(families.wholes(bench.request), free, chosen)
+    return ""
 
 
 def _choose(contest: Contest, in_parts: bool = False) -> None:
@@ -146,7 +164,8 @@ def _spare_extraction(contest: Contest) -> None:
     extraction = plan_extraction(head.step, contest.chosen.budget_bytes)
     refuse_beyond_flash(head.graph, head.store_all, board, extraction=extraction)
     if request.ram is None and board is not None:
-        contest.spare(max(0, plan_ram_bytes(board, head.graph) - plan_ram_bytes(board, extraction.graph)))
+        more = plan_ram_bytes(board, head.graph) - plan_ram_bytes(board, extraction.graph)
+        contest.spare(max(0, more + (loaded_bytes(head.graph) if board.sketch else 0)))
         plan_extraction(head.step, contest.chosen.budget_bytes)
 
 
@@ -223,9 +242,11 @@ def verified(
     if not report.sound:
         raise RuntimeError(f"the plan of {graph.name} breaks the contract, a fault of poet's: {report.faults[0]}")
     extraction = plan_extraction(step, schedule.ram_budget_bytes) if step.is_on_features else None
-    refuse_beyond_flash(graph, schedule, step.board, extraction=extraction)
+    refuse_beyond_room(graph, schedule, step.board, extraction=extraction)
     inference = plan_inference(step, schedule, extraction)
     made, why_no_inference = (None, inference) if isinstance(inference, str) else (inference, None)
+    if step.training_step is not None and step.training_step.streamed is not None and why_no_inference:
+        raise UserError(f"--stream: there is no inference: {why_no_inference}; leave it out")
     if made is not None and extraction is not None:
         extraction = with_inference(step, extraction, made, schedule)
     summary = summarise(
@@ -268,7 +289,7 @@ def _int8(step: CostedStep, extraction: Extraction | None, validate: Path | None
         return report
     if made is None:
         raise UserError(f"--validate {validate}: a costed graph has no model to run; leave it out")
-    if report is None:
+    if report is None or report.layers == 0:
         raise UserError(f"--validate {validate}: nothing of {step.graph.name} is on int8; give --frozen int8, too")
     from poet_planner.planning.validation import validated
 

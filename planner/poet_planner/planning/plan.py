@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.plan_folder import DATA_FILE, PROGRAM_FILE
-from poet_profiles.plan_folder.files import PlanFiles, write_plan
+from poet_profiles.plan_folder.files import PLAN_FILES, PlanFiles, write_plan
 from poet_profiles.plan_folder.summary import Summary
 from poet_profiles.schedule import Schedule
 
 from poet_planner.planning.form import Form
+from poet_planner.report.summary import inference_report
+from poet_planner.schedule.c_headers import STREAM
 
 if TYPE_CHECKING:
     from poet_runtime.program import Program
@@ -54,7 +56,8 @@ class Plan(PlanFiles):
 
         A graph with constants has their data beside it, ``constants.safetensors``, one of a model its names,
         ``state_dict.npz``, and one for a Linux board its operators, ``program.json``. Graph and schedule of an
-        inference are in the folder ``inference``, those of what makes features in ``features``. Headers, program, such
+        inference are in the folder ``inference``, those of what makes features in ``features``; ``stream`` is a folder
+        like this one, with the stream's inference. Headers, program, such
         folders' files and pictures of an earlier plan are removed. Each file is written whole or not at all.
 
         Raises
@@ -84,10 +87,24 @@ class Plan(PlanFiles):
             (folder / name).unlink(missing_ok=True)
         write_plan(self, folder)
         if self.why_no_headers is None:
-            plans = (self.inference, self.extraction)
+            plans = (self.inference and replace(self.inference, stream=None), self.extraction)
             write_headers(self.graph, self.schedule, folder, self.constants, *plans)
             write_whole(folder / DATA_FILE, plan_data(self.graph, self.schedule, self.constants, *plans))
         if self.program is not None and self.why_no_program is None:
             from poet_runtime.program import write_program
 
             write_program(self.program, folder / PROGRAM_FILE)
+        self._write_stream(folder / STREAM)
+
+    def _write_stream(self, folder: Path) -> None:
+        """A plan like this one whose inference is the stream's, to be flashed and evaluated in its place."""
+        stream = self.inference.stream if self.inference else None
+        if self.inference is None or stream is None:
+            for file in PLAN_FILES:
+                (folder / file).unlink(missing_ok=True)
+            return
+        inference = replace(self.inference, graph=stream.graph, schedule=stream.schedule, stream=None)
+        extraction = self.extraction and replace(self.extraction, inference=None)
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = replace(self.summary, inference=inference_report(inference))
+        replace(self, inference=inference, extraction=extraction, summary=summary).write_files(folder)

@@ -61,20 +61,27 @@ class Request:
     paging: bool = True
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
     features: int | str = WHOLE
+    stream: int | None = None  # an axis of the input
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
             own = None if self.optimizer.is_plain else self.optimizer.words
             others = {"--profile": self.profile, "--batch": self.batch, own or "--momentum": own}
-            of_weights = {"--weights": self.weights, "--frozen": self.frozen, "--calibrate": self.calibrate}
+            of_weights = {
+                "--weights": self.weights,
+                "--frozen": self.frozen,
+                "--calibrate": self.calibrate,
+                "--stream": self.stream,
+            }
             refuse_beside_a_graph({**others, **of_weights})
         calibration(self.frozen, self.calibrate)
         named(Parameters, self.parameters, "--parameters")
         named(Gradients, self.gradients, "--gradients")
         if self.features not in (AUTO_PARTS, WHOLE) and not str(self.features).isdecimal():
             raise UserError(f"--features {self.features}: give auto, whole, or how many samples have room in RAM")
-        if self.parameters in (Parameters.EXCLUDED, Parameters.CARD) and self.gradients != Gradients.AUTO:
-            excluded = self.parameters == Parameters.EXCLUDED
+        excluded = self.parameters == Parameters.EXCLUDED
+        with_it = (Gradients.AUTO,) if excluded else (Gradients.AUTO, Gradients.EARLY)  # as updates on the card are
+        if (excluded or self.parameters == Parameters.CARD) and self.gradients not in with_it:
             why = "they are not in RAM" if excluded else "most are part of an update"
             raise UserError(f"--gradients {self.gradients}: with --parameters {self.parameters} {why}; leave it out")
         self._refuse_parts()

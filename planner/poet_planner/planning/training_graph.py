@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
+    from poet_planner.lowering.over_time import Stream
     from poet_planner.models import Model
     from poet_planner.tracing.capture import Way
 
@@ -49,6 +50,8 @@ class TrainingStep:
         Frozen layers are to be on int8, and this has the ranges of their activations.
     segments : int
         In how many segments of their steps recurrent layers are computed.
+    stream : int, optional
+        The axis of the input along which an inference is to stream, too.
 
     Raises
     ------
@@ -65,6 +68,7 @@ class TrainingStep:
         whole: TrainingStep | None = None,
         calibration: Calibration | None = None,
         segments: int = 1,
+        stream: int | None = None,
     ) -> None:
         if not isinstance(model, str):
             for option, given, what in (("--batch", batch, "batch"), ("--weights", weights, "weights")):
@@ -77,7 +81,9 @@ class TrainingStep:
         self._whole = whole
         self._calibration = calibration
         self._segments = segments
+        self._stream = stream
         self._in_segments: dict[int, TrainingStep] = {}
+        self.alike: TrainingStep | None = None  # on the same batch, in the same modes, with its gradients and more
         self._cut: Cut | None = None
         self._uncut: TrainingStep | None = None  # that of the whole step, of which this is the head's
         self._parts: dict[int, TrainingStep] = {}
@@ -130,9 +136,21 @@ class TrainingStep:
         if count == 1:
             return self
         if count not in self._parts:
-            part = micro_batch(self._load(), self.traced, count)
+            part = micro_batch(self._load(), self.traced, count, self._known_divisor(count))
             self._parts[count] = TrainingStep(part, micro_batches=count, whole=self)
         return self._parts[count]
+
+    def _known_divisor(self, count: int) -> int | None:
+        """What the loss of a part is divided by, if a step with all of this one's gradients says it."""
+        from poet_planner.tracing.capture import Share
+
+        if self.alike is None:
+            return None
+        try:
+            loss = self.alike.in_micro_batches(count).model.loss
+        except UserError:
+            return None  # perhaps for a gradient that this step has not
+        return loss.divisor if isinstance(loss, Share) else 1
 
     def in_segments(self, count: int) -> TrainingStep:
         """The step with recurrent layers in so many segments of their steps."""
@@ -151,7 +169,7 @@ class TrainingStep:
 
     def on_features(self, cut: Cut) -> TrainingStep:
         """The head's step, on what a cut keeps of each sample."""
-        step = TrainingStep(self._model, self._batch, self._weights, calibration=self._calibration)
+        step = TrainingStep(self._model, self._batch, self._weights, calibration=self._calibration, stream=self._stream)
         step._cut, step._uncut = cut, self
         return step
 
@@ -249,14 +267,17 @@ class TrainingStep:
 
         What has been folded into another layer is not on the board, but among the weights of the trained model.
         """
-        from poet_planner.lowering.firmware import constant_data
-
         constants = [*(constant.id for constant in graph.constants), *(kept.id for kept in kept_constants(graph))]
         if not constants:
             return {}
-        data = constant_data(self.traced)
         wanted = dict.fromkeys((*constants, *self.traced.frozen))
-        return {id: data[id] for id in wanted}
+        return {id: self._constant_data[id] for id in wanted}
+
+    @cached_property
+    def _constant_data(self) -> dict[str, NDArray[Any]]:
+        from poet_planner.lowering.firmware import constant_data
+
+        return constant_data(self.traced)
 
     def names(self) -> dict[str, NDArray[Any]]:
         """By which a board's tensors become the model's `state_dict`, and what of that is on no board.
@@ -289,7 +310,23 @@ class TrainingStep:
         model = self.whole._load()
         sample = lowered.graph.residents[-1].shape[1:]
         loss = known_loss(model, sample) or traced_loss(model, sample)
-        return replace(lowered, loss=loss, classes=tuple(model.classes))
+        lowered = replace(lowered, loss=loss, classes=tuple(model.classes))
+        if self.streamed is None:
+            return lowered
+        shared = replace(graph, constants=lowered.graph.constants)
+        stream = lower_inference(self.streamed.graph, shared, {**self.constants(graph), **lowered.data}, streaming)
+        self._check(stream.graph)
+        return replace(lowered, stream=replace(stream, calls=self.streamed.calls))
+
+    @cached_property
+    def streamed(self) -> Stream | None:
+        """The forward pass of the newest columns alone; None if nobody wants it. Raises a `UserError` if it cannot."""
+        from poet_planner.lowering.over_time import streamed
+
+        if self.whole._stream is None:
+            return None
+        state = {id: tensor.detach() for id, tensor in self._load().module.state_dict().items()}
+        return streamed(self.forward, self.whole._stream, state)
 
     def program(self, graph: Graph) -> Program:
         """What PyTorch runs of a graph of this step for a Linux board."""
@@ -389,10 +426,14 @@ class TrainingStep:
 
 @cache
 def training_step(
-    model: str, batch: int | None, weights: Path | None = None, calibration: Calibration | None = None
+    model: str,
+    batch: int | None,
+    weights: Path | None = None,
+    calibration: Calibration | None = None,
+    stream: int | None = None,
 ) -> TrainingStep:
     """The step of a named model, traced once a process."""
-    return TrainingStep(model, batch, weights, calibration=calibration)
+    return TrainingStep(model, batch, weights, calibration=calibration, stream=stream)
 
 
 def training_graph(model: str, batch: int | None, board: Board) -> Graph:

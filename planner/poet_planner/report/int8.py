@@ -12,7 +12,7 @@ _WEIGHT = 1  # among the operands of all of these
 
 
 def int8_report(graph: Graph, samples: int | None) -> Int8Report | None:
-    """Of a graph's nodes, without validation; None if nothing is on int8."""
+    """Of a graph's nodes, without validation; None if nothing is on int8, and nobody asked for it (no ``samples``)."""
     constants = {constant.id: constant for constant in graph.constants}
     layers = [
         node.operation
@@ -21,7 +21,7 @@ def int8_report(graph: Graph, samples: int | None) -> Int8Report | None:
         if node.operation.operands[_WEIGHT] in constants
     ]
     on_int8 = [layer for layer in layers if layer.op in _ON_INT8]
-    if not on_int8:
+    if not on_int8 and samples is None:
         return None
     weights = {layer.operands[_WEIGHT]: constants[layer.operands[_WEIGHT]].bytes for layer in on_int8}
     others = {id: constants[id].bytes for layer in on_int8 for id in layer.operands[_WEIGHT + 1 :] if id in constants}

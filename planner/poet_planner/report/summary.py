@@ -19,6 +19,7 @@ from poet_planner.report.card_wear import wear
 from poet_planner.report.optimiser import optimiser_report
 from poet_planner.report.placement import placement_report
 from poet_planner.schedule.firmware_tables import room_for_features
+from poet_planner.schedule.flash import held_bytes
 from poet_planner.schedule.lacks import lacks
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
@@ -62,7 +63,8 @@ def summarise(
     """
     room = None
     if board is not None and extraction is not None:
-        room = room_for_features(board.usable_ram_bytes, graph, schedule, inference, extraction)
+        beside = board.usable_ram_bytes - held_bytes(graph, schedule, board, inference, extraction)
+        room = room_for_features(beside, graph, schedule, inference, extraction)
     moments = timeline(graph, schedule)
     busy_s = sum(m.end_s - m.start_s for m in moments if m.kind is not CostTerm.FREE)
     plain_busy_s = once_s(graph)
@@ -124,9 +126,7 @@ def summarise(
         idle_power_w=costed.idle_power_w if costed else None,
         optimiser=optimiser_report(statistics, overhead_j) if statistics and statistics.seconds else None,
         longest_pause_s=None if graph.allocates else longest_pause_s(graph, schedule),
-        inference=None
-        if inference is None
-        else InferenceReport(**_beside(inference), loss=inference.loss, classes=inference.classes),
+        inference=None if inference is None else inference_report(inference),
         features=None
         if extraction is None
         else FeaturesReport(
@@ -137,6 +137,11 @@ def summarise(
             busy_s if schedule.objective is Objective.TIME else schedule.energy_j,
         ),
     )
+
+
+def inference_report(inference: Inference) -> InferenceReport:
+    """What an inference costs, and what its output is."""
+    return InferenceReport(**_beside(inference), loss=inference.loss, classes=inference.classes)
 
 
 def _beside(plan: PlanBeside) -> dict[str, Any]:

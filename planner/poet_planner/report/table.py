@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PAUSE = "of a program that gets control back between two steps of the schedule"
+IN_F32 = "whose input is a part of a tensor or permuted, or whose weights are"
 UNEQUAL_BASIS = 0.1  # of the shares of two energies that are fitted
 
 
@@ -106,6 +107,8 @@ def _int8_rows(s: Summary) -> list[tuple[str, str, str]]:
     ranges = "as PyTorch quantised them" if on.samples is None else f"ranges from {on.samples} samples"
     weights = f"weights {bytes_text(on.weight_bytes)} (f32 {bytes_text(on.f32_weight_bytes)})"
     rows = [("frozen, int8", f"{on.layers} of {on.frozen_layers} layers", f"{weights}, {ranges}")]
+    if left := on.frozen_layers - on.layers:
+        rows.append(("  left in f32", f"{left} layers", IN_F32))
     if against is not None:
         same = "" if against.same_answers is None else f": same answers for {against.same_answers:.2%}"
         right = "" if against.right is None else f", right {against.right:.2%} (f32 {against.right_f32:.2%})"

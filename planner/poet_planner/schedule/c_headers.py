@@ -33,6 +33,7 @@ Constants = Mapping[str, "NDArray[Any]"]
 
 MODEL_HEADER = "poet_model.h"
 SCHEDULE_HEADER = "poet_schedule.h"
+STREAM = "stream"  # of plans beside a training
 CONSTANTS_HEADER = "poet_constants.h"
 NO_CHECK = "POET_NO_CHECK"
 
@@ -115,7 +116,8 @@ def words_for_both(graph: Graph, inference: Inference | None, constants: Constan
     """The table of constants of a training step and of what is beside it: `constant_words`."""
     if inference is None:
         return constant_words(graph, constants)
-    return constant_words(inference.graph, {**constants, **inference.constants})
+    last = inference.stream.graph if inference.stream else inference.graph
+    return constant_words(last, {**constants, **inference.constants})
 
 
 def constant_words(graph: Graph, constants: Constants) -> bytes:
@@ -252,19 +254,23 @@ def model_tables(
     """C text of a model, and of those beside it, as constant tables whose names begin with ``prefix``."""
     layout = card_layout(graph) or lay_out((), (), 0)
     plans = plans_beside(inference, extraction)
-    longest = [graph, *(plan.graph for plan in plans.values())][-1]
+    longest = [graph, *(plan.graph for name, plan in plans.items() if name != STREAM)][-1]
     tables = [
         _array("poet_resident", f"{prefix}_residents", [_resident_row(one) for one in longest.residents], "{0}"),
         _array("poet_kept", f"{prefix}_kept", _kept_rows(graph, layout), "{0}"),
-        _model(graph, layout, words, prefix, prefix),
+        _model(graph, layout, words, prefix, prefix, f"{prefix}_residents"),
     ]
     for name, plan in plans.items():  # they read of the card what lies there for the training
-        tables.append(_model(plan.graph, layout, words, f"{prefix}_{name}", prefix))
+        residents = f"{prefix}_residents"
+        if name == STREAM:  # a table of its own, since it lies where that of an inference does
+            residents = f"{prefix}_{name}_residents"
+            tables.append(_array("poet_resident", residents, [_resident_row(one) for one in plan.graph.residents], ""))
+        tables.append(_model(plan.graph, layout, words, f"{prefix}_{name}", prefix, residents))
     return "\n".join(tables)
 
 
-def _model(graph: Graph, layout: CardLayout, words: bytes, prefix: str, lasting: str) -> str:
-    """``lasting`` begins the names of the tables."""
+def _model(graph: Graph, layout: CardLayout, words: bytes, prefix: str, lasting: str, residents: str) -> str:
+    """``lasting`` begins the names of the tables, but that of ``residents``."""
     words = words[: constant_bytes(graph)]
     return "\n".join(
         (
@@ -273,7 +279,7 @@ def _model(graph: Graph, layout: CardLayout, words: bytes, prefix: str, lasting:
             f"    .resident_bytes = {graph.resident_bytes}u,",
             f"    .resident_count = {len(graph.residents)}u,",
             f"    .micro_batches = {graph.micro_batches}u,",
-            f"    .residents = {lasting}_residents,",
+            f"    .residents = {residents},",
             f"    .constant_bytes = {len(words)}u,",
             f"    .constant_crc = 0x{crc32(words):08x}u,",
             f"    .constant_words = {f'{lasting}_constant_words' if words else '0'},",

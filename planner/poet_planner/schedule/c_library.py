@@ -16,7 +16,7 @@ from poet_profiles.files.whole_file import write_whole
 from poet_profiles.firmware.arduino import library_properties
 from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, plans_beside, ram_bytes
+from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, Stream, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 
@@ -190,6 +190,7 @@ def _header(
         **{f"{big}_{one.kind.upper()}_BYTES": one.bytes // batch for one in reversed(_samples(graph))},
         **({f"{big}_FEATURE_BYTES": extraction.sample_bytes} if extraction else {}),
         **(_inference_sizes(big, inference.own(graph)) if inference else {}),
+        **(_stream_sizes(big, graph, inference.stream) if inference and inference.stream else {}),
         **({f"{big}_CLASS_COUNT": len(classes)} if classes else {}),
     }
     numbers = _identifiers((resident.id for resident in residents), name)
@@ -235,6 +236,14 @@ def _inference_sizes(big: str, own: tuple[Resident, ...]) -> dict[str, int]:
     return {f"{big}_SAMPLE_BYTES": own[0].bytes, f"{big}_OUTPUT_COUNT": own[-1].bytes // 4}
 
 
+def _stream_sizes(big: str, graph: Graph, stream: Stream) -> dict[str, int]:
+    """Of the columns of a call, and after how many calls it has heard a window."""
+    return {
+        f"{big}_STREAM_BYTES": stream.graph.residents[len(graph.residents)].bytes,
+        f"{big}_STREAM_CALLS": stream.calls,
+    }
+
+
 def _source(
     name: str,
     graph: Graph,
@@ -245,6 +254,7 @@ def _source(
     extraction: Extraction | None,
 ) -> str:
     tables = tables_for_all(graph, schedule, inference, extraction)
+    stream = inference.stream if inference else None
     plans = plans_beside(inference, extraction)
     nodes = (*graph.nodes, *(node for plan in plans.values() for node in plan.graph.nodes))
     kernels = _kernels(node.operation for node in nodes if node.operation)
@@ -280,6 +290,7 @@ def _source(
             "",
             f"static const poet_plan {name}_train = {{&{name}_model, &{name}_schedule}};",
             *([_plan(name, "inference")] if inference else []),
+            *([_plan(name, "stream")] if stream else []),
             *(_feature_maker(name, extraction) if extraction else []),
             *_class_table(name, classes),
             f"const poet_network {name} = {{",
@@ -294,6 +305,7 @@ def _source(
             f"    .owner = 0x{crc32(name.encode()):08x}u,",
             *([f"    .keeping = &{name}_keeping,"] if graph.kept else []),
             *([f"    .maker = &{name}_maker,"] if extraction else []),
+            *([f"    .stream = &{name}_stream,", f"    .stream_calls = {stream.calls}u,"] if stream else []),
             "};",
             "",
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"POETPLAN"
 BESIDE = ("extraction", "inference", "feature_inference")  # a bit each, and their order
-KINDS = ("parameter", "gradient", "state", "input", "target", "loss", CONSTANT, "output", "feature")
+KINDS = ("parameter", "gradient", "state", "input", "target", "loss", CONSTANT, "output", "feature", "history")
 NO_CHECK = 0xFFFF
 PAGE_CALL = 0xFE
 SIZE_AT = 12  # of the document, in its head

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what a plan puts into a chip's flash has room there."""
+"""Whether what a plan puts into a chip's flash has room there; a sketch loads it into RAM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import constant_bytes
-from poet_profiles.plan_folder.beside import Extraction, Inference
+from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 
 from poet_planner.schedule.c_headers import families, steps_of_graphs, table_bytes, why_no_headers
+from poet_planner.schedule.data import MADE_BYTES
+from poet_planner.schedule.firmware_tables import tables_for_all
 from poet_planner.schedule.store_all import store_all_schedule
 
-_ON_CARD = "leave --no-paging, --gradients early and --micro-batches out, so that the rest can lie on the card, "
+_ON_CARD = "leave --no-paging and --gradients early out, so that the rest can lie on the card, "
 # Of families of operators, beyond a board's reserve. As linked on a Cortex-M0+, and an M4F: int8 6,864, 5,784;
 # blocks 1,388, 1,192; recurrent 5,280, 6,120; all steps 11,724, 10,280, each
 # below 512 with its functions.
@@ -48,6 +50,29 @@ def has_room_in_flash(graph: Graph, board: Board | None) -> bool:
 
 
 @once_a_graph
+def loaded_bytes(graph: Graph) -> int:
+    """What a plan of this graph is taken to need of a sketch's RAM for itself before there is one, in bytes."""
+    if why_no_headers(graph):
+        return 0
+    return MADE_BYTES + constant_bytes(graph) + SCHEDULES * _table_bytes(graph)
+
+
+def held_bytes(
+    graph: Graph,
+    schedule: Schedule,
+    board: Board,
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
+) -> int:
+    """What a sketch keeps of a loaded plan in RAM, its frozen weights too, in bytes; 0 of a chip's firmware."""
+    if not board.sketch or why_no_headers(graph):
+        return 0
+    all_graphs = (graph, *(one.graph for one in plans_beside(inference, extraction).values()))
+    constants = max(map(constant_bytes, all_graphs))
+    return MADE_BYTES + constants + table_bytes(graph, schedule, inference, extraction)
+
+
+@once_a_graph
 def _table_bytes(graph: Graph) -> int:
     return table_bytes(graph, store_all_schedule(graph))
 
@@ -71,4 +96,24 @@ def refuse_beyond_flash(
             f"{constants + tables - room} B more than {board.name}'s flash has room for beside the firmware, {room} B; "
             f"{_ON_CARD if board.has_card else ''}take a board with more flash or a smaller frozen part, or plan "
             "without headers (--parameters excluded)"
+        )
+
+
+def refuse_beyond_room(
+    graph: Graph,
+    schedule: Schedule,
+    board: Board | None,
+    inference: Inference | None = None,
+    extraction: Extraction | None = None,
+) -> None:
+    """Refuse a finished plan that has no room in a chip's flash, or in a sketch's RAM."""
+    refuse_beyond_flash(graph, schedule, board, inference, extraction)
+    if board is None or not (own := held_bytes(graph, schedule, board, inference, extraction)):
+        return
+    own += tables_for_all(graph, schedule, inference, extraction).bytes
+    taken = ram_bytes(graph, schedule, inference, extraction)
+    if (beyond := own + taken - board.usable_ram_bytes) > 0:
+        raise UserError(
+            f"{graph.name}: a sketch keeps plan, frozen weights and tables in RAM, {own} B, {beyond} B more than "
+            f"{board.name} has beside the step; give --ram {max(0, taken - beyond)}, or take a smaller frozen part"
         )

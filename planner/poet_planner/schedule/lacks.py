@@ -14,9 +14,10 @@ def lacks(graph: Graph) -> tuple[str, ...]:
     if not commits_each_step(graph):
         return ()
     given = any(tensor.kind in BATCH_KINDS for tensor in graph.kept)  # batches, once, in the place of samples
-    return ("Adam", *(("epochs", "library") if given else ()))
+    return ("epochs", "library") if given else ()
 
 
-def lost_words(graph: Graph) -> str:
-    """The same, in words."""
-    return f"trained parameters lie on the card: no {', '.join(lacks(graph))}"
+def lost_words(graph: Graph, cure: str = "") -> str:
+    """The same, in words; empty where nothing is lost."""
+    lost = ", ".join(lacks(graph))
+    return f"trained parameters lie on the card: no {lost}{cure}" if lost else ""

@@ -28,6 +28,7 @@ from poet_planner.tracing.naming import name as named
 from poet_planner.tracing.one_sample import one_sample
 from poet_planner.tracing.prune import prune
 from poet_planner.tracing.recurrent import with_last_states
+from poet_planner.tracing.refusals import refuse_writes
 from poet_planner.tracing.saved import with_little
 from poet_planner.tracing.snapshot import Snapshot
 from poet_planner.tracing.split import split
@@ -76,12 +77,15 @@ def trace(
         refuse_unfit(f"{name}: loss", whole, (), device)
 
     def run(module: nn.Module, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> Tensor:
-        return loss(module(*with_tensors(inputs, given)), *with_tensors(targets, wanted))
+        batch = with_tensors(inputs, given), with_tensors(targets, wanted)
+        value = loss(module(*batch[0]), *batch[1])
+        refuse_writes(batch, (inputs, targets), (*given, *wanted))
+        return value
 
     def run_eagerly() -> None:
         before = Snapshot(module, loss, inputs, targets)
         try:
-            run(module, given, wanted)
+            with_little(lambda: run(module, given, wanted))
         finally:
             before.restore()
 
@@ -141,7 +145,8 @@ def trace_forward(
         given = apart(tensors_in(inputs), (*module.parameters(), *module.buffers()))
         captured = capture_forward(module, given, run, segments)
         graph = named(prune(with_last_states(fold(captured, name))), others)
-    return replace(graph, frozen=_frozen(graph, module))
+    layers = {path: type(child).__name__ for path, child in module.named_modules()}
+    return replace(graph, frozen=_frozen(graph, module), layers=layers)
 
 
 def _are_labels(tensor: Tensor) -> bool:

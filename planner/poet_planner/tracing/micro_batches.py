@@ -67,10 +67,11 @@ def first_samples(model: Model, count: int) -> Model:
     return replace(model, inputs=inputs, targets=targets)
 
 
-def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
+def micro_batch(model: Model, traced: TracedGraph, count: int, divisor: int | None = None) -> Model:
     """The model with a part of its batch, and a loss whose gradients are that part's share of the batch's.
 
-    ``traced`` is its step on the whole batch, which is cut in ``count`` parts.
+    ``traced`` is its step on the whole batch, which is cut in ``count`` parts; ``divisor`` is their
+    `common_divisor`, if that is known.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def micro_batch(model: Model, traced: TracedGraph, count: int) -> Model:
     """
     if count == 1:
         return model
-    divisor = common_divisor(f"--micro-batches {count}", model, count, traced)
+    divisor = divisor or common_divisor(f"--micro-batches {count}", model, count, traced)
     inputs, targets = parts_of(model, count)[0]
     return replace(model, inputs=inputs, targets=targets, loss=share(model.loss, divisor))
 
@@ -260,18 +261,22 @@ def _loss_and_gradients(
     trained = {name: double for name, double in parameters.items() if double.requires_grad and wanted}
     losses: list[Tensor] = []
     with torch.set_grad_enabled(wanted), standing_in(model.module, model.loss, state, of_loss):
-        step = Step(
-            forward=lambda: model.loss(model.module(*inputs), *targets),
-            between=lambda loss: losses.append(loss.detach()),
-            again=Snapshot(model.module, model.loss, inputs, targets, data=False).restore,
-            trained=[*trained.values()],
-            written=lambda: [one._version for one in state.values()],
-            held=(*state.values(), *tensors_in((inputs, targets))),
-        )
+
+        def forward() -> Tensor:
+            return model.loss(model.module(*inputs), *targets)
+
         if wanted:
+            step = Step(
+                forward=forward,
+                between=lambda loss: losses.append(loss.detach()),
+                again=Snapshot(model.module, model.loss, inputs, targets, data=False).restore,
+                trained=[*trained.values()],
+                written=lambda: [one._version for one in state.values()],
+                held=(*state.values(), *tensors_in((inputs, targets))),
+            )
             backward_in_pieces(step, HELD_BYTES)
         else:
-            step.between(step.forward())
+            losses.append(forward())
     named = {
         f"gradient of {name}": torch.zeros_like(one) if one.grad is None else one.grad for name, one in trained.items()
     }

@@ -9,12 +9,14 @@ import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import is_
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 import torch
 from poet_profiles.errors import UserError
+from poet_runtime.nested import other_nest, parts_of
 from poet_runtime.traced_graph import Written
 from torch import Tensor, fx, nn
 from torch._C._autograd import _get_sequence_nr
@@ -405,6 +407,25 @@ def depends_on_data(what: str) -> str:
     )
 
 
+def refuse_writes(batch: Any, example: Any, given: Iterable[Tensor]) -> None:
+    """Refuse a step that has put something into its batch, where nobody would find it.
+
+    ``given`` are the tensors that stood in the places of the example's.
+
+    Raises
+    ------
+    UserError
+        If so.
+    """
+    now, was = parts_of(batch), parts_of(example)
+    place = other_nest(now.form, was.form)
+    if place is not None or now.values.keys() != was.values.keys() or not all(map(is_, now.tensors, given)):
+        raise UserError(
+            f"forward writes into its batch{f' ({place})' if place else ''}; have it write into a copy (batch = "
+            "dict(batch)), and keep what others read in an attribute"
+        )
+
+
 def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Mapping[str, int]) -> dict[str, Tensor]:
     """The buffers in whose place a step has put another tensor, and that tensor.
 
@@ -423,13 +444,18 @@ def rebound_buffers(module: nn.Module, state: Mapping[str, Tensor], storages: Ma
     for path, child in module.named_modules():
         prefix = f"{path}." if path else ""
         for leaf, parameter in child._parameters.items():
-            if parameter is not None and all(parameter is not known for known in state.values()):
+            if parameter is None or any(parameter is known for known in state.values()):
+                continue
+            if prefix + leaf in state:
                 raise UserError(f"forward replaces the parameter {prefix}{leaf}; write into it under torch.no_grad()")
+            raise UserError(f"forward makes the parameter {prefix}{leaf}; make it in __init__, or keep a plain tensor")
         for leaf, buffer in child._buffers.items():
             name = prefix + leaf
-            if buffer is None or name not in state or buffer is state[name]:
+            old = state.get(name)
+            if buffer is old or buffer is None:
                 continue
-            old = state[name]
+            if old is None:
+                raise UserError(f"forward makes the buffer {name}; make it in __init__, or keep a plain tensor")
             if buffer.requires_grad:
                 raise UserError(f"forward keeps in the buffer {name} what needs a gradient; detach() it first")
             if (buffer.shape, buffer.dtype) != (old.shape, old.dtype):

@@ -24,16 +24,18 @@ aten = torch.ops.aten
 class _Rule:
     """``input_ignores`` and ``parameters_ignore`` name what each half reads the shape of only.
 
-    ``row_major`` says that halves of a channels-last input have to stay together.
+    ``bias_ignores`` do so where of the parameters the bias alone is wanted. ``row_major`` says that halves of a
+    channels-last input have to stay together.
     """
 
     input_ignores: tuple[str, ...] = ()
     parameters_ignore: tuple[str, ...] = ()
+    bias_ignores: tuple[str, ...] = ()
     row_major: bool = False
 
 
 _RULES: dict[OpOverload, _Rule] = {
-    aten.convolution_backward.default: _Rule(input_ignores=("input",), parameters_ignore=("weight",)),
+    aten.convolution_backward.default: _Rule(("input",), ("weight",), bias_ignores=("input",)),
     aten.native_layer_norm_backward.default: _Rule(),
     # PyTorch's channels-last kernel writes the input's gradient even where it is not asked for: a segmentation fault.
     aten.native_group_norm_backward.default: _Rule(row_major=True),
@@ -65,7 +67,7 @@ def _halves(operator: TracedOperator) -> list[TracedOperator]:
             continue
         args = list(operator.args)
         args[place] = list(wanted)
-        for name in ignored:
+        for name in (*ignored, *(rule.bias_ignores if wanted == (False, False, True) else ())):
             args[schema.position(operator.target, name)] = _blank(args[schema.position(operator.target, name)])
         outputs = tuple(id if keep else None for id, keep in zip(operator.outputs, wanted, strict=True))
         halves.append(replace(operator, id=f"{operator.id}.{suffix}", args=tuple(args), outputs=outputs))

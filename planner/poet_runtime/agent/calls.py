@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from torch._ops import OpOverload
 
 from poet_runtime.agent.operands import POSITIVE, SEED, random_tensor
 from poet_runtime.executor import Execution, store_all_steps
+from poet_runtime.measured_sizes import Apart
 from poet_runtime.program import decoded, encoded, layout_document, layout_from_document, name_of, operator_named
 from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
 
@@ -73,13 +75,19 @@ def _on_meta(arguments: Any) -> Any:
 
 def call_in_step(graph: TracedGraph, residents: Mapping[str, Tensor], index: int) -> Call:
     """An operator's call as a step makes it: the step is run up to there."""
-    wanted = graph.operators[index]
-    run = _RunUpTo(graph, residents, wanted.id)
-    for step in store_all_steps(graph):
-        run.step(step)
-        if run.call is not None:
-            return run.call
-    raise AssertionError(f"{wanted.id} is in no step")
+    run = _RunUpTo(graph, residents, graph.operators[index].id)
+    with suppress(_ReachedError):
+        for step in store_all_steps(graph):
+            run.step(step)
+    return run.reached()
+
+
+def call_apart(graph: TracedGraph, residents: Mapping[str, Tensor], index: int) -> Call:
+    """The same in the memory of one operator: numbers are others, as each before it is run by itself."""
+    run = _ApartUpTo(graph, residents, graph.operators[index].id)
+    with suppress(_ReachedError):
+        run.taken(sized=False)
+    return run.reached()
 
 
 def text_of(operator: TracedOperator, call: Call) -> str:
@@ -104,18 +112,32 @@ def call_from_text(text: str) -> Call:
     return Call(target, actual, {name: _actual(value, generator) for name, value in kwargs.items()})
 
 
+class _ReachedError(Exception):
+    """The operator's call is there."""
+
+
 class _RunUpTo(Execution):
-    """Keeps the call of one operator."""
+    """Keeps the call of one operator, and ends before it."""
 
     def __init__(self, graph: TracedGraph, residents: Mapping[str, Tensor], wanted: str) -> None:
         super().__init__(graph, residents)
-        self.call: Call | None = None
         self._wanted = wanted
+        self._found: Call | None = None
+
+    def reached(self) -> Call:
+        """The call."""
+        assert self._found is not None, f"{self._wanted} is in no step"
+        return self._found
 
     def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if operator.id == self._wanted:
-            self.call = Call(operator.target, args, kwargs, not operator.backward)
+            self._found = Call(operator.target, args, kwargs, not operator.backward)
+            raise _ReachedError
         return super()._call(operator, args, kwargs)
+
+
+class _ApartUpTo(_RunUpTo, Apart):
+    """The same of a run of each operator by itself."""
 
 
 def _described(argument: Any, actual: Any) -> Any:

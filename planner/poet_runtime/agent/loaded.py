@@ -16,7 +16,7 @@ from poet_profiles.schedule.file import schedule_from_document, schedule_hash
 from torch import Tensor
 
 from poet_runtime.agent import system
-from poet_runtime.agent.calls import Call, call_in_step, text_of
+from poet_runtime.agent.calls import Call, call_apart, call_in_step, text_of
 from poet_runtime.agent.operands import check_room, random_residents
 from poet_runtime.agent.placement import PlainStep
 from poet_runtime.agent.scheduled import ScheduledStep
@@ -108,6 +108,14 @@ class Loaded:
         return step
 
     @cached_property
+    def _has_room(self) -> bool:
+        """Whether the board has the RAM for a plain step, or it is none that is asked of a board."""
+        try:
+            return bool(self.plain_step)
+        except RefusedError as refused:
+            return refused.status != Status.E_MEMORY
+
+    @cached_property
     def workspaces_bytes(self) -> list[int]:
         """What the kernel of each operator allocates here beside its results, with the agent's number of threads.
 
@@ -123,12 +131,13 @@ class Loaded:
         return [operator.workspace_bytes for operator in rehearsed(self.program.graph, self.residents).operators]
 
     def call(self, index: int) -> Call:
-        """An operator's call as the step makes it."""
+        """An operator's call as the step makes it, or on other numbers where the board has not the RAM for a step."""
         if not 0 <= index < len(self.program.graph.operators):
             raise RefusedError(Status.E_ARGUMENT, f"the program has no operator {index}")
         if self._call is None or self._call[0] != index:
             self._call = None
-            self._call = index, call_in_step(self.program.graph, self.residents, index)
+            call = call_in_step if self._has_room else call_apart
+            self._call = index, call(self.program.graph, self.residents, index)
         return self._call[1]
 
     def schedule(self, document: Any, folder: Path) -> None:

@@ -53,7 +53,7 @@ class CSizes(ctypes.Structure):
         ("inputs", ctypes.c_uint32),
         ("outputs", ctypes.c_uint32),
         ("input_bytes", ctypes.c_uint32 * 12),
-        ("output_bytes", ctypes.c_uint32 * 4),
+        ("output_bytes", ctypes.c_uint32 * 6),
         ("workspace_bytes", ctypes.c_uint32),
         *((name, ctypes.c_uint32) for name in _LATER_SIZES.split()),
     )

@@ -37,12 +37,12 @@ RECURRENT = {
 _BLOCKS = frozenset({"gather", "gather_backward", "reduce", "scan"})
 # What ends a step: one of these a parameter.
 OPTIMIZERS = frozenset({"sgd", "sgd_momentum", "sgd_general", "adam"})
-DESCENT_PARAMS = "momentum_nano decay_f32 clip_f32 nesterov"  # of sgd_general, beside its size
+# How an update of tensors on the card descends: as sgd_general or adam; all 0, as they are where left out: plainly.
+DESCENT_PARAMS = ("momentum_nano", "decay_f32", "clip_f32", "nesterov", "adam", "eps_f32")
 UPDATE = "_update"  # ends the name of an operator that writes next versions of tensors on the card
-GENERAL_UPDATE = "_general_update"  # and of one that descends as sgd_general does
 # Operations an element, of operators that are neither products nor poolings.
 _PER_ELEMENT = {
-    0: "embedding gather strided_copy fetch store commit map_s8 look_up",
+    0: "embedding gather strided_copy shift fetch store commit map_s8 look_up",
     1: "sum_rows add_rows nll_loss nll_loss_backward fill advance embedding_backward gather_backward"
     " strided_copy_backward batch_norm_eval_backward_input count_steps quantize_s8 dequantize_s8 add_s8 reduce",
     2: "sgd mse_loss_backward",
@@ -70,7 +70,7 @@ class Sizes:
     """Unpadded operand sizes of one configuration, in bytes, and its arithmetic.
 
     ``flops`` counts a multiply-accumulate as two operations; ``workspace`` is the firmware's scratch memory in bytes.
-    Tensors on the card are the input ``kept_input``, if there is one, its velocity ``kept_also``, and all outputs if
+    Tensors on the card are the input ``kept_input``, if there is one, its states ``kept_also``, and all outputs if
     ``kept_outputs``; if ``kept_rows`` is not 0, they are read and written row by row, of so many.
     """
 
@@ -79,7 +79,7 @@ class Sizes:
     flops: int
     workspace: int = 0
     kept_input: int | None = None
-    kept_also: int | None = None
+    kept_also: tuple[int, ...] = ()
     kept_outputs: bool = False
     kept_rows: int = 0
     takes_over: tuple[int, ...] = ()
@@ -87,7 +87,7 @@ class Sizes:
     @property
     def ram(self) -> tuple[int, ...]:
         """Operands that are not on the card, and the workspace, in bytes."""
-        inputs = (size for place, size in enumerate(self.inputs) if place not in (self.kept_input, self.kept_also))
+        inputs = (size for place, size in enumerate(self.inputs) if place not in (self.kept_input, *self.kept_also))
         return (*inputs, *(() if self.kept_outputs else self.outputs), self.workspace)
 
 
@@ -106,7 +106,18 @@ class Operator:
     def values(self, params: Params) -> tuple[int, ...]:
         """Parameters in the firmware's order, the words of steps last."""
         words = range(params["words"] if self.name == POINTWISE else 0)
-        return tuple(params[name] for name in (*self.params, *(f"word{place}" for place in words)))
+        descent = dict.fromkeys(DESCENT_PARAMS, 0) if self.descends else {}
+        return tuple({**descent, **params}[name] for name in (*self.params, *(f"word{place}" for place in words)))
+
+    @property
+    def descends(self) -> bool:
+        """Whether it updates tensors on the card as its last parameters say."""
+        return self.params[-len(DESCENT_PARAMS) :] == DESCENT_PARAMS
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """Parameters but those: a plain update's key has no more."""
+        return self.params[: -len(DESCENT_PARAMS)] if self.descends else self.params
 
     def sizes(self, params: Params) -> Sizes:
         """Sizes of a configuration.
@@ -148,7 +159,7 @@ def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
         flops=_flops(op, values, outputs),
         workspace=found.workspace_bytes,
         kept_input=found.kept_input if found.kept & KEPT_INPUT else None,
-        kept_also=found.kept_also.bit_length() - 1 if found.kept_also else None,
+        kept_also=tuple(place for place in range(found.inputs) if found.kept_also >> place & 1),
         kept_outputs=bool(found.kept & KEPT_OUTPUTS),
         kept_rows=found.kept_rows,
         takes_over=tuple(place for place in range(found.inputs) if found.takes_over >> place & 1),
@@ -156,7 +167,7 @@ def _sizes(op: str, values: tuple[int, ...]) -> Sizes:
 
 
 def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
-    """Of products, with what is done to their results: an update takes two an element, or six in its general form."""
+    """Of products, with what is done to their results: an update takes two an element, or six unless it is plain."""
     if op == POINTWISE:
         return values[0] * sum(KINDS[step.name].flops for step in steps_of(values[2:]))
     p = dict(zip(OPERATORS[op].params, values, strict=True))
@@ -178,7 +189,7 @@ def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
         return y + outputs[0] // 4 if base == "max_pool2d_backward" else y * taps
     elements = sum(outputs) // 4
     if base.endswith(UPDATE):
-        elements *= 6 if base.endswith(GENERAL_UPDATE) else 2
+        elements *= 6 if any(p.get(name) for name in DESCENT_PARAMS) else 2
     elif not base.endswith((ACCUMULATE, RELU)):
         elements = 0
     return elements + 2 * _multiplications(p)
@@ -265,7 +276,8 @@ def products_of(op: str, p: Params, fpu: bool) -> tuple[Recorded, ...]:
     p = {**p, "s": 1} if op in RECURRENT else p
     begins = "conv2d" in op and "backward" not in op and not op.endswith(UPDATE)
     unbiased = p if begins or "bias" not in p else {**p, "bias": 0}
-    return compiled_operators.recorded(OPERATORS[op].code, OPERATORS[op].values(unbiased), fpu)
+    plain = {**unbiased, **dict.fromkeys(DESCENT_PARAMS, 0)}
+    return compiled_operators.recorded(OPERATORS[op].code, OPERATORS[op].values(plain), fpu)
 
 
 def kernels_of(op: str, p: Params) -> frozenset[str]:
@@ -283,13 +295,8 @@ def kernels_of(op: str, p: Params) -> frozenset[str]:
 
 
 def descends(op: str) -> bool:
-    """Whether parameters say how an operator descends: an update without them is plain."""
-    return op in OPTIMIZERS or op.endswith(GENERAL_UPDATE)
-
-
-def plain_update(op: str) -> str:
-    """The operator that does the same with plain gradient descent; any other operator itself."""
-    return op.replace(GENERAL_UPDATE, UPDATE)
+    """Whether parameters say how an operator descends."""
+    return op in OPTIMIZERS or (op in OPERATORS and OPERATORS[op].descends)
 
 
 def family_of(op: str) -> str | None:
@@ -314,7 +321,10 @@ def params_key(op: str, params: Params) -> str:
     """
     if op == POINTWISE:
         return f"size={params['size']} steps={text_of(steps_in(params))}"
-    return " ".join(f"{name}={params[name]}" for name in OPERATORS[op].params)
+    operator = OPERATORS[op]
+    is_plain = not any(params.get(name) for name in DESCENT_PARAMS)
+    values = dict(zip(operator.params, operator.values(params), strict=False))
+    return " ".join(f"{name}={values[name]}" for name in (operator.shape if is_plain else operator.params))
 
 
 def names_in_key(op: str) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.profile import SOURCES
 
 FORMAT = "poet-graph/1"
-RESIDENT_KINDS = ("parameter", "gradient", "state", "input", "target", "loss", "constant", "output", "feature")
 _WORDS, BYTES = ("f32", "i32"), (I8, U8)
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
+RESIDENT_KINDS = (*KEPT_KINDS, "gradient", "loss", "output", "feature", "history")
 
 _CRC32 = re.compile("[0-9a-f]{8}")
 _REFUSAL_KEYS = ("where", "lacks", "cure")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from poet_profiles.errors import FaultError
 from poet_profiles.firmware.operators import ACCUMULATE, MATMUL, SUM_SO_FAR, parse_params
 from poet_profiles.firmware.steps import ADDITION, POINTWISE
-from poet_profiles.graph.kept import TRAINED_KINDS
+from poet_profiles.graph.kept import TRAINED_KINDS, commits_each_step
 from poet_profiles.graph.model import Graph, Node
 
 SUM_KINDS = ("gradient", "loss")
@@ -27,8 +27,8 @@ def check_micro_batches(graph: Graph) -> None:
         raise FaultError(f'"micro_batches" is {graph.micro_batches}; it must be a whole number, at least 1')
     if graph.micro_batches == 1:
         return
-    if graph.kept or graph.allocates:
-        what = "kept tensors" if graph.kept else '"allocates"'
+    if (changes := commits_each_step(graph)) or graph.allocates:
+        what = "kept tensors that are no constants" if changes else '"allocates"'
         raise FaultError(f'"micro_batches" is {graph.micro_batches}; a graph with {what} has 1: leave it out')
     waiting = waiting_nodes(graph)
     sums = [resident.id for resident in graph.residents if resident.kind in SUM_KINDS]

@@ -65,6 +65,19 @@ class PlanBeside(Scheduled):
 
 
 @dataclass(frozen=True)
+class Stream(PlanBeside):
+    """An inference that is given the newest columns of its input, and remembers what it needs of those before.
+
+    Attributes
+    ----------
+    calls : int
+        After so many it has heard a whole window.
+    """
+
+    calls: int
+
+
+@dataclass(frozen=True)
 class Inference(PlanBeside):
     """A forward pass of one sample in evaluation mode.
 
@@ -76,11 +89,14 @@ class Inference(PlanBeside):
         How the training's loss reads the output, by its name or as data; None if it is neither.
     classes : tuple of str
         Names of what the output has scores for; empty: they have none.
+    stream : Stream or None
+        The same network over the newest columns of a stream.
     """
 
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     loss: Loss | TracedLoss | None = None
     classes: tuple[str, ...] = ()
+    stream: Stream | None = None
 
     def own(self, training: Graph) -> tuple[Resident, ...]:
         """Its inputs, and its output after them."""
@@ -130,6 +146,7 @@ def plans_beside(inference: PlanBeside | None, extraction: Extraction | None) ->
         "extraction": extraction,
         "inference": inference,
         "feature_inference": extraction.inference if extraction else None,
+        "stream": inference.stream if isinstance(inference, Inference) else None,
     }
     return {name: plan for name, plan in plans.items() if plan is not None}
 

@@ -18,6 +18,7 @@ from poet_planner.lowering.frozen_int8 import quantised, ranges_of
 from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
+from poet_planner.report.int8 import int8_report
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.check import check_plan
 from poet_planner.tracing import trace
@@ -377,3 +378,46 @@ def test_ranges_hang_on_twelve_bits_of_a_scale_alone() -> None:
     moved = {id: (low, high * (1 + 2e-7)) for id, (low, high) in step.int8_ranges.items()}
     graphs = [in_integers(replace(step.traced, int8_ranges=ranges)) for ranges in (step.int8_ranges, moved)]
     assert all(torch.equal(graphs[0].constants[id], data) for id, data in graphs[1].constants.items())
+
+
+class Reshaped(nn.Module):
+    """A frozen convolution's weights as a product's; beside it some whose input is a part of the batch."""
+
+    def __init__(self, part: bool) -> None:
+        super().__init__()
+        self.conv, self.head, self.part = nn.Conv1d(2, 4, 3).requires_grad_(False), nn.Linear(4, 3), part
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x[:, 1:7] if self.part else x
+        return self.head(functional.linear(x, self.conv.weight.flatten(1), self.conv.bias).relu())  # type: ignore[no-any-return]
+
+
+def reshaped(part: bool) -> TrainingStep:
+    torch.manual_seed(0)
+    x = torch.randn(4, 8 if part else 6)
+    model = Model("reshaped", Reshaped(part), (x,), (torch.arange(4) % 3,), functional.cross_entropy)
+    return TrainingStep(model, calibration=Calibration())
+
+
+def test_reshaped_weights_are_on_int8(operators: Operators) -> None:
+    step = reshaped(part=False)
+    graph = step.graph(load_board("nrf52840"))
+    report = int8_report(graph, 4)
+    assert report is not None and (report.layers, report.frozen_layers) == (1, 1)
+    window = step.inference(graph)
+    model = step.model
+    given = {id: tensor.detach().numpy() for id, tensor in model.module.state_dict().items()}
+    x = model.inputs[0][:1]
+    found = run_step(
+        window.graph, {**given, **step.constants(graph), **window.data, "inference.input": x.numpy()}, operators
+    )
+    with torch.no_grad():
+        expected = model.module.eval()(x).numpy()
+    assert np.abs(found["inference.output"] - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_a_plan_says_that_nothing_is_on_int8() -> None:
+    graph = reshaped(part=True).graph(load_board("nrf52840"))
+    report = int8_report(graph, 4)
+    assert report is not None and (report.layers, report.frozen_layers) == (0, 1)
+    assert int8_report(graph, None) is None

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from poet_planner.models import Model
 from poet_planner.planning.bench import Bench
-from poet_planner.planning.families import head
 from poet_planner.planning.features import where_to_cut
 from poet_planner.planning.notes import mixing
 from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
+from poet_planner.report.quantities import energy_text
 from poet_planner.schedule.c_library import why_no_library
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
@@ -69,7 +70,20 @@ def test_what_draws_random_numbers_is_computed_in_each_epoch() -> None:
 
 def test_a_step_with_nothing_frozen_stays_whole() -> None:
     assert where_to_cut(Bench(Request("digits_cnn_small", "nrf52840"))).cut is None
-    assert head(Bench(Request(badge_head(), "nrf52840", parameters="card", features="auto"))).cut is None
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [("--parameters card", {"parameters": "card"}), ("--micro-batches 2", {"micro_batches": 2})],
+)
+def test_options_with_which_no_features_are_kept_are_named_with_their_cost(options: str, asked: dict[str, Any]) -> None:
+    """It is what the same request costs without them."""
+    free = prepare(Request(badge_head(), "nrf52840", features="auto"))
+    prepared = prepare(Request(badge_head(), "nrf52840", features="auto", **asked))
+    assert not prepared.step.is_on_features and prepared.found_j > free.found_j
+    assert prepared.note.startswith(f"features are not kept: {options} takes the whole step")
+    cost = f"without {options} a step on features takes about {energy_text(free.found_j)} in the same RAM"
+    assert cost in prepared.note
 
 
 def test_what_makes_features_fits_where_a_whole_batch_does_not() -> None:

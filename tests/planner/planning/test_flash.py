@@ -14,10 +14,12 @@ import torch
 from poet_planner import plan
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models import Model
+from poet_planner.planning.budget import plan_ram_bytes
 from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
 from poet_planner.schedule.c_headers import table_bytes
-from poet_planner.schedule.flash import refuse_beyond_flash
+from poet_planner.schedule.data import MADE_BYTES, plan_data
+from poet_planner.schedule.flash import refuse_beyond_flash, refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve import NoScheduleError, OptimiseOptions
 from poet_profiles.boards import Board, load_board
@@ -58,6 +60,23 @@ def test_a_byte_too_many_is_refused_and_named() -> None:
     refuse_beyond_flash(graph, schedule, with_flash(needed))
     with pytest.raises(UserError, match=rf"^frozen: {4 * WORDS} B of constants .* are 4 B more than nrf52840's flash"):
         refuse_beyond_flash(graph, schedule, with_flash(needed - 4))
+
+
+def test_a_sketch_keeps_the_plan_and_its_frozen_weights_in_ram() -> None:
+    """And leaves them room where no RAM is asked for."""
+    graph = frozen(DATA["w"])
+    schedule, board = store_all_schedule(graph), load_board("nano-33-ble")
+    document = len(plan_data(graph, schedule, DATA))
+    needed = schedule.peak_bytes + document + MADE_BYTES
+    assert 4 * WORDS < document < 4 * WORDS + 512
+
+    def of(ram: int) -> Board:
+        return board.model_copy(update={"ram_bytes": ram})
+
+    refuse_beyond_room(graph, schedule, of(needed + 128))
+    with pytest.raises(UserError, match=r"more than nano-33-ble has beside the step; give --ram \d+, or"):
+        refuse_beyond_room(graph, schedule, of(needed - 128))
+    assert plan_ram_bytes(of(needed + 1024), graph) >= schedule.peak_bytes > plan_ram_bytes(of(needed - 128), graph)
 
 
 def test_where_the_flash_is_not_known_nothing_is_refused() -> None:
@@ -125,7 +144,7 @@ def test_what_flash_has_no_room_for_lies_on_the_card(tmp_path: Path) -> None:
     made.write(tmp_path / "plan")
     beside = read_constants(tmp_path / "plan/constants.safetensors", made.graph)
     assert beside[largest].nbytes == weights[largest]
-    for strange in ({"gradients": "early"}, {"micro_batches": 2}, {"paging": False}):
+    for strange in ({"gradients": "early"}, {"paging": False}):
         with pytest.raises(UserError, match=r"leave .* out, so that the rest can lie on the card, take a board"):
             plan(model, profile="nrf52840", board=board, parameters="resident", options=options, **strange)
 
@@ -203,3 +222,5 @@ def test_where_they_leave_no_room_for_gradients_these_are_values() -> None:
     tight = prepare(replace(request, ram=least - 4))
     assert tight.step.layout.constants_on_card and not tight.step.layout.resident_gradients
     assert smallest_ram_bytes(tight.graph) <= least - 4
+    parts = prepare(replace(request, ram=smallest_ram_bytes(tight.graph) - 4, micro_batches=2))
+    assert parts.fits and parts.step.layout.constants_on_card and parts.note.endswith("on the card, in 2 micro-batches")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -90,7 +91,7 @@ def test_activations_are_in_slices_where_nothing_else_leaves_room(stream_above: 
 def test_nothing_is_in_slices_where_there_is_room() -> None:
     prepared = prepare(Request("mlperf_ds_cnn", profile="nrf52840", parameters="card"))
     assert not any(tensor.part for tensor in (*prepared.graph.residents, *prepared.graph.kept))
-    assert prepared.note.startswith("trained parameters lie on the card: no Adam")
+    assert re.fullmatch("without --parameters card a step takes about .* in the same RAM, and .* so", prepared.note)
 
 
 def test_a_layer_of_bert_base_is_planned_for_256_kb() -> None:

@@ -7,6 +7,7 @@ import copy
 import textwrap
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import poet_planner
@@ -143,3 +144,28 @@ def test_the_bytes_are_in_the_plan() -> None:
 
     seen: dict[str, Tensor] = {}
     assert peak(lambda module, x, y: seen.update(y=y)) > peak(lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda given, h: given.update(h=h),
+        lambda given, h: given.update(x=h),
+        lambda given, h: given["more"].append(h),
+        lambda given, h: given.update(done=True),
+        lambda given, h: given.pop("x"),
+        lambda given, h: setattr(given["place"], "h", h),
+    ],
+)
+def test_what_a_step_puts_into_its_batch_is_refused(write: Callable[[Any, Tensor], object]) -> None:
+    class Writes(nn.Linear):
+        def forward(self, given: Any) -> Tensor:
+            h = super().forward(given["x"])
+            write(given, h.detach())
+            return h
+
+    x, target = batch(0)
+    given = {"x": x, "more": [x], "place": SimpleNamespace(y=x)}
+    with pytest.raises(UserError, match="forward writes into its batch"):
+        poet_planner.compile(Writes(6, 3), cross_entropy, (given, target), quiet=True)
+    assert [*given] == ["x", "more", "place"] and len(given["more"]) == 1

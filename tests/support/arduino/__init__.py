@@ -15,6 +15,14 @@ from tests.support import ROOT
 
 HERE = Path(__file__).parent
 SKETCH = ROOT / "firmware" / "examples" / "board" / "Board.ino"
+# The same with the 8 MB of QEMU's `virt` that stand for PSRAM.
+SLOW_MEMORY = "#include <PoetMemory.h>\n" + SKETCH.read_text().replace(
+    "Serial);\n",
+    """Serial);
+    PoetMemory::begin(reinterpret_cast<void *>(0x80400000u), 8u << 20);
+    PoetBoard::useStorage(PoetMemory::open);
+""",
+)
 BOTH = "-Os -g1 -ffunction-sections -fdata-sections -Wall -Wextra -Werror -Wno-unused-parameter"
 CXX = "-fno-exceptions -fno-rtti -fno-threadsafe-statics"
 

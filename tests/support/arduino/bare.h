@@ -36,14 +36,20 @@ void digitalWrite(int pin, int level)
 {
     pins = pin + level;
 }
+
+// A core that can sleep does so, until something comes or so many microseconds have passed; 0 is no limit.
+static void sleep_for(uint32_t microseconds);
+
 void yield()
 {
+    sleep_for(0);
 }
 
 void delayMicroseconds(unsigned int microseconds)
 {
     const uint32_t begin = static_cast<uint32_t>(micros());
-    while (static_cast<uint32_t>(micros()) - begin < microseconds) {
+    for (uint32_t gone; (gone = static_cast<uint32_t>(micros()) - begin) < microseconds;) {
+        sleep_for(microseconds - gone);
     }
 }
 

@@ -17,8 +17,6 @@ IN_PLACE_OF = {
     "emulated_board.Machine": PythonMachine,
     "emulated_board.SdCard": PythonCard,
     "chip.SystemControlSpace": peripherals.PythonSystemControlSpace,
-    "nrf5340.NordicSpi": peripherals.PythonNordicSpi,
-    "nrf5340.NordicTimer": peripherals.PythonNordicTimer,
     "nrf52840.NordicSpi": peripherals.PythonNordicSpi,
     "nrf52840.NordicTimer": peripherals.PythonNordicTimer,
     "samd21.SamSpi": peripherals.PythonSamSpi,

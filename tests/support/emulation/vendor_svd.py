@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,27 +22,14 @@ from poet_profiles.files.cache import cache_folder
 PYOCD = ("pyocd==0.46.0", ["--only-binary", ":all:"])
 PACKAGES = {
     "nrf52840": PYOCD,
-    "nrf5340dk": PYOCD,
     "mkr1000": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
     "nucleo-f411re": ("cmsis-svd==0.4", ["--no-binary", ":all:", "--no-build-isolation"]),
 }
 FILES = {
     "nrf52840": "nrf52840.svd",
-    "nrf5340dk": "nrf9160.svd",
     "mkr1000": "ATSAMD21G18A.svd",
     "nucleo-f411re": "STM32F411xx.svd",
 }
-# The nRF5340's file is in no registry. These peripherals of it are the nRF9160's; where each lies: Nordic's nrfx,
-# mdk/nrf5340_application.h.
-NRF5340 = {
-    "CLOCK": ("CLOCK_S", 0x50005000),
-    "SPIM0": ("SPIM0_S", 0x50008000),
-    "UARTE1": ("UARTE1_S", 0x50009000),
-    "TIMER0": ("TIMER0_S", 0x5000F000),
-    "P0": ("P0_S", 0x50842500),
-    "P1": ("P0_S", 0x50842800),
-}
-NRF5340_INTERRUPTS = {"SPIM0": 8, "TIMER0": 15}
 
 
 @dataclass(frozen=True)
@@ -81,20 +68,7 @@ def load_svd(board: str) -> Svd:
         partial = kept.with_suffix(".partial")
         partial.write_bytes(_fetch(board))
         partial.replace(kept)
-    found = parse(ElementTree.parse(kept).getroot())
-    return _moved(found) if board == "nrf5340dk" else found
-
-
-def _moved(svd: Svd) -> Svd:
-    """The nRF5340's peripherals, from the nRF9160's."""
-    registers = {
-        name: {
-            register: [replace(entry, address=entry.address - svd.bases[other] + base) for entry in entries]
-            for register, entries in svd.registers[other].items()
-        }
-        for name, (other, base) in NRF5340.items()
-    }
-    return Svd(registers, {name: base for name, (_, base) in NRF5340.items()}, NRF5340_INTERRUPTS)
+    return parse(ElementTree.parse(kept).getroot())
 
 
 def _fetch(board: str) -> bytes:

@@ -43,10 +43,12 @@ class CardSession:
         if on_card:
             self.requests.append("commit 0")
         for number in range(steps):
-            for name in ("input", "target"):
-                if name not in on_card:
-                    self.put(name, data[name][number].tobytes())
-            self.requests.append(f"step {RATE_BITS} {number % 2}")
+            for part in range(graph.micro_batches):
+                for name in {"input", "target"} - on_card:
+                    size = self.tensors[self.index[name]].bytes
+                    self.put(name, data[name][number].tobytes()[part * size : (part + 1) * size])
+                of_part = f" {part}" if graph.micro_batches > 1 else ""
+                self.requests.append(f"step {RATE_BITS} {number % 2}{of_part}")
         self.gets = [
             f"get {self.index[tensor.id]} {offset} {min(CHUNK, tensor.bytes - offset)}"
             for tensor in self.weights

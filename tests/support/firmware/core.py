@@ -21,7 +21,7 @@ WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-ffp-con
 CORE = ("runtime", "protocol", "bench", "library")
 # The real ones, beside the tiny ones of native/test_operators.c: the runner's tests need what they do.
 KEPT_OPERATORS = ("fetch", "store", "commit", "sgd_update", "update", "shape", "stream", "advance")
-KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic")
+KEPT_OPERATORS += ("embedding", "streamed_embedding", "streamed_embedding_update", "arithmetic", "mathematics")
 
 OK, E_ARGUMENT, E_MEMORY, E_HASH, E_ORDER, E_IO, E_FULL, E_CORRUPT, E_UNSUPPORTED, E_ABSENT = range(0, -10, -1)
 E_TAKEN = -11
@@ -29,7 +29,8 @@ E_NOT_FINITE = -12
 MORE, STOPPED, GATHERED = 1, 2, 3
 COMPUTE, PAGE_IN, PAGE_OUT, FREE = 1, 2, 3, 4
 RELU, ADD, NLL_LOSS, SGD = 7, 13, 16, 19
-ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 70
+ADVANCE, FETCH, STORE, COMMIT, SGD_UPDATE = 66, 67, 68, 69, 130
+PLAIN = (0,) * 6  # how an update descends
 STREAMED_LINEAR, STREAMED_EMBEDDING, STREAMED_EMBEDDING_UPDATE = 77, 80, 81
 PARAMETER, GRADIENT, STATE, INPUT, TARGET, LOSS, CONSTANT, OUTPUT, FEATURE = range(1, 10)
 CALL_PAGE_IN, CALL_PAGE_OUT = 0xFE, 0xFF
@@ -82,7 +83,7 @@ P = c.POINTER
 
 BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
-    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE,
+    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE, forgets=c.c_bool,
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
@@ -133,11 +134,11 @@ FeatureMaker = structure(
 )  # fmt: skip
 Network = structure(
     "Network", train=P(Plan), infer=P(Plan), tables=P(Tables), initial=c.c_void_p, initial_bytes=u32, initial_crc=u32,
-    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p, maker=P(FeatureMaker),
+    batch=u32, ram_bytes=u32, owner=u32, keeping=c.c_void_p, maker=P(FeatureMaker), stream=P(Plan), stream_calls=u32,
 )  # fmt: skip
 Poet = structure(
     "Poet", network=P(Network), card=P(BlockDevice), hooks=Hooks, pager=Pager, runner=Runner, run=Run, steps=u32,
-    making=u32, stale=c.c_bool,
+    making=u32, heard=u32, commits=c.c_bool, stale=c.c_bool,
 )  # fmt: skip
 Start = structure(
     "Start", cause=c.c_char_p, flags=u32, regulator=c.c_char_p, failures=u32, pc=u32, lr=u32, status=u32,

@@ -99,7 +99,7 @@ class Operators:
         arguments = CArguments(
             params_array(name, params),
             (ctypes.c_void_p * 12)(*[array.ctypes.data for array in given]),
-            (ctypes.c_void_p * 4)(*[array.ctypes.data for array in outputs]),
+            (ctypes.c_void_p * 6)(*[array.ctypes.data for array in outputs]),
             workspace.ctypes.data,
             learning_rate,
             None,

@@ -54,7 +54,6 @@ def _results(op: str, params: dict[str, int], inputs: list[NDArray[Any]], operat
         return []
     if not op.endswith("_update") or op == "batch_norm_update" or op.startswith("streamed_"):
         return operators.run(op, params, inputs, LEARNING_RATE)
-    op = op.replace("_general", "")
     if op == "sgd_update":
         gradients, old = inputs[:1], inputs[1:]
     elif op == "conv2d_update":

@@ -517,6 +517,11 @@ def scan(p: Params, draw: Draw) -> Golden:
     return _golden((x,), (along(x.flip(1), 1).flip(1) if p["reverse"] else along(x, 1),))
 
 
+def shift(p: Params, draw: Draw) -> Golden:
+    x, held = draw.normal(p["rows"], p["count"]), draw.normal(p["rows"], p["kept"] + p["count"])
+    return _golden((x, held), (torch.cat([held, x], 1)[:, p["count"] :],))
+
+
 def strided_copy(p: Params, draw: Draw) -> Golden:
     x = draw.normal(p["size"])
     return _golden((x,), (_view(p, x).contiguous(),))
@@ -623,7 +628,7 @@ def look_up(p: Params, draw: Draw) -> Golden:
 
 
 def _reference(name: str) -> Reference:
-    """The function of that name; weights from the card and the general rule of SGD change no result."""
+    """The function of that name; weights from the card change no result."""
     if name in INTEGER_REFERENCES:
         return _of_integers(INTEGER_REFERENCES[name])
     if name in RECURRENT_REFERENCES:
@@ -631,7 +636,7 @@ def _reference(name: str) -> Reference:
     if name.endswith("_accumulate"):
         term = _reference(name.removesuffix("_accumulate"))
         return lambda p, draw: _added(term(p, draw), draw)
-    plain = name.removeprefix("streamed_").replace("_general_update", "_update")
+    plain = name.removeprefix("streamed_")
     reference: Reference = globals()[name if name in globals() else plain]
     return reference
 

@@ -148,14 +148,16 @@ def _descents(draw: DrawFn) -> Params:
 
 def descent_of(p: Params, size: int) -> tuple[str, Params]:
     """The operator in RAM that descends as an update with such parameters does, and its own parameters."""
-    own = {name: p[name] for name in ("momentum_nano", "decay_f32", "clip_f32", "nesterov") if name in p}
-    return ("sgd_general" if own else "sgd"), {"size": size, **own}
+    names = {"adam": ("eps_f32", "decay_f32", "clip_f32")} if p.get("adam") else {}
+    names["sgd_general"] = ("momentum_nano", "decay_f32", "clip_f32", "nesterov")
+    op = next((op for op, own in names.items() if any(name in p for name in own)), "sgd")
+    return op, {"size": size, **{name: p[name] for name in names.get(op, ())}}
 
 
 def _with_descents(shapes: SearchStrategy[Params]) -> SearchStrategy[Params]:
-    """Of updates, which keep no velocity."""
-    plain = st.just({"momentum_nano": 0, "nesterov": 0})
-    return st.tuples(shapes, plain, amounts("decay_f32", 0.1), amounts("clip_f32")).map(_joined)
+    """Of updates: every other one plain, and none with a state."""
+    general = st.tuples(st.just({"momentum_nano": 0, "nesterov": 0}), amounts("decay_f32", 0.1), amounts("clip_f32"))
+    return st.tuples(shapes, st.one_of(st.just({}), general.map(_joined))).map(_joined)
 
 
 def tiles(params: Params, along: str) -> SearchStrategy[Params]:
@@ -354,6 +356,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "count_steps": integers(steps=(1, 2**31 - 1)),
     "reduce": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 1)),
     "scan": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 2), reverse=(0, 1)),
+    "shift": integers(rows=(1, 5), kept=(1, 9), count=(1, 6)),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
@@ -381,6 +384,6 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     ),
 }
 CONFIGURATIONS |= {
-    plain.replace("_update", "_general_update"): _with_descents(CONFIGURATIONS[plain])
-    for plain in ("sgd_update", "conv2d_update", "linear_update", "streamed_conv2d_update", "streamed_linear_update")
+    name: _with_descents(CONFIGURATIONS[name])
+    for name in ("sgd_update", "conv2d_update", "linear_update", "streamed_conv2d_update", "streamed_linear_update")
 }

@@ -142,7 +142,7 @@ def run_on_card(
     arguments = CArguments(
         params_array(name, params),
         (ctypes.c_void_p * 12)(*addresses),
-        (ctypes.c_void_p * 4)(*[None if sizes.kept & KEPT_OUTPUTS else array.ctypes.data for array in guarded[:-1]]),
+        (ctypes.c_void_p * 6)(*[None if sizes.kept & KEPT_OUTPUTS else array.ctypes.data for array in guarded[:-1]]),
         guarded[-1].ctypes.data,
         learning_rate,
         ctypes.addressof(sink),

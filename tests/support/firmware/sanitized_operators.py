@@ -50,7 +50,7 @@ def run(operators: Operators, name: str, params: Params, over: int | None = None
     arguments = CArguments(
         params_array(name, params),
         (ctypes.c_void_p * 12)(*map(ctypes.addressof, inputs)),
-        (ctypes.c_void_p * 4)(*map(ctypes.addressof, outputs)),
+        (ctypes.c_void_p * 6)(*map(ctypes.addressof, outputs)),
         ctypes.addressof(workspace),
         0.125,
     )

@@ -145,6 +145,16 @@ def _new_parameter(m: _Bad, x: Tensor) -> Tensor:
     return x
 
 
+def _made_parameter(m: _Bad, x: Tensor) -> Tensor:
+    m.latest = nn.Parameter(x.detach())
+    return x
+
+
+def _made_buffer(m: _Bad, x: Tensor) -> Tensor:
+    m.register_buffer("latest", x.detach())
+    return x
+
+
 def _attached_buffer(m: _Bad, x: Tensor) -> Tensor:
     m.centre = m.centre + x.mean(0) * m.weight.mean()
     return x
@@ -290,6 +300,8 @@ MISTAKES: dict[str, tuple[Callable[[], Model], str]] = {
     "clock": (_bad(lambda m, x: x * time.perf_counter()), "something else the second time"),
     "assigned data": (_bad(_assigned_data), "assigns weight.data"),
     "new parameter": (_bad(_new_parameter), "replaces the parameter weight"),
+    "made parameter": (_bad(_made_parameter), "makes the parameter latest"),
+    "made buffer": (_bad(_made_buffer), "makes the buffer latest"),
     "attached buffer": (_bad(_attached_buffer), "detach"),
     "growing buffer": (_bad(_buffer_grows), "the buffer centre from shape"),
     "constant written": (_bad(_constant_written), "register_buffer"),

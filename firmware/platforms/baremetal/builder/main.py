@@ -18,7 +18,6 @@ firmware = platform.parents[1]  # of poet's clone, wherever the project lies
 board = env.BoardConfig() if env.get("BOARD") else None
 sys.path.insert(0, str(platform / "builder"))
 import board_files  # noqa: E402
-import uf2  # noqa: E402
 
 COMMON_FLAGS = ["-O2", "-g", "-ffunction-sections", "-fdata-sections"]
 # What no program here uses of C++, and what would link the unwinder and libstdc++.
@@ -54,15 +53,8 @@ def write_board_files():
     return folder
 
 
-def write_uf2(target, source, env):
-    """An image for a bootloader that looks like a drive."""
-    binary = Path(str(source[0])).read_bytes()
-    Path(str(target[0])).write_bytes(uf2.blocks(binary, described["image"]["flash_begin"], uf2_family))
-
-
 described = board.get("poet") if board else {}
 board_header = board_files.header(described) if board else ""
-uf2_family = (described.get("upload", {}).get("uf2") or {}).get("family")
 settings = {"POET_FIRMWARE_ID": env.StringifyMacro(source_identity(board_header))}
 env.Append(CCFLAGS=COMMON_FLAGS, CXXFLAGS=CXX_FLAGS, LINKFLAGS=["-O2"], CPPPATH=[str(firmware / "include")])
 env.AddBuildMiddleware(define_settings, "*.c")
@@ -127,11 +119,6 @@ else:
     env.AddPlatformTarget(
         "size", elf, env.VerboseAction("$SIZEPRINTCMD", "Calculating size $SOURCE"), "Program size", "RAM and flash use"
     )
-    images = [hexfile, binary]
-    if uf2_family is not None:
-        images.append(
-            env.Command("$BUILD_DIR/${PROGNAME}.uf2", binary, env.VerboseAction(write_uf2, "Building $TARGET"))
-        )
     command = env.GetProjectOption("upload_command", "")
     if not command:
         command = "@echo this board is uploaded to by poet-harness flash --board $BOARD && exit 1"
@@ -140,4 +127,4 @@ else:
     if "$UPLOAD_PORT" in command:
         upload.insert(0, env.VerboseAction(env.AutodetectUploadPort, "Looking for the upload port..."))
     env.AddPlatformTarget("upload", image, upload, "Upload")
-    Default([*images, env.Alias("checkprogsize")])
+    Default([hexfile, binary, env.Alias("checkprogsize")])

@@ -51,18 +51,6 @@ class NordicClock(Peripheral):
             self.values["EVENTS_HFCLKSTARTED"] = 1
 
 
-class NewerNordicClock(NordicClock):
-    """nRF5340, CLOCK, which divides the core's 128 MHz."""
-
-    REGISTERS: ClassVar[dict[str, Register]] = {**NordicClock.REGISTERS, "HFCLKCTRL": Register(0x558, reset=1)}
-    HZ = 128_000_000
-
-    def write_tasks_hfclkstart(self, value: int) -> None:
-        if self.HZ >> self.values["HFCLKCTRL"] != self._clock.hz:
-            raise EmulationError(f"{self.name}: HFCLKCTRL does not give the core the {self._clock.hz} Hz of the board")
-        super().write_tasks_hfclkstart(value)
-
-
 class SamPowerManager(Peripheral):
     """SAM D21, 16 PM: clock gates, and why the chip came out of reset. It knows no lock-up."""
 

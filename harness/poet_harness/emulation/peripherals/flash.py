@@ -124,12 +124,6 @@ class NordicFlash(OwnFlash):
         self._erase(address)
 
 
-class NewerNordicCache(Peripheral):
-    """nRF5340, CACHE."""
-
-    REGISTERS: ClassVar[dict[str, Register]] = {"ENABLE": Register(0x500)}
-
-
 class SamFlash(OwnFlash):
     """SAM D21, 22 NVMCTRL. Stores fill the buffer of a page, with CTRLB.MANW until a command writes it."""
 

@@ -86,14 +86,6 @@ class NordicPort(Peripheral):
         return bool((self._drives >> pin | self.values[f"PIN_CNF[{pin}]"]) & 1)
 
 
-class NewerNordicPort(NordicPort):
-    """nRF5340, GPIO: the same registers, nearer to the port's beginning."""
-
-    REGISTERS: ClassVar[dict[str, Register]] = {
-        name: Register(register.offset - 0x500, reset=register.reset) for name, register in NordicPort.REGISTERS.items()
-    }
-
-
 class SamPorts(Peripheral):
     """SAM D21, 23 PORT: groups A and B, with the card's data lines in A.
 

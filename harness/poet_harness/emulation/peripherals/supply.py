@@ -46,15 +46,3 @@ class NordicPower(Peripheral):
     def write_dcdcen(self, value: int) -> None:
         self.values["DCDCEN"] = value
         self._power.cpu_draws(1.0 if value & 1 else self._ldo_ratio)
-
-
-class NewerNordicPower(NordicPower):
-    """nRF5340: REGULATORS, and POWER and RESET after it, as one."""
-
-    REGISTERS: ClassVar[dict[str, Register]] = {
-        "RESETREAS": Register(0x1400),
-        "GPREGRET": Register(0x151C),
-        "DCDCEN": Register(0x704),
-        "VREGRADIO.DCDCEN": Register(0x904),
-    }
-    CAUSES: ClassVar[dict[Cause, int]] = {"power": 0, "pin": 1 << 0, "request": 1 << 3, "lockup": 1 << 4}

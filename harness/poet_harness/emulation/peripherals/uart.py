@@ -92,69 +92,6 @@ class NordicUart(Peripheral):
         return self.values["EVENTS_TXDRDY"]
 
 
-class NordicUarte(NordicUart):
-    """nRF5340, UARTE: UART with EasyDMA, as far as it moves single bytes."""
-
-    REGISTERS: ClassVar[dict[str, Register]] = {
-        "TASKS_STARTRX": Register(0x000),
-        "TASKS_STARTTX": Register(0x008),
-        "EVENTS_ENDRX": Register(0x110),
-        "EVENTS_ENDTX": Register(0x120),
-        "ENABLE": Register(0x500),
-        "PSEL.TXD": Register(0x50C, reset=0xFFFFFFFF),
-        "PSEL.RXD": Register(0x514, reset=0xFFFFFFFF),
-        "BAUDRATE": Register(0x524, reset=0x04000000),
-        "RXD.PTR": Register(0x534),
-        "RXD.MAXCNT": Register(0x538),
-        "TXD.PTR": Register(0x544),
-        "TXD.MAXCNT": Register(0x548),
-        "CONFIG": Register(0x56C),
-    }
-    BAUDRATES: ClassVar[dict[int, int]] = {0x10000000: 1_000_000, 0x01D60000: 115_200}
-    ENABLED = 8
-
-    def __init__(self, parts: Parts, name: str, base: int) -> None:
-        self._machine = parts.machine
-        super().__init__(parts, name, base)
-
-    def _buffer(self, way: str) -> int:
-        place = self.values[f"{way}.PTR"]
-        if self.values[f"{way}.MAXCNT"] != 1 or not self._machine.in_ram(place, 1):
-            raise EmulationError(f"{self.name}: {way} is modelled for single bytes in RAM alone")
-        return place
-
-    def write_tasks_startrx(self, _value: int) -> None:
-        self._check(True)
-        self._buffer("RXD")
-        self._receives = True
-
-    def read_events_endrx(self) -> int:
-        if self.values["EVENTS_ENDRX"]:
-            return 1
-        self._check(self._receives)
-        if not self._line.waiting:
-            self._starvation.empty_poll(self._clock.now)
-            return 0
-        self._clock.advance_to(self._next_arrival)
-        self._next_arrival = self._clock.now + self._byte_cycles()
-        self._machine.write_memory(self._buffer("RXD"), bytes([self._line.receive()]))
-        self._starvation.busy()
-        self._receives = False
-        self.values["EVENTS_ENDRX"] = 1
-        return 1
-
-    def write_tasks_starttx(self, _value: int) -> None:
-        self._sends = True
-        self.write_txd(self._machine.read_memory(self._buffer("TXD"), 1)[0])
-
-    def read_events_endtx(self) -> int:
-        if self._sent_at is not None:
-            self._clock.advance_to(self._sent_at)
-            self._sent_at = None
-            self.values["EVENTS_ENDTX"] = 1
-        return self.values["EVENTS_ENDTX"]
-
-
 class BufferedUart(Peripheral):
     """One that can have two bytes under way to the host: one in the shift register, one in the buffer.
 

@@ -89,7 +89,17 @@ def _largest(graph: Graph, problem: Problem) -> str:
     """The node of the largest working set; one that computes nothing stands for an end that values live to see."""
     node = graph.nodes[int(working_set_bytes(problem).argmax())]
     is_end = node.operation is None and node.workspace_bytes == sum(value.bytes for value in node.values) == 0
-    return "what lives until the end (gradients)" if is_end else node.id
+    return "what lives until the end (gradients)" if is_end else _in_users_words(node.id)
+
+
+def _in_users_words(id: str) -> str:
+    """A node by what the user wrote: what lowering adds to it stands behind two dots."""
+    of, _, added = id.partition("..")
+    if not added:
+        return id
+    if added.startswith("operand"):
+        return f"a copy that {of} reads"
+    return f"{of} on int8" if added == "int8" else f"{of} ({added})"
 
 
 def _in(form: str) -> str:

@@ -55,6 +55,20 @@ def test_the_node_that_is_too_large_comes_first_and_all_is_in_one_unit(ram: int,
     assert optimise(LARGE, 297 * 1024, None, OptimiseOptions(time_limit_s=1.0)).peak_bytes <= 297 * 1024
 
 
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        ("input..int8", "input on int8"),
+        ("conv..operand0", "a copy that conv reads"),
+        ("cat..padded1", "cat (padded1)"),
+        ("conv", "conv"),
+    ],
+)
+def test_a_node_is_named_by_what_the_user_wrote(id: str, words: str) -> None:
+    graph = Graph("large", (Node(id, 1.0, 1.0, (Value(id, 147_460),)),), resident_bytes=100)
+    assert str(refusal(graph, 20_480)).startswith(f"{words} needs 144.1 KB by itself")
+
+
 def test_it_is_said_before_any_search() -> None:
     notes: list[str] = []
 

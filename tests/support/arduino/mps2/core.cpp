@@ -2,6 +2,10 @@
 // Arduino on QEMU's MPS2 boards: the UART and the timer of 25 MHz of Arm's CMSDK.
 #include "../bare.h"
 
+static void sleep_for(uint32_t)
+{
+}
+
 static volatile uint32_t &at(uint32_t address)
 {
     return *reinterpret_cast<volatile uint32_t *>(address);

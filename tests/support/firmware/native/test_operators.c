@@ -140,7 +140,7 @@ const poet_operator poet_operators[] = {
     {POET_OP_FETCH, 1, poet_fetch_sizes, poet_fetch_run},
     {POET_OP_STORE, 1, poet_store_sizes, poet_store_run},
     {POET_OP_COMMIT, 1, poet_commit_sizes, poet_commit_run},
-    {POET_OP_SGD_UPDATE, 2, poet_sgd_update_sizes, poet_sgd_update_run},
+    {POET_OP_SGD_UPDATE, 8, poet_sgd_update_sizes, poet_sgd_update_run},
     {POET_OP_STREAMED_LINEAR, 5, streamed_linear_sizes, streamed_linear},
     {POET_OP_STREAMED_EMBEDDING, 3, poet_streamed_embedding_sizes, poet_streamed_embedding_run},
     {POET_OP_STREAMED_EMBEDDING_UPDATE, 3, poet_streamed_embedding_update_sizes, poet_streamed_embedding_update_run},
