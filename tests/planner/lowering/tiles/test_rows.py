@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from poet_planner.lowering import lower_for_firmware
-from poet_planner.lowering.bands import with_bands
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.tiles.rows import with_bands
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
