@@ -82,11 +82,70 @@ def test_bands_of_a_convolution_and_of_its_weights_gradient(operators: Operators
         for begin, end in bands(data, oh):
             low, high, params = band(p, begin, end)
             part = x[:, low:high]
-            (y,) = operators.run("conv2d_rows", {**params, "of": end - begin}, (part, w, *bias))
-            assert y.tobytes() == whole[:, begin:end].tobytes()
+            first = data.draw(st.integers(0, p["k"] - 1))
+            last = data.draw(st.integers(first + 1, p["k"]))
+            filtered = {**params, "of": end - begin, "first": first, "filters": last - first}
+            (y,) = operators.run("conv2d_rows", filtered, (part, w, *bias))
+            assert y.tobytes() == whole[first:last, begin:end].tobytes()
             below = {**params, "of": oh - begin}
             given = (spread(gy[:, begin:], end - begin), part, *sums)
             sums = [one.view(np.float32) for one in operators.run("conv2d_backward_weight_rows", below, given)]
         assert [one.tobytes() for one in sums] == [one.tobytes() for one in gradients]
+
+    equal()
+
+
+def test_bands_of_a_convolutions_input_gradient(operators: Operators) -> None:
+    """By the rows of gy that a band meets, and more above them that a step may still hold."""
+
+    @settings(max_examples=examples(150), deadline=None, derandomize=True)
+    @given(convolutions(), st.data(), st.integers(0, 99))
+    def equal(p: Params, data: st.DataObject, seed: int) -> None:
+        p = {**p, "bias": 0}
+        oh, ow = positions(p)
+        gy, w = drawn(seed, p["k"], oh, ow), drawn(seed + 1, p["k"], p["c"], p["r"], p["s"])
+        (gx,) = operators.run("conv2d_backward_input", p, (gy, w))
+        whole = gx.view(np.float32).reshape(p["c"], p["h"], p["w"])
+        for begin, end in bands(data, p["h"]):
+            below = min((begin + p["ph"]) // p["sh"], oh - 1)
+            low = data.draw(st.integers(0, max(0, min(-((p["r"] - 1 - begin - p["ph"]) // p["sh"]), below))))
+            high = min(oh, (end - 1 + p["ph"]) // p["sh"] + 1)
+            top = low * p["sh"] - p["ph"] - begin
+            assume(top + (high - low - 1) * p["sh"] > -p["r"])
+            names = ("c", "w", "k", "r", "s", "sh", "sw", "pw", "bias")
+            params = {name: p[name] for name in names} | {"h": end - begin, "top": top}
+            rows = {"rows": high - low, "of": high - low}
+            (part,) = operators.run("conv2d_backward_input_rows", {**params, **rows}, (gy[:, low:high], w))
+            assert part.tobytes() == whole[:, begin:end].tobytes()
+
+    equal()
+
+
+def test_features_of_a_dense_layer(operators: Operators) -> None:
+    """Its gradients by columns of planes, its sums by features in order."""
+
+    @settings(max_examples=examples(100), deadline=None, derandomize=True)
+    @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 12), st.data(), st.integers(0, 99))
+    def equal(n: int, c: int, of: int, data: st.DataObject, seed: int) -> None:
+        size, w, g, b = c * of, drawn(seed, n, c, of), drawn(seed + 1, n), drawn(seed + 2, n)
+        x, sums = drawn(seed + 3, c, of), drawn(seed + 4, n, c, of)
+        product = {"b": 1, "m": 1, "k": n, "n": size, "ta": 0, "tb": 0}
+        gx = operators.run("matmul", product, (g, w))[0].view(np.float32).reshape(c, of)
+        outer = {**product, "m": n, "k": 1}
+        gw = operators.run("matmul_accumulate", outer, (g, x, sums))[0]
+        y = operators.run("linear", {"m": 1, "k": size, "n": n, "bias": 1}, (x, w, b))[0]
+        for begin, end in bands(data, of):
+            params = {"c": c, "of": of, "at": begin, "size": end - begin}
+            (part,) = operators.run("matmul_rows", {**params, "k": n}, (g, w))
+            assert part.tobytes() == gx[:, begin:end].tobytes()
+            given = (g, x[:, begin:end], sums)
+            sums = operators.run("matmul_accumulate_rows", {**params, "m": n}, given)[0].view(np.float32)
+        assert sums.tobytes() == gw.tobytes()
+        so_far = np.zeros(n, np.float32)
+        for begin, end in bands(data, size):
+            params = {"k": end - begin, "n": n, "of": size, "at": begin, "bias": int(end == size)}
+            given = (x.reshape(-1)[begin:end], w, so_far, *[b] * (end == size))
+            so_far = operators.run("linear_rows", params, given)[0].view(np.float32)
+        assert so_far.tobytes() == y.tobytes()
 
     equal()

@@ -22,7 +22,7 @@ from tests.support.levels import examples
 UNSUPPORTED = -8
 MAY_BE_ZERO = ("ph", "pw", "bias", "ta", "tb", "s0", "s1", "s2", "s3", "offset", "stream", "nesterov")
 MAY_BE_ZERO += ("ignores", "ignored", "zero", "zero_x", "zero_y", "zero_a", "zero_b", "low", "high")
-MAY_BE_ZERO += ("kind", "reverse", "relu", "gy", "gh", "gc", "apart", "top", "at")
+MAY_BE_ZERO += ("kind", "reverse", "relu", "gy", "gh", "gc", "apart", "top", "at", "first", "own")
 
 
 def smallest(name: str) -> dict[str, int]:
@@ -38,7 +38,9 @@ def tensors(name: str, p: dict[str, int]) -> set[int]:
     if "r" in p:
         weights = {p["k"] * (p["c"] // p.get("g", 1)) * p["r"] * p["s"]} if "k" in p else set()
         return {p.get("n", 1) * p["c"] * p["h"] * p["w"], *weights}
-    if "rows" in p:
+    if "of" in p:
+        return {p.get("m", p["n"] if "n" in p else p["k"]) * p.get("c", 1) * p["of"]}
+    if "top" in p:
         return {p["c"] * p["h"] * p["w"], p["c"] * p["rows"] * p["w"]}
     if "k" in p:
         return {p.get("b", 1) * p["m"] * p["k"], p.get("b", 1) * p["m"] * p["n"]}

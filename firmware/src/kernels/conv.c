@@ -68,9 +68,9 @@ int poet_conv_read_rows(const int32_t *params, poet_conv *conv)
     };
     poet_windows *win = &conv->windows;
     poet_windows along = {.h = 1, .w = p->w, .r = 1, .s = p->s, .sh = 1, .sw = p->sw, .pw = p->pw};
-    /* so that no row of a window is beyond 32 bits */
+    /* so that no row of a window is beyond 32 bits: of the last one some row is in x, or below its padding */
     const int64_t last = (int64_t)p->top + (int64_t)(p->rows - (int64_t)1) * p->sh;
-    if ((p->bias & ~1) != 0 || p->r < 1 || p->sh < 1 || p->rows < 1 || p->top <= -p->r || last >= p->h ||
+    if ((p->bias & ~1) != 0 || p->r < 1 || p->sh < 1 || p->rows < 1 || last <= -p->r || last >= p->h ||
         poet_count(p->h, p->r, 1, 1) == 0 || poet_windows_place(&along) != POET_OK) {
         return POET_E_ARGUMENT;
     }

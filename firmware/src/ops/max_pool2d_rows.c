@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A band of a maximum over windows without padding, and of its gradient: x is a band, y and the places are whole. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "../kernels/pool.h"
@@ -66,14 +67,20 @@ int poet_max_pool2d_rows_run(const poet_op_args *args)
     return POET_OK;
 }
 
+static bool is_own(const int32_t *params)
+{
+    return ((const poet_max_pool2d_backward_rows_params *)params)->own != 0;
+}
+
 int poet_max_pool2d_backward_rows_sizes(const int32_t *params, poet_sizes *sizes)
 {
     band b;
     const int status = read_band(params, &b);
+    const uint32_t own_bytes = 4u * (uint32_t)(b.planes * b.pool.windows.oh * b.pool.windows.ow);
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = 1,
-        .input_bytes = {b.y_bytes, b.y_bytes / 4u},
+        .input_bytes = {is_own(params) ? own_bytes : b.y_bytes, b.y_bytes / 4u},
         .output_bytes = {b.x_bytes},
         .index_input = 1,
         .index_bytes = 1,
@@ -86,7 +93,8 @@ int poet_max_pool2d_backward_rows_run(const poet_op_args *args)
 {
     band b;
     const int status = read_band(args->params, &b);
-    const float *gy = (const float *)args->inputs[0] + b.first;
+    const bool own = is_own(args->params);
+    const float *gy = (const float *)args->inputs[0] + (own ? 0 : b.first);
     const uint8_t *places = (const uint8_t *)args->inputs[1] + b.first;
     float *gx = args->outputs[0];
     for (int32_t plane = 0; status == POET_OK && plane < b.planes; plane++) {
@@ -94,7 +102,7 @@ int poet_max_pool2d_backward_rows_run(const poet_op_args *args)
         void *const out[] = {gx};
         (void)poet_max_pool2d_backward_run(&(poet_op_args){.params = b.params, .inputs = in, .outputs = out});
         gx += b.pool.x_count;
-        gy += b.plane;
+        gy += own ? b.pool.windows.oh * b.pool.windows.ow : b.plane;
         places += b.plane;
     }
     return status;

@@ -31,6 +31,15 @@ class Gradients(StrEnum):
 
 
 @dataclass(frozen=True)
+class Bands:
+    """Values above a size are computed in at most so many bands; on the way back those above another are made again."""
+
+    count: int
+    above_bytes: int
+    again_bytes: int
+
+
+@dataclass(frozen=True)
 class MemoryLayout:
     """Where things lie, and how the step is cut."""
 
@@ -46,7 +55,7 @@ class MemoryLayout:
     # In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     micro_batches: int = 1
     segments: int = 1  # of how many recurrent layers' steps are; what each keeps for the way back is a value
-    bands: int = 1  # in how many bands of rows a first convolution is computed, with the pooling that follows
+    bands: Bands | None = None  # what is computed a few rows at a time, with gradients as values or sums
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
@@ -66,7 +75,8 @@ class MemoryLayout:
             return "--parameters card"
         told = [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
-        told += [f"a first convolution in {self.bands} bands"] * (self.bands > 1)
+        if self.bands is not None:
+            told += [f"what is above {self.bands.above_bytes} B in {self.bands.count} bands"]
         return ", ".join(told) or f"--gradients {self.gradients}"
 
     @property

@@ -58,7 +58,7 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
         graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
     else:
         graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
-        graph = with_bands(graph, layout.bands) if layout.bands > 1 else graph
+        graph = graph if layout.bands is None else with_bands(graph, layout.bands)
         graph = with_early_updates(graph) if layout.early_updates else graph
     return with_taking_over(graph)
 

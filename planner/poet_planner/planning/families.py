@@ -22,6 +22,7 @@ from poet_planner.graph.layout import (
     GRADIENTS_PAGED,
     GRADIENTS_RESIDENT,
     PARAMETERS_EXCLUDED,
+    Bands,
     Gradients,
     MemoryLayout,
     Parameters,
@@ -29,6 +30,7 @@ from poet_planner.graph.layout import (
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning import notes
 from poet_planner.planning.bench import Bench
+from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.features import Division, where_to_cut
 from poet_planner.planning.form import Form
 from poet_planner.planning.request import AUTO_PARTS, WHOLE, Request
@@ -42,7 +44,8 @@ SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
-BANDS = (2, 4, 8)  # of rows, in which a first convolution and its pooling are computed
+BANDS = (2, 4, 8)  # of rows
+BANDED, AGAIN = 4, 2  # which parts of the RAM beside residents what is in bands is above, and what is computed again
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -284,14 +287,17 @@ def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
         return "no microcontroller runs it, or a step on features"
     if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
         return f"--gradients {bench.request.gradients}"
-    operations = {node.operation.op for node in usual.graph.nodes if node.operation}
-    return None if {"conv2d", "max_pool2d"} <= operations else "no convolution and pooling"
+    operations = (node.operation for node in usual.graph.nodes if node.operation)
+    return None if any(one.op.startswith("conv2d") for one in operations) else "no convolution"
 
 
 def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
     """Of single samples."""
     parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
-    yield [MemoryLayout(micro_batches=parts, bands=count) for count in BANDS]
+    step = bench.step(MemoryLayout(micro_batches=parts))
+    left = ram_budget_bytes(bench.request.ram, step, step) - step.graph.resident_bytes
+    sizes = max(left, 0) // BANDED, max(left, 0) // AGAIN
+    yield [MemoryLayout(micro_batches=parts, bands=Bands(count, *sizes)) for count in BANDS if left > 0]
 
 
 def _fits_in_parts(usual: Form) -> bool:
@@ -398,13 +404,20 @@ FAMILIES = (
         note=notes.of_parts,
     ),
     Family(
+        "bands",
+        _in_bands,
+        _why_no_bands,
+        may_fit=_fits_in_parts,
+        handicap_j=_fit_error_j,
+        note=notes.of_bands,
+    ),
+    Family(
         "recurrent layers in segments",
         _in_segments,
         _why_no_segments,
         may_fit=_fits_in_parts,
         note=notes.of_segments,
     ),
-    Family("a first convolution in bands", _in_bands, _why_no_bands, may_fit=_fits_in_parts, note=notes.of_bands),
     Family(
         "constants on the card",
         _constants_on_card,

@@ -209,19 +209,23 @@ def _elements(op: str, p: Params) -> int:
     return math.prod(p[name] for name in extents if name in p)
 
 
-OF_BANDS = frozenset(
-    ("conv2d_rows", "conv2d_backward_weight_rows", "max_pool2d_rows", "max_pool2d_backward_rows", "look_up_rows")
-)
+OF_BANDS = frozenset(name for name in OPERATORS if name.endswith(ROWS) and name not in ("sum_rows", "add_rows"))
 
 
 def of_band(op: str, p: Params) -> tuple[str, dict[str, int]]:
     """The operator that computes a band as a tensor of its own."""
     whole = op.removesuffix(ROWS)
+    own = {"n": 1, "g": 1, "ph": 0, "pw": 0, "bias": 0, "b": 1, "ta": 0, "tb": 0, "m": 1, **p}
     if whole == LOOK_UP:
         return whole, {"size": p["c"] * p["rows"] * p["w"]}
-    own = {"n": 1, "g": 1, "ph": 0, "pw": 0, "bias": 0, **p}
-    if "rows" in p:
-        own["h"] = (p["rows"] - 1) * p["sh"] + p["r"]
+    if whole == "linear":
+        whole += ACCUMULATE
+    elif "size" in p:
+        own |= {"n": p["c"] * p["size"], "k": p.get("k", 1)}
+    elif "backward_input" in op:
+        own["h"] = max(p["h"], p["r"])
+    elif "rows" in p:
+        own |= {"h": (p["rows"] - 1) * p["sh"] + p["r"], "k": p.get("filters", p["k"])}
     return whole, {name: own[name] for name in OPERATORS[whole].params}
 
 

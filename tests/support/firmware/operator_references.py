@@ -581,7 +581,34 @@ def _band(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor
 
 def conv2d_rows(p: Params, draw: Draw) -> Golden:
     x, w, b, y, _ = _band(p, draw)
-    return _golden((x, w, b) if p["bias"] else (x, w), (y,))
+    return _golden((x, w, b) if p["bias"] else (x, w), (y[p["first"] : p["first"] + p["filters"]],))
+
+
+def conv2d_backward_input_rows(p: Params, draw: Draw) -> Golden:
+    x, w, _, y, gy = _band(p, draw)
+    return _golden((gy, w), torch.autograd.grad(y, (x,), gy))
+
+
+def _columns(p: Params) -> slice:
+    return slice(p["at"], p["at"] + p["size"])
+
+
+def matmul_rows(p: Params, draw: Draw) -> Golden:
+    a, w = draw.normal(p["k"]), draw.normal(p["k"], p["c"], p["of"])
+    return _golden((a, w), (torch.einsum("k,kcs->cs", a, w[..., _columns(p)]),))
+
+
+def matmul_accumulate_rows(p: Params, draw: Draw) -> Golden:
+    a, x, so_far = draw.normal(p["m"]), draw.normal(p["c"], p["size"]), draw.normal(p["m"], p["c"], p["of"])
+    made = so_far.clone()
+    made[..., _columns(p)] += torch.einsum("m,cs->mcs", a, x)
+    return _golden((a, x, so_far), (made,))
+
+
+def linear_rows(p: Params, draw: Draw) -> Golden:
+    x, w, so_far = draw.normal(p["k"]), draw.normal(p["n"], p["of"]), draw.normal(p["n"])
+    b = (draw.normal(p["n"]),) if p["bias"] else ()
+    return _golden((x, w, so_far, *b), (sum(b, so_far + w[:, p["at"] : p["at"] + p["k"]] @ x),))
 
 
 def conv2d_backward_weight_rows(p: Params, draw: Draw) -> Golden:
@@ -612,7 +639,9 @@ def max_pool2d_backward_rows(p: Params, draw: Draw) -> Golden:
     gy = draw.normal(p["c"], p["of"], maxima.shape[2])
     at = torch.zeros(gy.shape, dtype=torch.uint8)
     at[:, band] = places
-    return Golden((_array(gy), at.numpy()), (torch.autograd.grad(maxima, (x,), gy[:, band])[0].numpy(),))
+    own = gy[:, band]
+    given = own if p["own"] else gy
+    return Golden((_array(given), at.numpy()), (torch.autograd.grad(maxima, (x,), own)[0].numpy(),))
 
 
 def look_up_rows(p: Params, draw: Draw) -> Golden:

@@ -252,7 +252,7 @@ def _gathers() -> SearchStrategy[Params]:
 
 
 @st.composite
-def _bands(draw: DrawFn) -> Params:
+def _bands(draw: DrawFn, backward: bool = False) -> Params:
     """Of a convolution: rows of y that lie one after another, from above x to below it."""
     r, s, pw = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(0, 1))
     sizes = {"c": draw(st.integers(1, 5)), "h": draw(st.integers(1, 9)), "w": draw(st.integers(s, 9))}
@@ -265,7 +265,22 @@ def _bands(draw: DrawFn) -> Params:
     }
     top = draw(st.integers(1 - r, sizes["h"] - 1))
     rows = draw(st.integers(1, (sizes["h"] - 1 - top) // windows["sh"] + 1))
-    return {**sizes, **windows, "pw": pw, "bias": draw(st.integers(0, 1)), "top": top, "rows": rows, "of": rows}
+    given = {**sizes, **windows, "pw": pw, "bias": draw(st.integers(0, 1)), "top": top, "rows": rows, "of": rows}
+    return {**given, "top": min(top, 0), "bias": 0} if backward else given
+
+
+@st.composite
+def _filtered_bands(draw: DrawFn) -> Params:
+    params = draw(_bands())
+    first = draw(st.integers(0, params["k"] - 1))
+    return {**params, "first": first, "filters": draw(st.integers(1, params["k"] - first))}
+
+
+@st.composite
+def _columns(draw: DrawFn, *names: str, size: str = "size") -> Params:
+    at, count = draw(st.integers(0, 3)), draw(st.integers(1, 9))
+    of = at + count + draw(st.integers(0, 3))
+    return {**{name: draw(st.integers(1, 5)) for name in names}, "of": of, "at": at, size: count}
 
 
 @st.composite
@@ -284,8 +299,14 @@ def _rows_of_bytes(draw: DrawFn) -> Params:
 
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "pointwise": single_steps(),
-    **dict.fromkeys(("conv2d_rows", "conv2d_backward_weight_rows"), _bands()),
-    **dict.fromkeys(("max_pool2d_rows", "max_pool2d_backward_rows"), _pooled_bands()),
+    "conv2d_rows": _filtered_bands(),
+    "conv2d_backward_weight_rows": _bands(),
+    "conv2d_backward_input_rows": _bands(backward=True),
+    "matmul_rows": _columns("k", "c"),
+    "matmul_accumulate_rows": _columns("m", "c"),
+    "linear_rows": _together(_columns("n", size="k"), integers(bias=(0, 1))),
+    "max_pool2d_rows": _pooled_bands(),
+    "max_pool2d_backward_rows": _together(_pooled_bands(), integers(own=(0, 1))),
     "look_up_rows": _rows_of_bytes(),
     **dict.fromkeys(
         (

@@ -1,243 +1,528 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first convolution, its activation and its pooling, computed in bands of rows, and its gradient likewise.
+"""Values that are too large, computed in bands of rows: they exist a few rows at a time.
 
-What lies between a picture and the pooled maxima is the largest of a small network. In bands it exists a few rows at a
-time: each band's maxima are put into the tensor that the bands before have filled, and on the way back each band adds
-to the weights' gradient so far. All bits are those of the whole.
+A value is banded where the operator that makes it and all that read it may be cut by rows (`axes`), on one side of the
+loss. Operators that share banded values are a chain, and it is computed band by band, from top to bottom: what lies at
+its border is whole, read where its rows are, or filled as bands come; sums go on from band to band. Rows that a later
+band needs again are held. A large value that the way back reads may be computed there again. All bits are those of the
+whole.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
-from poet_profiles.firmware.operators import LOOK_UP, OPERATORS, ROWS, params_key, parse_params, positions, way_of
-from poet_profiles.firmware.steps import POINTWISE, alone, pointwise_params, steps_in
-from poet_profiles.graph import Graph, Node, Operation, Value
+from poet_profiles.firmware.operators import ACCUMULATE, INFER, LOOK_UP, MATMUL, OPERATORS, ROWS, parse_params
+from poet_profiles.firmware.steps import POINTWISE, pointwise_params, steps_in
+from poet_profiles.graph import Graph, Node, Value
 
+from poet_planner.graph.layout import Bands
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.tiles.axes import CONV, Axis, Plane, axis_of, cut_of, planes_of
+from poet_planner.lowering.tiles.filters import with_filters
+from poet_planner.lowering.tiles.nodes import Maker
 
-_CONV, _GRADIENT, _POOL = "conv2d", "conv2d_backward_weight", "max_pool2d"
-
-
-class _Band(NamedTuple):
-    """Rows of the pooling's result, from `at` to `end`, and of the convolution's."""
-
-    at: int
-    end: int
-    top: int
-    rows: int
+Made = Callable[["_Chain", Node, int, int, int], Iterator[Node]]
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """Nodes that follow one another, each read by the next alone, and the gradient's; some chains have no all."""
-
-    look_up: Node | None
-    conv: Node
-    activation: Node | None
-    pool: Node
-    unpool: Node | None
-    gradient: Node | None
-
-    @property
-    def nodes(self) -> list[Node]:
-        found = (self.look_up, self.conv, self.activation, self.pool, self.unpool, self.gradient)
-        return [node for node in found if node is not None]
-
-
-def with_bands(graph: Graph, bands: int) -> Graph:
-    """The same step with such chains in at most so many bands; the same graph where there are none."""
+def with_bands(graph: Graph, bands: Bands) -> Graph:
+    """The same step in bands; the same graph where nothing can be cut, or bands would not be in order."""
+    again = with_filters(_with_again(graph, bands.again_bytes), bands.above_bytes)
+    planes = planes_of(again)
+    banded = _banded(again, planes, bands.above_bytes)
+    chains = _chains(again, banded)
     instead: dict[str, list[Node]] = {}
-    for chain in _chains(graph):
-        instead |= {node.id: [] for node in chain.nodes}
-        cut = _Cut(chain, graph, bands)
-        instead[chain.pool.id] = list(cut.forward())
-        if chain.gradient is not None:
-            instead[chain.gradient.id] = list(cut.backward())
-    return replace(graph, nodes=tuple(new for node in graph.nodes for new in instead.get(node.id, [node])))
+    for nodes in chains:
+        made = list(_Chain(again, nodes, planes, banded, bands.count).nodes())
+        instead |= {node.id: [] for node in nodes} | {nodes[-1].id: made}
+    ordered = _in_order([new for node in again.nodes for new in instead.get(node.id, [node])])
+    return graph if ordered is None else replace(again, nodes=tuple(ordered))
 
 
-def _chains(graph: Graph) -> Iterator[_Chain]:
-    makers = {value.id: node for node in graph.nodes for value in node.values}
-    readers: dict[str, list[Node]] = defaultdict(list)
+def _readers(graph: Graph) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for id in node.inputs:
-            readers[id].append(node)
+            found[id].append(node)
+    return found
 
-    def only(node: Node | None) -> Node | None:
-        """The reader of a node's one value, if there is one."""
-        if node is None or len(node.values) != 1 or len(readers[node.values[0].id]) != 1:
-            return None
-        return readers[node.values[0].id][0]
 
-    for pool in graph.nodes:
-        if _op(pool) != _POOL or not _is_plain_pool(pool) or pool.operation is None:
+def _with_again(graph: Graph, above_bytes: int) -> Graph:
+    """The same step, whose way back makes forward values above a size anew, if all that read them there have rows."""
+    planes, readers = planes_of(graph), _readers(graph)
+    makers = {value.id: node for node in graph.nodes for value in node.values}
+    anew = {
+        id
+        for id, maker in makers.items()
+        if not maker.backward and maker.recomputable and len(maker.values) == 1 and maker.values[0].bytes > above_bytes
+        if id in planes and cut_of(maker, planes) is not None
+        if all(cut_of(reader, planes) is not None for reader in readers[id] if reader.backward)
+    }
+    nodes: list[Node] = []
+    names: dict[str, str] = {}
+
+    def make(id: str) -> str:
+        if id not in names:
+            maker, names[id] = makers[id], added(id, "again")
+            nodes.append(_reading(maker, make, {id} | anew, added(maker.id, "again"), names[id]))
+        return names[id]
+
+    for node in graph.nodes:
+        read = node.backward and not anew.isdisjoint(node.inputs)
+        nodes += [_reading(node, make, anew) if read else node]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _reading(
+    node: Node, name: Callable[[str], str], renamed: set[str], id: str | None = None, result: str | None = None
+) -> Node:
+    """A node that reads what has other names, or another one like it, on the way back."""
+    assert node.operation is not None
+    operands = tuple(name(one) if one in renamed else one for one in node.operation.operands)
+    inputs = tuple(name(one) if one in renamed else one for one in node.inputs)
+    operation = replace(node.operation, operands=operands)
+    if id is None or result is None:
+        return replace(node, operation=operation, inputs=inputs)
+    values = (replace(node.values[0], id=result),)
+    operation = replace(operation, results=(result,))
+    return replace(node, id=id, operation=operation, inputs=inputs, values=values, backward=True)
+
+
+def _banded(graph: Graph, planes: Mapping[str, Plane], above_bytes: int) -> set[str]:
+    """Values above a size that have rows for all that make and read them."""
+    readers, found = _readers(graph), set[str]()
+    for node in graph.nodes:
+        axis = cut_of(node, planes)
+        if axis is None or axis.sums or len(node.values) != 1 or node.values[0].bytes <= above_bytes:
             continue
-        before = makers.get(pool.operation.operands[0])
-        activation = before if before is not None and _is_of_one(before) else None
-        if activation is not None and activation.operation is not None:
-            before = makers.get(activation.operation.operands[0])
-        if before is None or _op(before) != _CONV or not _is_direct(before) or before.operation is None:
-            continue
-        if only(before) is not (activation or pool) or (activation is not None and only(activation) is not pool):
-            continue
-        x = before.operation.operands[0]
-        look_up = makers.get(x)
-        if look_up is not None and (_op(look_up) != LOOK_UP or len(look_up.values) != 1):
-            continue
-        gradients = [node for node in graph.nodes if _op(node) == _GRADIENT and _reads(node, 1, x)]
-        unpools = [
-            node for node in graph.nodes if _op(node) == f"{_POOL}_backward" and _reads(node, 1, _result(pool, 1))
-        ]
-        others = {node.id for node in readers[x]} - {before.id, *(node.id for node in gradients)}
-        if len(gradients) > 1 or len(unpools) != len(gradients) or (look_up is not None and others):
-            continue
-        unpool, gradient = (*unpools, None)[0], (*gradients, None)[0]
-        if only(unpool) is gradient:
-            yield _Chain(look_up, before, activation, pool, unpool, gradient)
+        id, own = node.values[0].id, readers[node.values[0].id]
+        if own and planes[id].bytes == node.values[0].bytes and all(_reads(one, id, node, planes) for one in own):
+            found.add(id)
+    return found
 
 
-def _op(node: Node) -> str:
-    return node.operation.op if node.operation else ""
-
-
-def _reads(node: Node, place: int, id: str) -> bool:
-    return node.operation is not None and node.operation.operands[place] == id
-
-
-def _result(node: Node, place: int) -> str:
-    return node.operation.results[place] if node.operation else ""
-
-
-def _is_plain_pool(pool: Node) -> bool:
-    """Whether it sees each row once, and its places are whole words."""
-    p = parse_params(pool.operation.params) if pool.operation else {}
-    rows, columns = positions(p)
-    plain = (p["ph"], p["pw"], p["sh"]) == (0, 0, p["r"]) and rows * p["r"] == p["h"]
-    return plain and len(pool.values) == 2 and p["n"] * p["c"] * rows * columns % 4 == 0
-
-
-def _is_direct(conv: Node) -> bool:
-    """Of one sample, computed neither by an algorithm for whole planes nor as one long row."""
-    p = parse_params(conv.operation.params) if conv.operation else {}
-    return (p["n"], p["g"]) == (1, 1) and p["ph"] < p["r"] and way_of(p) == "direct" and (p["r"], p["s"]) != (1, 1)
-
-
-def _is_of_one(node: Node) -> bool:
-    """Whether it is one step of one operand."""
-    if node.operation is None or node.operation.op != POINTWISE or len(node.operation.operands) != 1:
+def _reads(reader: Node, id: str, maker: Node, planes: Mapping[str, Plane]) -> bool:
+    """Whether a node reads a value by rows, on the side of the loss where that is made."""
+    axis = cut_of(reader, planes)
+    if axis is None or reader.operation is None or reader.backward != maker.backward:
         return False
-    return alone([*steps_in(parse_params(node.operation.params))]) is not None
+    return all(
+        letter != "." for one, letter in zip(reader.operation.operands, axis.operands, strict=False) if one == id
+    )
 
 
-class _Cut:
-    """A chain's nodes by bands."""
+def _chains(graph: Graph, banded: set[str]) -> list[list[Node]]:
+    """Operators that banded values hold together, each in order."""
+    chain_of: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        own = banded.intersection((*node.inputs, *(value.id for value in node.values)))
+        if own:
+            met = {id(chain_of[one]): chain_of[one] for one in sorted(own) if one in chain_of}
+            whole = [node]
+            for chain in met.values():
+                whole = [*chain, *whole]
+            for one in whole:
+                for value in banded.intersection((*one.inputs, *(value.id for value in one.values))):
+                    chain_of[value] = whole
+    place = {node.id: index for index, node in enumerate(graph.nodes)}
+    chains = {id(chain): chain for chain in chain_of.values()}
+    return [sorted(chain, key=lambda node: place[node.id]) for chain in chains.values()]
 
-    def __init__(self, chain: _Chain, graph: Graph, bands: int) -> None:
-        assert chain.conv.operation is not None and chain.pool.operation is not None
-        self._chain, self._bands = chain, bands
-        self._conv, self._pool = parse_params(chain.conv.operation.params), parse_params(chain.pool.operation.params)
-        self._of = positions(self._pool)[0]
-        self._values = {value.id for node in graph.nodes for value in node.values}
 
-    def _each(self) -> Iterator[tuple[int, _Band]]:
-        count = min(self._bands, self._of)
-        for number in range(count):
-            at, end = self._of * number // count, self._of * (number + 1) // count
-            yield number, _Band(at, end, at * self._pool["r"], (end - at) * self._pool["r"])
+def _in_order(nodes: Sequence[Node]) -> list[Node] | None:
+    """The same nodes, each behind what it reads and else as they are; None: a chain would wait for itself."""
+    makers = {value.id: node.id for node in nodes for value in node.values}
+    sorter = TopologicalSorter({node.id: [makers[id] for id in node.inputs] for node in nodes})
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    place, found = {node.id: index for index, node in enumerate(nodes)}, list[Node]()
+    ready = sorted(place[id] for id in sorter.get_ready())
+    while ready:
+        node = nodes[ready.pop(0)]
+        found.append(node)
+        sorter.done(node.id)
+        ready = sorted([*ready, *(place[id] for id in sorter.get_ready())])
+    return found
 
-    def forward(self) -> Iterator[Node]:
-        chain, p = self._chain, self._conv
-        assert chain.conv.operation is not None
-        so_far = yield from self._begun(chain.pool)
-        for number, band in self._each():
-            x, rows = yield from self._picture(chain.conv, number, band)
-            operands = x, *chain.conv.operation.operands[1:]
-            value, node = self._made(chain.conv, number, f"{_CONV}{ROWS}", {**p, **rows}, operands)
-            yield node
-            if chain.activation is not None and chain.activation.operation is not None:
-                steps = steps_in(parse_params(chain.activation.operation.params))
-                params = pointwise_params(p["k"] * band.rows * self._pool["w"], steps)
-                value, node = self._made(chain.activation, number, POINTWISE, params, (value,))
-                yield node
-            so_far, node = self._filled(chain.pool, number, band, self._pooled(band), (value, *so_far))
-            yield node
 
-    def backward(self) -> Iterator[Node]:
-        chain, p = self._chain, self._conv
-        assert chain.gradient is not None and chain.unpool is not None and chain.unpool.operation is not None
-        so_far = yield from self._begun(chain.gradient)
-        for number, band in self._each():
-            operands = chain.unpool.operation.operands
-            gy, node = self._made(chain.unpool, number, f"{_POOL}_backward{ROWS}", self._pooled(band), operands)
-            yield node
-            x, rows = yield from self._picture(chain.gradient, number, band)
-            params = {**p, **rows, "bias": len(so_far) - 1}
-            so_far, node = self._filled(chain.gradient, number, band, params, (gy, x, *so_far))
-            yield node
+class _Chain:
+    """The nodes of one chain in bands."""
 
-    def _begun(self, like: Node) -> Generator[Node, None, tuple[str, ...]]:
-        """What the bands fill, and add to."""
-        assert like.operation is not None
-        sizes = OPERATORS[like.operation.op].sizes(parse_params(like.operation.params)).outputs
-        names = tuple(added(like.id, f"begun{place}") for place in range(len(sizes)))
-        for name, size in zip(names, sizes, strict=True):
-            params = {"size": size // 4, "value_nano": 0}
-            operation = Operation("fill", params_key("fill", params), (), (name,))
-            yield self._node(like, name, operation, (Value(name, size),), 0)
-        return names
+    def __init__(
+        self, graph: Graph, nodes: list[Node], planes: Mapping[str, Plane], banded: set[str], count: int
+    ) -> None:
+        self._chain, self._planes, self._banded = nodes, planes, banded
+        self._make = Maker(graph)
+        self.node = self._make.node
+        heights = [planes[value.id].rows for node in nodes for value in node.values if value.id in banded]
+        self._count = min(count, *heights)
+        self._ends = [self._demands(number) for number in range(self._count)]
+        self._held = self._rows_to_hold()
+        self._new: dict[str, str] = {}  # the rows that a band has made of a value, and what is held of it
+        self._window: dict[str, str] = {}
+        self._so_far: dict[str, tuple[str, ...]] = {}  # by node: what bands before have filled
 
-    def _picture(self, reader: Node, number: int, band: _Band) -> Generator[Node, None, tuple[str, dict[str, int]]]:
-        """What a band reads, rows that are looked up for it or the input where it lies, and parameters that say so."""
-        chain, p = self._chain, self._conv
-        assert chain.conv.operation is not None
-        top = band.top * p["sh"] - p["ph"]
-        rows = {"rows": band.rows, "of": band.rows}
-        if chain.look_up is None or chain.look_up.operation is None:
-            return chain.conv.operation.operands[0], {**rows, "top": top}
-        low, high = max(0, top), min(p["h"], top + (band.rows - 1) * p["sh"] + p["r"])
-        params = {**p, "top": low, "rows": high - low}
-        operands = chain.look_up.operation.operands
-        x, node = self._made(chain.look_up, number, f"{LOOK_UP}{ROWS}", params, operands, reader)
-        yield node
-        return x, {**rows, "top": top - low, "h": high - low}
+    def nodes(self) -> Iterator[Node]:
+        """Those of all bands."""
+        for id, rows in self._held.items():
+            maker = next(node for node in self._chain if id in (value.id for value in node.values))
+            plane = self._planes[id]._replace(rows=rows)
+            self._window[id] = added(id, "held")
+            yield self._make.zeros(maker, self._window[id], plane.bytes)
+        for node in self._chain:
+            yield from self._begun(node)
+        for number in range(self._count):
+            for node in self._chain:
+                if self._range(node, number)[0] < self._range(node, number)[1]:
+                    yield from _MAKERS[node.operation.op if node.operation else ""](
+                        self, node, number, *self._range(node, number)
+                    )
 
-    def _pooled(self, band: _Band) -> dict[str, int]:
-        return {**self._pool, "h": band.rows, "of": self._of, "at": band.at}
+    def axis(self, node: Node) -> Axis:
+        found = axis_of(node)
+        assert found is not None
+        return found
 
-    def _filled(
-        self, like: Node, number: int, band: _Band, params: Mapping[str, int], operands: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], Node]:
-        """A node that makes more of what bands fill: the last gives what the whole does, wherever that lives."""
-        assert like.operation is not None
-        op = f"{like.operation.op}{ROWS}"
-        sizes = OPERATORS[op].sizes(params)
-        name, values, results = like.id, like.values, like.operation.results
-        if band.end < self._of:
-            name = added(like.id, f"rows{number}")
-            values = tuple(Value(f"{name}.{place}", size) for place, size in enumerate(sizes.outputs))
-            results = tuple(value.id for value in values)
-        operation = Operation(op, params_key(op, params), operands, results)
-        return results, self._node(like, name, operation, values, sizes.workspace)
+    def _key(self, node: Node) -> str:
+        """The value by whose rows a node goes on: its own, or the first plane that it sums over."""
+        assert node.operation is not None
+        axis = self.axis(node)
+        if not axis.sums:
+            return node.operation.results[0]
+        place = next(place for place, letter in enumerate(axis.operands) if letter != ".")
+        return node.operation.operands[place]
 
-    def _made(
-        self,
-        like: Node,
-        number: int,
-        op: str,
-        params: Mapping[str, int],
-        operands: tuple[str, ...],
-        reader: Node | None = None,
-    ) -> tuple[str, Node]:
-        """A node with one value, and its id."""
-        name, sizes = added((reader or like).id, f"{op}{number}"), OPERATORS[op].sizes(params)
-        operation = Operation(op, params_key(op, params), operands, (name,))
-        return name, self._node(reader or like, name, operation, (Value(name, sizes.outputs[0]),), sizes.workspace)
+    def _demands(self, number: int) -> dict[str, int]:
+        """Of each banded value, how many rows there are after a band; of each node's key likewise."""
+        ends: dict[str, int] = {}
+        for node in self._chain:
+            key = self._key(node)
+            last = number == self._count - 1 and self.axis(node).sums
+            if last or key not in self._banded or all(self._key(one) == key for one in self._reading(key)):
+                ends[key] = self._planes[key].rows * (number + 1) // self._count
+        makers = {value.id: node for node in self._chain for value in node.values}
+        changed = True
+        while changed:
+            changed = False
+            for node in reversed(self._chain):
+                end = ends.get(self._key(node), 0)
+                for id, letter in self._planes_read(node):
+                    if id not in self._banded or not end:
+                        continue
+                    need = end if self._is_key(node, id, letter) else self._needs(node, end - 1, end)[1]
+                    need = min(self._whole_windows(makers[id], need), self._planes[id].rows)
+                    changed |= need > ends.get(id, 0)
+                    ends[id] = max(need, ends.get(id, 0))
+                key = self._key(node)
+                if key in self._banded:
+                    ends[key] = min(self._whole_windows(makers[key], ends.get(key, 0)), self._planes[key].rows)
+        return ends
 
-    def _node(self, like: Node, name: str, operation: Operation, values: tuple[Value, ...], workspace: int) -> Node:
-        self._values |= {value.id for value in values}
-        inputs = tuple(dict.fromkeys(id for id in operation.operands if id in self._values))
-        return Node(name, 0.0, 0.0, values, inputs, workspace, backward=like.backward, operation=operation)
+    def _is_key(self, node: Node, id: str, letter: str) -> bool:
+        return self.axis(node).sums and id == self._key(node)
+
+    @staticmethod
+    def _whole_windows(maker: Node, rows: int) -> int:
+        """So many rows, or as many more as make whole windows on the way back of a pooling."""
+        op = maker.operation.op if maker.operation else ""
+        if not op.endswith("pool2d_backward") or maker.operation is None:
+            return rows
+        step = parse_params(maker.operation.params)["sh"]
+        return -(-rows // step) * step
+
+    def _reading(self, id: str) -> list[Node]:
+        return [node for node in self._chain if id in node.inputs]
+
+    def _planes_read(self, node: Node) -> Iterator[tuple[str, str]]:
+        assert node.operation is not None
+        pairs = zip(node.operation.operands, self.axis(node).operands, strict=False)
+        yield from ((id, letter) for id, letter in pairs if letter != ".")
+
+    def _needs(self, node: Node, a: int, b: int) -> tuple[int, int]:
+        assert node.operation is not None
+        return self.axis(node).rows(parse_params(node.operation.params), a, b)
+
+    def _range(self, node: Node, number: int) -> tuple[int, int]:
+        """Rows that a node goes on by in a band."""
+        key = self._key(node)
+        return self._before(key, number), self._ends[number].get(key, 0)
+
+    def _rows_to_hold(self) -> dict[str, int]:
+        """Of banded values whose readers need rows of earlier bands, how many are held at most."""
+        most: dict[str, int] = {}
+        for node in self._chain:
+            for id, letter in self._planes_read(node):
+                for number in range(self._count) if id in self._banded else ():
+                    a, b = self._range(node, number)
+                    if a == b:
+                        continue
+                    low, high = (a, b) if self._is_key(node, id, letter) else self._needs(node, a, b)
+                    before, end = self._before(id, number), self._ends[number][id]
+                    low, high = max(low, 0), min(high, self._planes[id].rows)
+                    if low < before or high < end:
+                        most[id] = max(most.get(id, 0), end - low)
+        for id in most:
+            new = [self._new_rows(id, number) for number in range(self._count)]
+            most[id] = max(most[id], max(new) + 1)  # something is kept
+        return most
+
+    def _before(self, id: str, number: int) -> int:
+        """Rows that there were before a band."""
+        return self._ends[number - 1].get(id, 0) if number else 0
+
+    def _new_rows(self, id: str, number: int) -> int:
+        return self._ends[number].get(id, 0) - self._before(id, number)
+
+    def _begun(self, node: Node) -> Iterator[Node]:
+        """What bands fill, or add to."""
+        assert node.operation is not None
+        op = node.operation.op
+        if op == MATMUL + ACCUMULATE:
+            self._so_far[node.id] = ()
+        elif self.axis(node).sums or self._key(node) not in self._banded:
+            sizes = OPERATORS[op].sizes(parse_params(node.operation.params)).outputs
+            names = tuple(added(node.id, f"begun{place}") for place in range(len(sizes)))
+            self._so_far[node.id] = names
+            for name, size in zip(names, sizes, strict=True):
+                yield self._make.zeros(node, name, size)
+
+    def _is_last(self, node: Node, number: int) -> bool:
+        return self._range(node, number)[1] == self.rows_of(self._key(node))
+
+    # What makers ask for
+
+    def rows_of(self, id: str) -> int:
+        return self._planes[id].rows
+
+    def plane_of(self, id: str) -> Plane:
+        return self._planes[id]
+
+    def is_banded(self, id: str) -> bool:
+        return id in self._banded
+
+    def tensor(self, node: Node, place: int, number: int, a: int, b: int) -> Iterator[Node | str]:
+        """Rows of an operand as a tensor of their own: nodes that cut them, if they must be, and its id."""
+        assert node.operation is not None
+        id = node.operation.operands[place]
+        plane = self._planes[id]
+        first, rows, name = self.place_of(id, number)
+        if (first, rows) == (a, b - a):
+            yield name
+            return
+        if id in self._banded and (self._before(id, number), self._ends[number][id]) == (
+            a,
+            b,
+        ):
+            yield self._new[id]
+            return
+        cut = {"d0": 1, "d1": 1, "d2": plane.channels, "d3": (b - a) * plane.columns}
+        steps = {"s0": 0, "s1": 0, "s2": rows * plane.columns, "s3": 1}
+        at = {"offset": (a - first) * plane.columns, "size": plane.channels * rows * plane.columns}
+        found = added(node.id, f"rows{number}.{place}")
+        yield self.node(node, found, "strided_copy", {**cut, **steps, **at}, (name,), (found,))
+        yield found
+
+    def place_of(self, id: str, number: int) -> tuple[int, int, str]:
+        """Where an operand's rows are: the first row that is there, how many, and in what."""
+        if id not in self._banded:
+            return 0, self._planes[id].rows, id
+        end = self._ends[number][id]
+        if id in self._held:
+            return end - self._held[id], self._held[id], self._window[id]
+        new = self._new_rows(id, number)
+        return end - new, new, self._new[id]
+
+    def made(
+        self, node: Node, number: int, op: str, params: Mapping[str, int], operands: tuple[str, ...], rows: int
+    ) -> Iterator[Node]:
+        """What yields rows of a node's value; held rows go on by them, or the whole is filled."""
+        assert node.operation is not None
+        id = node.operation.results[0]
+        name = added(node.id, f"band{number}")
+        yield self.node(node, name, op, params, operands, (name,))
+        plane = self._planes[id]
+        self._new[id] = name
+        if id not in self._banded:
+            yield self._shifted(node, number, plane, rows, plane.rows)
+        elif id in self._held:
+            yield self._shifted(node, number, plane, rows, self._held[id])
+
+    def _shifted(self, node: Node, number: int, plane: Plane, rows: int, of: int) -> Node:
+        assert node.operation is not None
+        id = node.operation.results[0]
+        whole = id not in self._banded
+        before = self._so_far[node.id][0] if whole else self._window[id]
+        last = whole and self._is_last(node, number)
+        name = node.id if last else added(node.id, f"held{number}")
+        result = id if last else name
+        if whole:
+            self._so_far[node.id] = (result,)
+        else:
+            self._window[id] = result
+        if rows == of:  # all at once
+            params = {"d0": 1, "d1": 1, "d2": 1, "d3": plane.bytes // 4, "s0": 0, "s1": 0, "s2": 0, "s3": 1}
+            params |= {"offset": 0, "size": plane.bytes // 4}
+            return self.node(node, name, "strided_copy", params, (self._new[id],), (result,))
+        shifted = {"rows": plane.channels, "kept": (of - rows) * plane.columns, "count": rows * plane.columns}
+        return self.node(node, name, "shift", shifted, (self._new[id], before), (result,))
+
+    def filled(
+        self, node: Node, number: int, op: str, params: Mapping[str, int], operands: tuple[str, ...]
+    ) -> Iterator[Node]:
+        """More of what bands fill: the last gives what the whole does, wherever that lives."""
+        assert node.operation is not None
+        so_far = self._so_far[node.id]
+        if self._is_last(node, number):
+            yield self.node(node, node.id, op, params, (*operands, *so_far), node.operation.results, node.values)
+            return
+        name = added(node.id, f"rows{number}")
+        self._so_far[node.id] = tuple(added(name, str(place)) for place in range(len(so_far)))
+        yield self.node(node, name, op, params, (*operands, *so_far), self._so_far[node.id])
+
+    def added_to(self, node: Node, number: int, params: Mapping[str, int], operands: tuple[str, ...]) -> Iterator[Node]:
+        """Columns of a sum in RAM, in the order of bands: 0 bytes say what comes before."""
+        assert node.operation is not None
+        total = node.operation.results
+        name = node.id if self._is_last(node, number) else added(node.id, f"rows{number}")
+        before, self._so_far[node.id] = self._so_far[node.id], (name,)
+        made = self.node(node, name, MATMUL + ACCUMULATE + ROWS, params, (*operands, *total), total, (Value(name, 0),))
+        yield replace(made, inputs=(*made.inputs, *before))
+
+
+def _read(found: Iterator[Node | str]) -> tuple[list[Node], str]:
+    """Nodes that cut rows, and what they lie in."""
+    *nodes, name = found
+    return [node for node in nodes if isinstance(node, Node)], str(name)
+
+
+def _params(node: Node) -> tuple[dict[str, int], tuple[str, ...]]:
+    assert node.operation is not None
+    return parse_params(node.operation.params), node.operation.operands
+
+
+def _convolved(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, (x, *weights) = _params(node)
+    first, rows, name = chain.place_of(x, number)
+    there = {"h": rows, "top": a * p["sh"] - p["ph"] - first, "rows": b - a, "of": b - a}
+    params = {**p, **there, "first": 0, "filters": p["k"]}
+    yield from chain.made(node, number, CONV + ROWS, params, (name, *weights), b - a)
+
+
+def _of_weights(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    cut, gy = _read(chain.tensor(node, 0, number, a, b))
+    yield from cut
+    first, rows, x = chain.place_of(operands[1], number)
+    there = {"h": rows, "top": a * p["sh"] - p["ph"] - first, "rows": b - a, "of": b - a}
+    yield from chain.filled(node, number, f"{CONV}_backward_weight{ROWS}", {**p, **there}, (gy, x))
+
+
+def _of_input(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    low, high = chain.axis(node).rows(p, a, b)
+    first, rows, gy = chain.place_of(operands[0], number)
+    end = min(high, chain.rows_of(operands[0]))
+    if first + rows != end or operands[0] == gy:
+        first, rows = max(low, 0), end - max(low, 0)
+        cut, gy = _read(chain.tensor(node, 0, number, first, end))
+        yield from cut
+    there = {"h": b - a, "top": first * p["sh"] - p["ph"] - a, "rows": rows, "of": rows, "bias": 0}
+    yield from chain.made(node, number, f"{CONV}_backward_input{ROWS}", {**p, **there}, (gy, operands[1]), b - a)
+
+
+def _pooled(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, _ = _params(node)
+    assert node.operation is not None
+    low, high = chain.axis(node).rows(p, a, b)
+    cut, x = _read(chain.tensor(node, 0, number, low, high))
+    yield from cut
+    band = {**p, "h": high - low}
+    if node.operation.op == "max_pool2d":
+        of = chain.rows_of(node.operation.results[0])
+        yield from chain.filled(node, number, f"max_pool2d{ROWS}", {**band, "of": of, "at": a}, (x,))
+    else:
+        yield from chain.made(node, number, node.operation.op, band, (x,), b - a)
+
+
+def _unpooled(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    assert node.operation is not None
+    low, high = a // p["sh"], b // p["sh"]
+    band = {**p, "h": b - a}
+    if node.operation.op.startswith("avg"):
+        cut, gy = _read(chain.tensor(node, 0, number, low, high))
+        yield from cut
+        yield from chain.made(node, number, node.operation.op, band, (gy,), b - a)
+        return
+    own = chain.is_banded(operands[0])
+    cut, gy = _read(chain.tensor(node, 0, number, low, high)) if own else ([], operands[0])
+    yield from cut
+    params = {**band, "of": chain.rows_of(operands[0]), "at": low, "own": int(own)}
+    yield from chain.made(node, number, f"max_pool2d_backward{ROWS}", params, (gy, operands[1]), b - a)
+
+
+def _looked_up(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    assert node.operation is not None
+    plane = chain.plane_of(node.operation.results[0])
+    params = {"c": plane.channels, "h": plane.rows, "w": plane.columns, "top": a, "rows": b - a}
+    yield from chain.made(node, number, LOOK_UP + ROWS, params, node.operation.operands, b - a)
+
+
+def _pointwise(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    names = []
+    for place in range(len(operands)):
+        cut, name = _read(chain.tensor(node, place, number, a, b))
+        yield from cut
+        names.append(name)
+    assert node.operation is not None
+    plane = chain.plane_of(node.operation.results[0])
+    size = plane.channels * (b - a) * plane.columns
+    yield from chain.made(node, number, POINTWISE, pointwise_params(size, steps_in(p)), tuple(names), b - a)
+
+
+def _normed(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    cut, x = _read(chain.tensor(node, 0, number, a, b))
+    yield from cut
+    assert node.operation is not None
+    size = (b - a) * chain.plane_of(node.operation.results[0]).columns
+    yield from chain.made(node, number, node.operation.op, {**p, "size": size}, (x, *operands[1:]), b - a)
+
+
+def _of_features(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
+    p, operands = _params(node)
+    assert node.operation is not None
+    accumulates = node.operation.op != MATMUL
+    plane = chain.plane_of(operands[1] if accumulates else node.operation.results[0])
+    params = {"c": plane.channels, "of": plane.rows * plane.columns}
+    params |= {"at": a * plane.columns, "size": (b - a) * plane.columns}
+    if not accumulates:
+        yield from chain.made(node, number, MATMUL + ROWS, {**params, "k": p["k"]}, operands, b - a)
+        return
+    cut, x = _read(chain.tensor(node, 1, number, a, b))
+    yield from cut
+    yield from chain.added_to(node, number, {**params, "m": p["m"]}, (operands[0], x))
+
+
+_MAKERS: dict[str, Made] = {
+    CONV: _convolved,
+    f"{CONV}_backward_weight": _of_weights,
+    f"{CONV}_backward_input": _of_input,
+    "max_pool2d": _pooled,
+    f"max_pool2d{INFER}": _pooled,
+    "avg_pool2d": _pooled,
+    "max_pool2d_backward": _unpooled,
+    "avg_pool2d_backward": _unpooled,
+    LOOK_UP: _looked_up,
+    POINTWISE: _pointwise,
+    "batch_norm_eval": _normed,
+    "batch_norm_eval_backward_input": _normed,
+    MATMUL: _of_features,
+    MATMUL + ACCUMULATE: _of_features,
+}
