@@ -218,9 +218,9 @@ class _Chain:
                     need = min(self._whole_windows(makers[id], need), self._planes[id].rows)
                     changed |= need > ends.get(id, 0)
                     ends[id] = max(need, ends.get(id, 0))
-                key = self._key(node)
-                if key in self._banded:
-                    ends[key] = min(self._whole_windows(makers[key], ends.get(key, 0)), self._planes[key].rows)
+                if not self.axis(node).sums:
+                    key = self._key(node)
+                    ends[key] = min(self._whole_windows(node, ends.get(key, 0)), self._planes[key].rows)
         return ends
 
     def _is_key(self, node: Node, id: str, letter: str) -> bool:
