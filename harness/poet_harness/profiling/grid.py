@@ -142,7 +142,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
-        "shift": [{"rows": rows, "kept": kept, "count": 1} for rows, kept in ((32, 3), (32, 15), (1, 511))],
+        "shift": [
+            {"rows": rows, "kept": kept, "count": count}
+            for rows, kept, count in ((32, 3, 1), (32, 15, 1), (1, 511, 1), (8, 58, 232), (4, 744, 217))
+        ],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],

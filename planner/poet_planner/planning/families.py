@@ -16,7 +16,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
 
-from poet_planner.graph.batch import nodes_of_batch
+from poet_planner.graph.batch import nodes_of_batch, once_j
 from poet_planner.graph.layout import (
     GRADIENTS_EARLY,
     GRADIENTS_PAGED,
@@ -36,6 +36,7 @@ from poet_planner.planning.form import Form
 from poet_planner.planning.request import AUTO_PARTS, WHOLE, Request
 from poet_planner.report.quantities import size_bytes
 from poet_planner.schedule.flash import has_room_in_flash
+from poet_planner.schedule.store_all import store_all_schedule
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
 STREAMED = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
@@ -44,8 +45,9 @@ SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
-BANDS = (2, 4, 8)  # of rows
-BANDED, AGAIN = 4, 2  # which parts of the RAM beside residents what is in bands is above, and what is computed again
+BANDS = (2, 4, 8, 16)  # of rows
+BANDED = (2, 4)  # above which part of the RAM beside residents something is in bands
+AGAIN = 2  # likewise, computed again on the way back
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -292,12 +294,15 @@ def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
 
 
 def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
-    """Of single samples."""
+    """Of single samples: the cheapest in which nothing is to be computed again, or all where there is none."""
     parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
     step = bench.step(MemoryLayout(micro_batches=parts))
-    left = ram_budget_bytes(bench.request.ram, step, step) - step.graph.resident_bytes
-    sizes = max(left, 0) // BANDED, max(left, 0) // AGAIN
-    yield [MemoryLayout(micro_batches=parts, bands=Bands(count, *sizes)) for count in BANDS if left > 0]
+    budget_bytes = ram_budget_bytes(bench.request.ram, step, step)
+    left = budget_bytes - step.graph.resident_bytes
+    ways = [Bands(count, left // part, left // AGAIN) for part in BANDED for count in BANDS if left > 0]
+    layouts = [MemoryLayout(micro_batches=parts, bands=bands) for bands in ways]
+    roomy = [one for one in layouts if store_all_schedule(bench.step(one).graph).peak_bytes <= budget_bytes]
+    yield sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:1] or layouts
 
 
 def _fits_in_parts(usual: Form) -> bool:

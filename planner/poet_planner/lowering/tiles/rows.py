@@ -161,6 +161,9 @@ class _Chain:
         self.node = self._make.node
         heights = [planes[value.id].rows for node in nodes for value in node.values if value.id in banded]
         self._count = min(count, *heights)
+        # what is cheap to make again from what is whole
+        looked_up = (node.operation.results[0] for node in nodes if node.operation and node.operation.op == LOOK_UP)
+        self._remade = banded.intersection(looked_up)
         self._ends = [self._demands(number) for number in range(self._count)]
         self._held = self._rows_to_hold()
         self._new: dict[str, str] = {}  # the rows that a band has made of a value, and what is held of it
@@ -264,7 +267,7 @@ class _Chain:
                     low, high = (a, b) if self._is_key(node, id, letter) else self._needs(node, a, b)
                     before, end = self._before(id, number), self._ends[number][id]
                     low, high = max(low, 0), min(high, self._planes[id].rows)
-                    if low < before or high < end:
+                    if (low < before or high < end) and id not in self._remade:
                         most[id] = max(most.get(id, 0), end - low)
         for id in most:
             new = [self._new_rows(id, number) for number in range(self._count)]
@@ -272,8 +275,12 @@ class _Chain:
         return most
 
     def _before(self, id: str, number: int) -> int:
-        """Rows that there were before a band."""
-        return self._ends[number - 1].get(id, 0) if number else 0
+        """Rows that there were before a band, and that it does not make again."""
+        low = self._ends[number - 1].get(id, 0) if number else 0
+        if id in self._remade:
+            ranges = ((node, *self._range(node, number)) for node in self._reading(id))
+            low = max(0, min((self._needs(node, a, b)[0] for node, a, b in ranges if a < b), default=low))
+        return low
 
     def _new_rows(self, id: str, number: int) -> int:
         return self._ends[number].get(id, 0) - self._before(id, number)
