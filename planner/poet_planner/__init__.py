@@ -94,6 +94,7 @@ def plan(
     options: OptimiseOptions | None = None,
     library: str | None = None,
     stream: int | None = None,
+    tiles: str = "auto",
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
@@ -152,6 +153,9 @@ def plan(
         A library of that name is to be made of the plan: what keeps it from that is refused before the search.
     stream : int, optional
         The axis of the input along which an inference streams, too.
+    tiles : str
+        ``"auto"``: on a microcontroller what is too large is computed a few rows at a time, where the RAM needs that or
+        it is cheaper. ``"off"``: never.
 
     Returns
     -------
@@ -183,6 +187,7 @@ def plan(
     request = Request(
         network, profile, board, batch, ram, deadline, parameters, gradients, micro_batches, card_above, stream_above,
         optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream,
+        tiles=tiles,
     )  # fmt: skip
     options = options or OptimiseOptions(capped=False)
     if objective is not None:

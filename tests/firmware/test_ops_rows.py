@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on bands of rows give the bits of the operators on whole planes, whatever the bands are."""
+"""Operators on bands of rows give the bits of the operators on whole planes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drawn(seed: int, *shape: int) -> Array:
 
 
 def rows_of(p: Params, begin: int, end: int) -> tuple[int, int, int]:
-    """Of x, those that rows of y need and that there are; and where in them the first window begins."""
+    """Rows of x that rows of y need and that there are; and where the first window begins."""
     first, last = begin * p["sh"] - p["ph"], (end - 1) * p["sh"] - p["ph"] + p["r"]
     low, high = max(0, min(first, p["h"] - 1)), min(p["h"], max(last, 1))
     return low, max(high, low + 1), first - low
@@ -61,7 +61,7 @@ def band(p: Params, begin: int, end: int) -> tuple[int, int, Params]:
 
 
 def spread(planes: Array, rows: int) -> Array:
-    """The first rows of each plane, and what lies between them: from the first element to the last."""
+    """The first rows of each plane, and what lies between them."""
     count, of, columns = planes.shape
     flat = np.ascontiguousarray(planes).reshape(-1)
     return flat[: ((count - 1) * of + rows) * columns]

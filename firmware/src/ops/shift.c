@@ -2,6 +2,8 @@
 /* What a stream remembers, in place: of each row the oldest elements go, and new ones come behind the others. */
 #include "../kernels/shape.h"
 
+enum { MANY = 64 }; /* elements of a row that are worth a call */
+
 int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_shift_params *p = (const poet_shift_params *)params;
@@ -39,9 +41,20 @@ int poet_shift_run(const poet_op_args *args)
     const uint32_t *x = args->inputs[0];
     const uint32_t *before = args->inputs[1];
     uint32_t *row = args->outputs[0];
-    for (int32_t i = 0; i < p->rows; i++, before += p->kept + p->count, x += p->count) {
-        row = move(row, before + p->count, p->kept);
-        row = move(row, x, p->count);
+    const size_t new = (size_t)p->count;
+    const size_t kept = (size_t)p->kept;
+    for (int32_t i = 0; i < p->rows; i++, before += kept + new, x += new) {
+        if (kept + new >= MANY) {
+            row = move(row, before + new, p->kept);
+            row = move(row, x, p->count);
+            continue;
+        }
+        for (size_t k = 0; k < kept; k++) {
+            *row++ = before[k + new];
+        }
+        for (size_t k = 0; k < new; k++) {
+            *row++ = x[k];
+        }
     }
     return POET_OK;
 }

@@ -30,6 +30,13 @@ class Gradients(StrEnum):
     EARLY = "early"
 
 
+class Tiles(StrEnum):
+    """Whether operators may be computed in bands: where the RAM needs it, or it is cheaper."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
 @dataclass(frozen=True)
 class Bands:
     """Values above a size are computed in at most so many bands; on the way back those above another are made again."""

@@ -26,6 +26,7 @@ from poet_planner.graph.layout import (
     Gradients,
     MemoryLayout,
     Parameters,
+    Tiles,
 )
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning import notes
@@ -287,10 +288,16 @@ def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
         return why_not
     if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
         return "no microcontroller runs it, or a step on features"
-    if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
-        return f"--gradients {bench.request.gradients}"
+    if bench.request.tiles == Tiles.OFF or bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+        return f"--gradients {bench.request.gradients}, or --tiles off"
     operations = (node.operation for node in usual.graph.nodes if node.operation)
     return None if any(one.op.startswith("conv2d") for one in operations) else "no convolution"
+
+
+def bands_within(graph: Graph, budget_bytes: int) -> list[Bands]:
+    """Ways to compute in bands what takes much of the RAM beside the residents."""
+    left = budget_bytes - graph.resident_bytes
+    return [Bands(count, left // part, left // AGAIN) for part in BANDED for count in BANDS if left > 0]
 
 
 def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
@@ -298,8 +305,7 @@ def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
     parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
     step = bench.step(MemoryLayout(micro_batches=parts))
     budget_bytes = ram_budget_bytes(bench.request.ram, step, step)
-    left = budget_bytes - step.graph.resident_bytes
-    ways = [Bands(count, left // part, left // AGAIN) for part in BANDED for count in BANDS if left > 0]
+    ways = bands_within(step.graph, budget_bytes)
     layouts = [MemoryLayout(micro_batches=parts, bands=bands) for bands in ways]
     roomy = [one for one in layouts if store_all_schedule(bench.step(one).graph).peak_bytes <= budget_bytes]
     yield sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:1] or layouts

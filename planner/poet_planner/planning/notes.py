@@ -82,7 +82,7 @@ def of_segments(form: Form, usual: Form | None, before: Form | None, others: Seq
 
 def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """What exists a few rows at a time."""
-    return f"{form.layout.words} of rows: it never is in RAM as a whole"
+    return f"{form.layout.words} of rows, which never is in RAM as a whole; --tiles off forbids it"
 
 
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:

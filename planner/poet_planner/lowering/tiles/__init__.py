@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of operators that are computed tile by tile, so that what lies between them is never whole."""
+"""Chains of operators that are computed tile by tile."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rows of its operands an operator needs for rows of its result: one table for all that can be cut by rows."""
+"""What rows of its operands an operator needs for rows of its result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _met(p: Params, a: int, b: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Axis:
-    """Of one operator: what its operands and results are, by letters, and rows of operands behind those of a result.
+    """What an operator's operands and results are, and which rows go together.
 
     x is the plane before windows and y the one behind them; s is any plane, the same of all; a point is no plane.
     ``sums`` says that the result is a sum over rows of the first plane among the operands.
@@ -117,7 +117,7 @@ def _is_plain_pool(op: str, p: Params) -> bool:
 
 
 def planes_of(graph: Graph) -> dict[str, Plane]:
-    """The plane of each value, as those say that have windows over it; of those on which all agree."""
+    """Find the plane of each value on which all agree that have windows over it."""
     planes: dict[str, set[Plane]] = {}
     alike: list[list[str]] = []
     for node in graph.nodes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A convolution whose features a dense layer sums up, some filters at a time: the features never are whole.
+"""A convolution whose features a dense layer sums up, some filters at a time.
 
 The dense layer goes through the features in their order, so that its sums have the bits of the whole.
 """
@@ -21,7 +21,7 @@ TOGETHER = 4  # filters that a product computes at once
 
 
 def with_filters(graph: Graph, above_bytes: int) -> Graph:
-    """The same step, with such features above a size by as many filters as are below it; the same if there are none."""
+    """The same step, with such features above a size by as many filters as are below it."""
     planes, makers = planes_of(graph), {value.id: node for node in graph.nodes for value in node.values}
     uses = [id for node in graph.nodes for id in node.inputs]
     instead: dict[str, list[Node]] = {}

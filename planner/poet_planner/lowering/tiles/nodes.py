@@ -25,7 +25,10 @@ class Maker:
         results: tuple[str, ...] = (),
         values: tuple[Value, ...] | None = None,
     ) -> Node:
-        """One that does a part of what ``like`` does; by default it yields one value of its own name."""
+        """Make one that does a part of what ``like`` does.
+
+        By default it yields one value of its own name.
+        """
         sizes, results = OPERATORS[op].sizes(params), results or (name,)
         if values is None:
             values = tuple(Value(id, size) for id, size in zip(results, sizes.outputs, strict=True))

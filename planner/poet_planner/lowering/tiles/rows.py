@@ -29,7 +29,10 @@ Made = Callable[["_Chain", Node, int, int, int], Iterator[Node]]
 
 
 def with_bands(graph: Graph, bands: Bands) -> Graph:
-    """The same step in bands; the same graph where nothing can be cut, or bands would not be in order."""
+    """Cut a step into bands.
+
+    It is the same graph where nothing can be cut, or bands would not be in order.
+    """
     again = with_filters(_with_again(graph, bands.again_bytes), bands.above_bytes)
     planes = planes_of(again)
     banded = _banded(again, planes, bands.above_bytes)
@@ -313,7 +316,7 @@ class _Chain:
         return id in self._banded
 
     def tensor(self, node: Node, place: int, number: int, a: int, b: int) -> Iterator[Node | str]:
-        """Rows of an operand as a tensor of their own: nodes that cut them, if they must be, and its id."""
+        """Cut rows of an operand, if they must be: nodes that do it, and the id of what they lie in."""
         assert node.operation is not None
         id = node.operation.operands[place]
         plane = self._planes[id]

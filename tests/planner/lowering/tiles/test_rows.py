@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first convolution in bands: every tensor of a step has the bits of the step that is in no bands."""
+"""Every tensor of a step in bands has the bits of the step that is in none."""
 
 from __future__ import annotations
 
