@@ -119,9 +119,8 @@ def plan(
         ``"resident"``: they, gradients and state count in RAM. ``"card"``: larger ones lie on the card, and the batch
         where RAM has no room. ``"auto"``: in RAM if they fit. ``"excluded"``: not counted, as in the POET paper.
     gradients : str
-        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations, on a
-        Linux board until the step ends. ``"early"``: a parameter changes as soon as its gradient is done, on a
-        microcontroller. ``"auto"``: values on Linux; elsewhere places, unless these do not fit or cost more.
+        ``"resident"``: they have places in RAM. ``"paged"``: they are values, on a Linux board until the step ends.
+        ``"early"``: a parameter changes as soon as its gradient is done, on a microcontroller. ``"auto"``: the best.
     micro_batches : int or str
         In how many equal parts a batch goes through a microcontroller; gradients are added up. ``"auto"``: in one,
         unless that does not fit and parts are cheaper, or all that fits.
@@ -154,8 +153,7 @@ def plan(
     stream : int, optional
         The axis of the input along which an inference streams, too.
     tiles : str
-        ``"auto"``: on a microcontroller what is too large is computed a few rows at a time, where the RAM needs that or
-        it is cheaper. ``"off"``: never.
+        ``"off"``: nothing is computed a few rows at a time; default is ``"auto"``, where it is too large.
 
     Returns
     -------
@@ -169,8 +167,6 @@ def plan(
         `UserError` with the exit code ``NO_SCHEDULE``.
     UserError
         If something does not exist or go together: one line that names ``poet-plan``'s option, and the cure.
-    KeyboardInterrupt
-        If it comes before there is any schedule.
     """
     from poet_profiles.schedule import Objective
 
@@ -186,8 +182,7 @@ def plan(
         method = method_named(method)
     request = Request(
         network, profile, board, batch, ram, deadline, parameters, gradients, micro_batches, card_above, stream_above,
-        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream,
-        tiles=tiles,
+        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream, tiles=tiles,
     )  # fmt: skip
     options = options or OptimiseOptions(capped=False)
     if objective is not None:

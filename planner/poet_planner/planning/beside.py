@@ -14,7 +14,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
-from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED, bands_within
+from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED, bands_of
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
@@ -57,7 +57,7 @@ def _in_bands(step: CostedStep, graph: Graph, budget_bytes: int) -> Graph:
     """The graph, or the cheapest in bands that fits, where it does not and the step is in bands, too."""
     if step.layout.bands is None or _fits(graph, budget_bytes):
         return graph
-    ways = [_as_paged(step, step.in_bands(graph, bands)) for bands in bands_within(graph, budget_bytes)]
+    ways = [_as_paged(step, step.in_bands(graph, bands)) for bands in bands_of(graph)]
     return min((one for one in ways if _fits(one, budget_bytes)), key=once_j, default=graph)
 
 

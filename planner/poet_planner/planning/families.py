@@ -47,8 +47,8 @@ FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some part
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
 BANDS = (2, 4, 8, 16)  # of rows
-BANDED = (2, 4)  # above which part of the RAM beside residents something is in bands
-AGAIN = 2  # likewise, computed again on the way back
+# Above which parts of the largest value something is in bands, and computed again on the way back.
+BANDED = ((2, 2), (4, 4), (8, 4))
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -294,10 +294,10 @@ def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
     return None if any(one.op.startswith("conv2d") for one in operations) else "no convolution"
 
 
-def bands_within(graph: Graph, budget_bytes: int) -> list[Bands]:
-    """Ways to compute in bands what takes much of the RAM beside the residents."""
-    left = budget_bytes - graph.resident_bytes
-    return [Bands(count, left // part, left // AGAIN) for part in BANDED for count in BANDS if left > 0]
+def bands_of(graph: Graph) -> list[Bands]:
+    """Ways to compute in bands what takes much of the RAM."""
+    most = max(value.bytes for node in graph.nodes for value in node.values)
+    return [Bands(count, most // banded, most // again) for banded, again in BANDED for count in BANDS]
 
 
 def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
@@ -305,8 +305,11 @@ def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
     parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
     step = bench.step(MemoryLayout(micro_batches=parts))
     budget_bytes = ram_budget_bytes(bench.request.ram, step, step)
-    ways = bands_within(step.graph, budget_bytes)
-    layouts = [MemoryLayout(micro_batches=parts, bands=bands) for bands in ways]
+    layouts: list[MemoryLayout] = []
+    for bands in bands_of(step.graph):
+        layout = MemoryLayout(micro_batches=parts, bands=bands)
+        if all(bench.step(layout).graph != bench.step(one).graph for one in (step.layout, *layouts)):
+            layouts.append(layout)
     roomy = [one for one in layouts if store_all_schedule(bench.step(one).graph).peak_bytes <= budget_bytes]
     yield sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:1] or layouts
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from poet_profiles.firmware.operators import ACCUMULATE, INFER, LOOK_UP, MATMUL, OPERATORS, ROWS, parse_params
-from poet_profiles.firmware.steps import POINTWISE, pointwise_params, steps_in
+from poet_profiles.firmware.operators import ACCUMULATE, INFER, LOOK_UP, MATMUL, OPERATORS, RELU, ROWS, parse_params
+from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params, steps_in
 from poet_profiles.graph import Graph, Node, Value
 
 from poet_planner.graph.layout import Bands
@@ -294,12 +294,18 @@ class _Chain:
         op = node.operation.op
         if op == MATMUL + ACCUMULATE:
             self._so_far[node.id] = ()
-        elif self.axis(node).sums or self._key(node) not in self._banded:
+        elif self.axis(node).sums or (self._key(node) not in self._banded and not self._is_at_once(node)):
             sizes = OPERATORS[op].sizes(parse_params(node.operation.params)).outputs
             names = tuple(added(node.id, f"begun{place}") for place in range(len(sizes)))
             self._so_far[node.id] = names
             for name, size in zip(names, sizes, strict=True):
                 yield self._make.zeros(node, name, size)
+
+    def _is_at_once(self, node: Node) -> bool:
+        """Whether one band gives all, which then is copied."""
+        all_rows = 0, self.rows_of(self._key(node))
+        alone = self.axis(node).results.count("y") < 2
+        return alone and any(self._range(node, number) == all_rows for number in range(self._count))
 
     def _is_last(self, node: Node, number: int) -> bool:
         return self._range(node, number)[1] == self.rows_of(self._key(node))
@@ -366,13 +372,13 @@ class _Chain:
         assert node.operation is not None
         id = node.operation.results[0]
         whole = id not in self._banded
-        before = self._so_far[node.id][0] if whole else self._window[id]
         last = whole and self._is_last(node, number)
         name = node.id if last else added(node.id, f"held{number}")
         result = id if last else name
-        if whole:
-            self._so_far[node.id] = (result,)
-        else:
+        before = self._window.get(id, "")
+        if whole and node.id in self._so_far:
+            before, self._so_far[node.id] = self._so_far[node.id][0], (result,)
+        elif not whole:
             self._window[id] = result
         if rows == of:  # all at once
             params = {"d0": 1, "d1": 1, "d2": 1, "d3": plane.bytes // 4, "s0": 0, "s1": 0, "s2": 0, "s3": 1}
@@ -420,7 +426,13 @@ def _convolved(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterat
     first, rows, name = chain.place_of(x, number)
     there = {"h": rows, "top": a * p["sh"] - p["ph"] - first, "rows": b - a, "of": b - a}
     params = {**p, **there, "first": 0, "filters": p["k"]}
-    yield from chain.made(node, number, CONV + ROWS, params, (name, *weights), b - a)
+    if node.operation is None or node.operation.op == CONV:
+        yield from chain.made(node, number, CONV + ROWS, params, (name, *weights), b - a)
+        return
+    sums, plane = added(node.id, f"sums{number}"), chain.plane_of(node.operation.results[0])
+    yield chain.node(node, sums, CONV + ROWS, params, (name, *weights))
+    relu = pointwise_params(plane.channels * (b - a) * plane.columns, [Step("relu", "y0", ("x0",))])
+    yield from chain.made(node, number, POINTWISE, relu, (sums,), b - a)
 
 
 def _of_weights(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
@@ -522,6 +534,7 @@ def _of_features(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iter
 
 _MAKERS: dict[str, Made] = {
     CONV: _convolved,
+    CONV + RELU: _convolved,
     f"{CONV}_backward_weight": _of_weights,
     f"{CONV}_backward_input": _of_input,
     "max_pool2d": _pooled,

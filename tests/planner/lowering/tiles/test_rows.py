@@ -37,6 +37,7 @@ NETWORKS: dict[str, tuple[nn.Module, ...]] = {
     "nothing between": (nn.Conv2d(3, 4, (4, 2), padding=(1, 0)), nn.MaxPool2d((1, 2))),
     "means": (nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.GELU()),
     "strides": (nn.Conv2d(3, 4, 4, 2, 1), nn.ReLU(), nn.Conv2d(4, 6, 4, 2, 1), nn.Sigmoid(), nn.Conv2d(6, 4, 3)),
+    "one row": (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d((18, 1))),
     "deep": (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.MaxPool2d((1, 2))),
 }
 # What stands in the way of rows, and an operator that so is whole.
