@@ -252,7 +252,7 @@ class CostModel:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
-        if op in OF_BANDS:
+        if op in OF_BANDS and not any(one == op for one, _ in self._exact):
             op, band = of_band(op, parse_params(params))
             return self._operator(node, op, params_key(op, band))
         if not has_features(params):
