@@ -39,7 +39,7 @@ def tensors(name: str, p: dict[str, int]) -> set[int]:
         weights = {p["k"] * (p["c"] // p.get("g", 1)) * p["r"] * p["s"]} if "k" in p else set()
         return {p.get("n", 1) * p["c"] * p["h"] * p["w"], *weights}
     if "of" in p:
-        return {p.get("m", p["n"] if "n" in p else p["k"]) * p.get("c", 1) * p["of"]}
+        return {next(p[name] for name in ("m", "n", "k") if name in p) * p.get("c", 1) * p["of"]}
     if "top" in p:
         return {p["c"] * p["h"] * p["w"], p["c"] * p["rows"] * p["w"]}
     if "k" in p:
