@@ -94,6 +94,7 @@ def plan(
     options: OptimiseOptions | None = None,
     library: str | None = None,
     stream: int | None = None,
+    tiles: str = "auto",
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
@@ -118,9 +119,8 @@ def plan(
         ``"resident"``: they, gradients and state count in RAM. ``"card"``: larger ones lie on the card, and the batch
         where RAM has no room. ``"auto"``: in RAM if they fit. ``"excluded"``: not counted, as in the POET paper.
     gradients : str
-        ``"resident"``: gradients have places of their own in RAM. ``"paged"``: they are values like activations, on a
-        Linux board until the step ends. ``"early"``: a parameter changes as soon as its gradient is done, on a
-        microcontroller. ``"auto"``: values on Linux; elsewhere places, unless these do not fit or cost more.
+        ``"resident"``: they have places in RAM. ``"paged"``: they are values, on a Linux board until the step ends.
+        ``"early"``: a parameter changes as soon as its gradient is done, on a microcontroller. ``"auto"``: the best.
     micro_batches : int or str
         In how many equal parts a batch goes through a microcontroller; gradients are added up. ``"auto"``: in one,
         unless that does not fit and parts are cheaper, or all that fits.
@@ -152,6 +152,8 @@ def plan(
         A library of that name is to be made of the plan: what keeps it from that is refused before the search.
     stream : int, optional
         The axis of the input along which an inference streams, too.
+    tiles : str
+        ``"off"``: nothing is computed a few rows at a time; default is ``"auto"``, where it is too large.
 
     Returns
     -------
@@ -165,8 +167,6 @@ def plan(
         `UserError` with the exit code ``NO_SCHEDULE``.
     UserError
         If something does not exist or go together: one line that names ``poet-plan``'s option, and the cure.
-    KeyboardInterrupt
-        If it comes before there is any schedule.
     """
     from poet_profiles.schedule import Objective
 
@@ -182,7 +182,7 @@ def plan(
         method = method_named(method)
     request = Request(
         network, profile, board, batch, ram, deadline, parameters, gradients, micro_batches, card_above, stream_above,
-        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream,
+        optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream, tiles=tiles,
     )  # fmt: skip
     options = options or OptimiseOptions(capped=False)
     if objective is not None:

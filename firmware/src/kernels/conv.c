@@ -49,7 +49,40 @@ int poet_conv_read(const int32_t *params, poet_conv *conv)
         win->oh = 1;
     }
     conv->in_place = pointwise && win->ow >= POET_TILE;
+    conv->top = -win->ph;
+    conv->y_plane = win->oh * win->ow;
     return POET_OK;
+}
+
+int poet_conv_read_rows(const int32_t *params, poet_conv *conv)
+{
+    const poet_conv2d_rows_params *p = (const poet_conv2d_rows_params *)params;
+    *conv = (poet_conv){
+        .n = 1,
+        .groups = 1,
+        .bias = p->bias,
+        .in_channels = p->c,
+        .out_channels = p->k,
+        .windows = {.h = p->h, .w = p->w, .r = p->r, .s = p->s, .sh = p->sh, .sw = p->sw, .pw = p->pw},
+        .top = p->top,
+    };
+    poet_windows *win = &conv->windows;
+    poet_windows along = {.h = 1, .w = p->w, .r = 1, .s = p->s, .sh = 1, .sw = p->sw, .pw = p->pw};
+    /* so that no row of a window is beyond 32 bits: of the last one some row is in x, or below its padding */
+    const int64_t last = (int64_t)p->top + (int64_t)(p->rows - (int64_t)1) * p->sh;
+    if ((p->bias & ~1) != 0 || p->r < 1 || p->sh < 1 || p->rows < 1 || last <= -p->r || last >= p->h ||
+        poet_count(p->h, p->r, 1, 1) == 0 || poet_windows_place(&along) != POET_OK) {
+        return POET_E_ARGUMENT;
+    }
+    win->ow = along.ow;
+    win->oh = p->rows;
+    conv->x_bytes = 4 * poet_count(p->c, p->h, p->w, 1);
+    conv->w_bytes = 4 * poet_count(p->k, p->c, p->r, p->s);
+    conv->b_bytes = 4 * poet_count(p->k, 1, 1, 1);
+    conv->y_bytes = poet_band_bytes(p->k, p->of, p->rows, win->ow);
+    conv->y_plane = p->of * win->ow;
+    conv->taps = p->c * p->r * p->s;
+    return conv->x_bytes != 0 && conv->w_bytes != 0 && conv->y_bytes != 0 ? POET_OK : POET_E_ARGUMENT;
 }
 
 /* Not inlined, because other products would pay for its registers. */

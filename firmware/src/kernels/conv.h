@@ -15,6 +15,9 @@ typedef struct poet_conv {
     int winograd;                      /* computed as winograd.h says; else directly */
     int small_planes;                  /* directly, as small_planes.h says */
     int depthwise;                     /* directly, as depthwise.h says; else as gemm.h does */
+    int32_t top;                       /* row of x at which the first window begins; negative: in the padding */
+    int32_t y_plane;                   /* elements from a channel of y to the next */
+    bool adds;                         /* its weights' gradient to what is there */
     poet_windows windows;
     uint32_t x_bytes, w_bytes, b_bytes, y_bytes;
 } poet_conv;
@@ -22,6 +25,10 @@ typedef struct poet_conv {
 /* Reads the parameters of one of the three convolution operators; POET_E_ARGUMENT if they make no sense,
  * POET_E_UNSUPPORTED if the program lacks the kernels for them. */
 int poet_conv_read(const int32_t *params, poet_conv *conv);
+
+/* Of an operator on some rows (rows.h), whose x and y are bands: what decides about the algorithm is the whole, which
+ * the caller has looked at. */
+int poet_conv_read_rows(const int32_t *params, poet_conv *conv);
 
 /* As poet_gemm_multiply. Kernels of single channels that the program has are quicker. */
 void poet_conv_multiply(const poet_gemm *gemm, const float *w, const float *start, const float *x, float *y);

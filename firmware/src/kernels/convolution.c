@@ -61,7 +61,7 @@ static void compute_channels(const poet_conv *conv, const poet_gemm *gemm, const
     const float *bias = sums->bias == NULL ? NULL : sums->bias + channel;
     for (int32_t oy = 0; oy < win->oh; oy += gemm->panels) {
         if (!conv->in_place) {
-            poet_im2col_fill(im2col, x, oy * win->sh - win->ph, workspace);
+            poet_im2col_fill(im2col, x, oy * win->sh + conv->top, workspace);
         }
         const float *rows = conv->in_place ? x : workspace;
         sums->way(gemm, w, bias, rows, y + oy * win->ow);
@@ -115,7 +115,7 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
         .b_k_row = conv->in_place ? win->h * win->w : im2col.width,
         .b_tap = 1,
         .b_column = win->sw,
-        .out_row = win->oh * win->ow,
+        .out_row = conv->y_plane,
         .out_column = 1,
         .panels = rows,
         .b_panel = win->sh * (conv->in_place ? win->w : im2col.width),
@@ -129,11 +129,10 @@ static void convolve(const poet_conv *conv, int32_t first, int32_t count, const 
             const int32_t group = channel / conv->out_channels;
             gemm.rows = poet_conv_channels_in_group(conv, channel, first + count);
             compute_channels(conv, &gemm, &im2col, x + group * conv->in_channels * win->h * win->w,
-                             w + (channel - first) * conv->taps, sums, channel, workspace,
-                             y + channel * win->oh * win->ow);
+                             w + (channel - first) * conv->taps, sums, channel, workspace, y + channel * conv->y_plane);
         }
         x += conv->groups * conv->in_channels * win->h * win->w;
-        y += conv->groups * conv->out_channels * win->oh * win->ow;
+        y += conv->groups * conv->out_channels * conv->y_plane;
     }
 }
 

@@ -50,6 +50,12 @@ int poet_sizes_read(const char *tensors, const int32_t *params, poet_sizes *size
     }
 }
 
+uint32_t poet_band_bytes(int32_t planes, int32_t of, int32_t rows, int32_t columns)
+{
+    const uint32_t all = poet_count(planes, of, columns, 1);
+    return all == 0 || rows < 1 || rows > of ? 0 : 4 * (all - (uint32_t)((of - rows) * columns));
+}
+
 int poet_sizes_index(int status, int32_t bound, poet_sizes *sizes)
 {
     sizes->index_input = 1;

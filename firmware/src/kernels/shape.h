@@ -15,6 +15,10 @@ uint32_t poet_count(int32_t a, int32_t b, int32_t c, int32_t d);
  * outputs are the last inputs, changed in place. */
 int poet_sizes_read(const char *tensors, const int32_t *params, poet_sizes *sizes);
 
+/* Bytes from the first to the last element of `rows` rows of each of so many planes, which lie `of` rows apart; 0 if an
+ * extent is not positive or that would exceed 1 GiB. */
+uint32_t poet_band_bytes(int32_t planes, int32_t of, int32_t rows, int32_t columns);
+
 /* The second input holds indices below that bound. Here and below: gives the status that `sizes` was filled with. */
 int poet_sizes_index(int status, int32_t bound, poet_sizes *sizes);
 

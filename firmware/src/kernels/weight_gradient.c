@@ -13,15 +13,18 @@
 
 #define POSITIONS_AT_A_TIME 32 /* at least, so that starting a product costs little beside it */
 
-static int is_padded(const poet_windows *win)
+/* Whether a window sees padding, of a band perhaps rows that the plane has not. */
+static int is_laid_out(const poet_conv *conv)
 {
-    return win->ph > 0 || win->pw > 0;
+    const poet_windows *win = &conv->windows;
+    const int32_t end = conv->top + (win->oh - 1) * win->sh + win->r;
+    return win->ph > 0 || win->pw > 0 || conv->top < 0 || end > win->h;
 }
 
 static int32_t rows_at_a_time(const poet_conv *conv)
 {
     const poet_windows *win = &conv->windows;
-    if (!is_padded(win) || conv->in_channels == 1) {
+    if (!is_laid_out(conv) || conv->in_channels == 1) {
         return win->oh;
     }
     const int32_t wanted = (POSITIONS_AT_A_TIME - 1) / win->ow + 1;
@@ -47,7 +50,7 @@ int poet_weight_gradient_workspace(const poet_conv *conv, uint32_t *bytes)
         *bytes = POET_SMALL_PLANES_WEIGHT_BYTES * (uint32_t)conv->out_channels;
         return POET_OK;
     }
-    if (!is_padded(win) || conv->winograd || conv->depthwise) {
+    if (!is_laid_out(conv) || conv->winograd || conv->depthwise) {
         return POET_OK;
     }
     *bytes = poet_im2col_bytes(conv->in_channels, rows_behind(win, rows_at_a_time(conv)), im2col_width(win));
@@ -83,7 +86,7 @@ static void add_rows(const poet_conv *conv, const poet_gemm_nt *gemm, const floa
 static poet_im2col im2col_behind(const poet_conv *conv, int32_t rows)
 {
     const poet_windows *win = &conv->windows;
-    const int padded = is_padded(win);
+    const int padded = is_laid_out(conv);
     return (poet_im2col){
         .channels = conv->in_channels,
         .rows = padded ? rows_behind(win, rows) : win->h,
@@ -107,15 +110,15 @@ __attribute__((noinline)) static void add_image(const poet_conv *conv, int32_t c
             .rows = channels,
             .k_rows = rows,
             .taps = win->ow,
-            .a_row = win->oh * win->ow,
+            .a_row = conv->y_plane,
             .b_k_row = win->sh * im2col.width,
             .b_tap = win->sw,
             .out_row = conv->taps,
         };
-        if (is_padded(win)) {
-            poet_im2col_fill(&im2col, x, oy * win->sh - win->ph, workspace);
+        if (is_laid_out(conv)) {
+            poet_im2col_fill(&im2col, x, oy * win->sh + conv->top, workspace);
         }
-        add_rows(conv, &gemm, gy + oy * win->ow, is_padded(win) ? workspace : x, &im2col, gw);
+        add_rows(conv, &gemm, gy + oy * win->ow, is_laid_out(conv) ? workspace : x + conv->top * win->w, &im2col, gw);
     }
 }
 
@@ -140,12 +143,14 @@ void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, c
         poet_small_planes_weight_gradient(conv, count, gy + first * plane, x, workspace, gw);
         return;
     }
-    poet_clear(gw, count * conv->taps);
+    if (!conv->adds) {
+        poet_clear(gw, count * conv->taps);
+    }
     if (conv->winograd) {
         add_by_winograd(conv, first, count, gy, x, workspace, gw);
         return;
     }
-    if (is_padded(win)) {
+    if (is_laid_out(conv)) {
         const poet_im2col im2col = im2col_behind(conv, rows_at_a_time(conv));
         poet_im2col_clear(&im2col, workspace);
     }
@@ -154,20 +159,19 @@ void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, c
         for (int32_t channel = first; channel < first + count; channel += channels) {
             const int32_t group = channel / conv->out_channels;
             channels = poet_conv_channels_in_group(conv, channel, first + count);
-            add_image(conv, channels, gy + channel * plane, x + group * conv->in_channels * win->h * win->w, workspace,
-                      gw + (channel - first) * conv->taps);
+            add_image(conv, channels, gy + channel * conv->y_plane, x + group * conv->in_channels * win->h * win->w,
+                      workspace, gw + (channel - first) * conv->taps);
         }
-        gy += conv->groups * conv->out_channels * plane;
+        gy += conv->groups * conv->out_channels * conv->y_plane;
         x += conv->groups * conv->in_channels * win->h * win->w;
     }
 }
 
-float poet_bias_gradient(const poet_conv *conv, int32_t channel, const float *gy)
+float poet_bias_gradient(const poet_conv *conv, int32_t channel, const float *gy, float sum)
 {
     const int32_t plane = conv->windows.oh * conv->windows.ow;
-    const int32_t step = conv->groups * conv->out_channels * plane;
-    float sum = 0.0f;
-    gy += channel * plane;
+    const int32_t step = conv->groups * conv->out_channels * conv->y_plane;
+    gy += channel * conv->y_plane;
     for (int32_t n = 0; n < conv->n; n++) {
         for (int32_t i = 0; i < plane; i++) {
             sum += gy[n * step + i];

@@ -13,6 +13,6 @@ int poet_weight_gradient_workspace(const poet_conv *conv, uint32_t *bytes);
 void poet_weight_gradient(const poet_conv *conv, int32_t first, int32_t count, const float *gy, const float *x,
                           float *workspace, float *gw);
 
-float poet_bias_gradient(const poet_conv *conv, int32_t channel, const float *gy);
+float poet_bias_gradient(const poet_conv *conv, int32_t channel, const float *gy, float sum);
 
 #endif

@@ -31,7 +31,7 @@ int poet_conv2d_backward_weight_run(const poet_op_args *args)
     if (conv.bias) {
         float *gb = args->outputs[1];
         for (int32_t k = 0; k < out_channels; k++) {
-            gb[k] = poet_bias_gradient(&conv, k, gy);
+            gb[k] = poet_bias_gradient(&conv, k, gy, 0.0f);
         }
     }
     return POET_OK;

@@ -90,7 +90,7 @@ __attribute__((noinline)) static int update_bias(const poet_op_args *args, const
 {
     poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, states);
     for (int32_t k = 0; k < out_channels_of(conv); k++) {
-        *gradient = poet_bias_gradient(conv, k, args->inputs[0]);
+        *gradient = poet_bias_gradient(conv, k, args->inputs[0], 0.0f);
         poet_update_tile(&update, gradient, 1);
     }
     return poet_update_end(&update);

@@ -2,6 +2,8 @@
 /* What a stream remembers, in place: of each row the oldest elements go, and new ones come behind the others. */
 #include "../kernels/shape.h"
 
+enum { MANY = 64 }; /* elements of a row that are worth a call */
+
 int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
 {
     const poet_shift_params *p = (const poet_shift_params *)params;
@@ -15,9 +17,22 @@ int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
         .outputs = 1,
         .input_bytes = {4 * new, 4 * (kept + new)},
         .output_bytes = {4 * (kept + new)},
-        .in_place = 1,
     };
     return POET_OK;
+}
+
+/* To where they are already, or to lower places: four are read before one is written. */
+static uint32_t *move(uint32_t *to, const uint32_t *from, int32_t count)
+{
+    const uint32_t *const end = from + count, *const fours = from + (count & ~3);
+    for (; from < fours; from += 4, to += 4) {
+        const uint32_t a = from[0], b = from[1], c = from[2], d = from[3];
+        to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+    }
+    while (from < end) {
+        *to++ = *from++;
+    }
+    return to;
 }
 
 int poet_shift_run(const poet_op_args *args)
@@ -28,12 +43,17 @@ int poet_shift_run(const poet_op_args *args)
     uint32_t *row = args->outputs[0];
     const size_t new = (size_t)p->count;
     const size_t kept = (size_t)p->kept;
-    for (int32_t i = 0; i < p->rows; i++, row += kept + new, before += kept + new, x += new) {
+    for (int32_t i = 0; i < p->rows; i++, before += kept + new, x += new) {
+        if (kept + new >= MANY) {
+            row = move(row, before + new, p->kept);
+            row = move(row, x, p->count);
+            continue;
+        }
         for (size_t k = 0; k < kept; k++) {
-            row[k] = before[k + new];
+            *row++ = before[k + new];
         }
         for (size_t k = 0; k < new; k++) {
-            row[kept + k] = x[k];
+            *row++ = x[k];
         }
     }
     return POET_OK;

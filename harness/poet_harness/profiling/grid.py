@@ -110,7 +110,13 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             *(_pool(n, c, extent) for n, c, extent in ((1, 8, 8), (1, 16, 16), (8, 16, 8))),
             *small_shapes.pools(),
         ],
-        of_view: [_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))],
+        of_view: [
+            *(_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))),
+            *(
+                _transposed(1, 1) | {"d2": c, "d3": n, "s2": 2 * n, "s3": 1, "size": 2 * n * c}
+                for c, n in ((4, 124), (8, 60))
+            ),
+        ],
         "m k n bias": [*linear, *({"m": m, "k": k, "n": n, "bias": m % 2} for m, k, n in small)],
         "m k n bias tile": [{**shape, "tile": min(shape["n"], 16)} for shape in linear],
         f"{of_convolution} tile": [{**shape, "tile": min(shape["k"], 16)} for shape in _convolutions()],
@@ -142,7 +148,15 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
-        "shift": [{"rows": rows, "kept": kept, "count": 1} for rows, kept in ((32, 3), (32, 15), (1, 511))],
+        "shift": [
+            {"rows": rows, "kept": kept, "count": count}
+            for rows, kept, count in ((32, 3, 1), (32, 15, 1), (1, 511, 1), (8, 58, 232), (4, 248, 217))
+        ],
+        **{f"max_pool2d{way}_rows": [*_pooled_bands()] for way in ("", "_backward")},
+        "matmul_rows": [
+            {"k": k, "c": c, "of": 2 * size, "at": 0, "size": size}
+            for k, c, size in ((3, 8, 116), (10, 4, 16), (10, 8, 28), (3, 4, 150))
+        ],
         "steps": [{"steps": 1}],
         "c count": [{"c": c, "count": 512} for c in (8, 64)],
         "m v d": [{"m": m, "v": v, "d": d} for m, v, d in ((8, 64, 16), (32, 128, 32), (64, 256, 32))],
@@ -154,6 +168,12 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
             for op in ("streamed_embedding", "streamed_embedding_update")
         },
     }
+
+
+def _pooled_bands() -> Iterator[dict[str, int]]:
+    """Of other bands a model of the whole operator says enough: these do little, and go plane by plane."""
+    for c, h, w in ((4, 8, 62), (8, 8, 16), (4, 16, 30), (16, 4, 12)):
+        yield {"c": c, "h": h, "w": w, "r": 2, "s": 2, "sh": 2, "sw": 2, "of": h, "at": 0, "own": 1}
 
 
 def _steps(gates: int) -> Iterator[dict[str, int]]:

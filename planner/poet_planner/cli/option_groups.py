@@ -13,7 +13,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.program.json_output import alone
 from poet_profiles.schedule import Objective
 
-from poet_planner.graph.layout import Gradients, Parameters
+from poet_planner.graph.layout import Gradients, Parameters, Tiles
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.calibration import Frozen
 from poet_planner.planning.request import Request, refuse_beside_a_graph
@@ -193,6 +193,9 @@ class MemoryOptions:
             "one, unless that does not fit and parts are cheaper.",
         ),
     ] = "auto"
+    tiles: Annotated[
+        Tiles, expert_option(help="On a microcontroller: what is too large a few rows at a time, where that is needed.")
+    ] = Tiles.AUTO
     paging: Annotated[bool, expert_option(help="Whether values may be paged to storage.")] = True
     card_above: Annotated[
         str | None,

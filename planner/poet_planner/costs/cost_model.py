@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import ACCUMULATE, INFER, OPTIMIZERS, S8
+from poet_profiles.firmware.operators import (
+    ACCUMULATE,
+    INFER,
+    OF_BANDS,
+    OPTIMIZERS,
+    S8,
+    of_band,
+    params_key,
+    parse_params,
+)
 from poet_profiles.graph import Graph, Node, PageCost, Value
 from poet_profiles.graph.kept import FETCH
 from poet_profiles.profile import NO_SENSOR, PLACE
@@ -243,6 +252,9 @@ class CostModel:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
+        if op in OF_BANDS and not any(one == op for one, _ in self._exact):
+            op, band = of_band(op, parse_params(params))
+            return self._operator(node, op, params_key(op, band))
         if not has_features(params):
             raise UserError(
                 f"{node}: how many FLOPs {op} takes is not known, so that no fit can price it; "

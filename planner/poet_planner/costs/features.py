@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import OPERATORS, Params, parse_params, positions
+from poet_profiles.firmware.operators import OF_BANDS, OPERATORS, Params, of_band, parse_params, positions
 from poet_profiles.firmware.steps import BLOCK, POINTWISE, steps_in
 
 from poet_planner.costs.loops import loops
@@ -46,6 +46,8 @@ def features(op: str, params: str, fpu: bool = False, whole: str | None = None) 
             pairs = dict(pair.split("=", 1) for pair in params.split(" "))
             return Features(float(pairs["flops"]), float(pairs["bytes"]))
         configuration = parse_params(params)
+        if op in OF_BANDS:
+            op, configuration = of_band(op, configuration)
         if op == POINTWISE:
             return _of_steps(configuration)
         sizes = OPERATORS[op].sizes(configuration)

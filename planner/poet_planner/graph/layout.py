@@ -30,6 +30,22 @@ class Gradients(StrEnum):
     EARLY = "early"
 
 
+class Tiles(StrEnum):
+    """Whether operators may be computed in bands: where the RAM needs it, or it is cheaper."""
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Values above a size are computed in at most so many bands; on the way back those above another are made again."""
+
+    count: int
+    above_bytes: int
+    again_bytes: int
+
+
 @dataclass(frozen=True)
 class MemoryLayout:
     """Where things lie, and how the step is cut."""
@@ -46,6 +62,7 @@ class MemoryLayout:
     # In how many parts, one after the other, a batch goes through the network. Above 1 gradients are sums in RAM.
     micro_batches: int = 1
     segments: int = 1  # of how many recurrent layers' steps are; what each keeps for the way back is a value
+    bands: Bands | None = None  # what is computed a few rows at a time, with gradients as values or sums
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
@@ -65,6 +82,8 @@ class MemoryLayout:
             return "--parameters card"
         told = [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
+        if self.bands is not None:
+            told += [f"what is above {self.bands.above_bytes} B in {self.bands.count} bands"]
         return ", ".join(told) or f"--gradients {self.gradients}"
 
     @property

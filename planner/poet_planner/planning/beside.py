@@ -14,7 +14,7 @@ from poet_profiles.schedule import Schedule
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
-from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED
+from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED, bands_of
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
@@ -41,7 +41,7 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
         reason = why_no_headers(lowered.graph, {**step.constants, **lowered.data})
         if reason is not None:
             return reason
-        graph = _as_paged(step, lowered.graph)
+        graph = _in_bands(step, _as_paged(step, lowered.graph), training.ram_budget_bytes)
         schedule = _schedule(graph, training.ram_budget_bytes)
         stream = _stream(step, lowered.stream, training.ram_budget_bytes) if lowered.stream else None
         data = {**lowered.data, **(lowered.stream.data if lowered.stream else {})}
@@ -51,6 +51,14 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
         return str(refusal).removeprefix(f"{step.graph.name}: ")
     _verify(inference, "the inference")
     return inference
+
+
+def _in_bands(step: CostedStep, graph: Graph, budget_bytes: int) -> Graph:
+    """The graph, or the cheapest in bands that fits, where it does not and the step is in bands, too."""
+    if step.layout.bands is None or _fits(graph, budget_bytes):
+        return graph
+    ways = [_as_paged(step, step.in_bands(graph, bands)) for bands in bands_of(graph)]
+    return min((one for one in ways if _fits(one, budget_bytes)), key=once_j, default=graph)
 
 
 def _stream(step: CostedStep, lowered: LoweredInference, budget_bytes: int) -> Stream:

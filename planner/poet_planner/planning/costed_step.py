@@ -12,7 +12,7 @@ from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.plan_folder.beside import FEATURE
 
-from poet_planner.graph.layout import MemoryLayout
+from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.planning.training_graph import TrainingStep
 
 if TYPE_CHECKING:
@@ -53,6 +53,14 @@ class CostedStep:
         if stream is not None:
             stream = replace(stream, graph=self.costs.apply(stream.graph).graph)
         return replace(lowered, graph=self.costs.apply(lowered.graph).graph, stream=stream)
+
+    def in_bands(self, graph: Graph, bands: Bands) -> Graph:
+        """The graph of an inference in bands, with its costs."""
+        from poet_planner.lowering.in_place import with_taking_over, without_taking_over
+        from poet_planner.lowering.tiles.rows import with_bands
+
+        assert self.costs is not None
+        return self.costs.apply(with_taking_over(with_bands(without_taking_over(graph), bands))).graph
 
     @property
     def is_on_features(self) -> bool:

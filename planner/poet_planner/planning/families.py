@@ -16,24 +16,28 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
 
-from poet_planner.graph.batch import nodes_of_batch
+from poet_planner.graph.batch import nodes_of_batch, once_j
 from poet_planner.graph.layout import (
     GRADIENTS_EARLY,
     GRADIENTS_PAGED,
     GRADIENTS_RESIDENT,
     PARAMETERS_EXCLUDED,
+    Bands,
     Gradients,
     MemoryLayout,
     Parameters,
+    Tiles,
 )
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning import notes
 from poet_planner.planning.bench import Bench
+from poet_planner.planning.budget import ram_budget_bytes
 from poet_planner.planning.features import Division, where_to_cut
 from poet_planner.planning.form import Form
 from poet_planner.planning.request import AUTO_PARTS, WHOLE, Request
 from poet_planner.report.quantities import size_bytes
 from poet_planner.schedule.flash import has_room_in_flash
+from poet_planner.schedule.store_all import store_all_schedule
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
 STREAMED = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
@@ -42,6 +46,9 @@ SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
+BANDS = (2, 4, 8, 16)  # of rows
+# Above which parts of the largest value something is in bands, and computed again on the way back.
+BANDED = ((2, 2), (4, 4), (8, 4))
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -274,6 +281,39 @@ def _in_segments(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield [MemoryLayout(micro_batches=parts, segments=count) for count in SEGMENTS]
 
 
+def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
+    """As for segments, but for what there is to cut."""
+    why_not = _why_not_in_ram(bench, usual)
+    if usual is None or why_not is not None:
+        return why_not
+    if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
+        return "no microcontroller runs it, or a step on features"
+    if bench.request.tiles == Tiles.OFF or bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+        return f"--gradients {bench.request.gradients}, or --tiles off"
+    operations = (node.operation for node in usual.graph.nodes if node.operation)
+    return None if any(one.op.startswith("conv2d") for one in operations) else "no convolution"
+
+
+def bands_of(graph: Graph) -> list[Bands]:
+    """Ways to compute in bands what takes much of the RAM."""
+    most = max(value.bytes for node in graph.nodes for value in node.values)
+    return [Bands(count, most // banded, most // again) for banded, again in BANDED for count in BANDS]
+
+
+def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of single samples: the cheapest in which nothing is to be computed again, or all where there is none."""
+    parts = parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
+    step = bench.step(MemoryLayout(micro_batches=parts))
+    budget_bytes = ram_budget_bytes(bench.request.ram, step, step)
+    layouts: list[MemoryLayout] = []
+    for bands in bands_of(step.graph):
+        layout = MemoryLayout(micro_batches=parts, bands=bands)
+        if all(bench.step(layout).graph != bench.step(one).graph for one in (step.layout, *layouts)):
+            layouts.append(layout)
+    roomy = [one for one in layouts if store_all_schedule(bench.step(one).graph).peak_bytes <= budget_bytes]
+    yield sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:1] or layouts
+
+
 def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
@@ -376,6 +416,14 @@ FAMILIES = (
         may_fit=_fits_in_parts,
         handicap_j=_fit_error_j,
         note=notes.of_parts,
+    ),
+    Family(
+        "bands",
+        _in_bands,
+        _why_no_bands,
+        may_fit=_fits_in_parts,
+        handicap_j=_fit_error_j,
+        note=notes.of_bands,
     ),
     Family(
         "recurrent layers in segments",

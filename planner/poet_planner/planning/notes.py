@@ -80,6 +80,11 @@ def of_segments(form: Form, usual: Form | None, before: Form | None, others: Seq
     return f"{form.layout.words}: what a segment keeps for the way back is stored or computed again on its own"
 
 
+def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What exists a few rows at a time."""
+    return f"{form.layout.words} of rows, which never is in RAM as a whole; --tiles off forbids it"
+
+
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)

@@ -14,7 +14,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.shipped import profile_names
 
-from poet_planner.graph.layout import Gradients, Parameters
+from poet_planner.graph.layout import Gradients, Parameters, Tiles
 from poet_planner.graph.optimizer import PLAIN, Optimizer
 from poet_planner.planning.calibration import Calibration, Frozen
 from poet_planner.report.quantities import size_bytes
@@ -62,6 +62,7 @@ class Request:
     early_updates: bool = True  # whether auto may choose them: nothing is paged in such a step
     features: int | str = WHOLE
     stream: int | None = None  # an axis of the input
+    tiles: str = Tiles.AUTO
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
@@ -77,6 +78,7 @@ class Request:
         calibration(self.frozen, self.calibrate)
         named(Parameters, self.parameters, "--parameters")
         named(Gradients, self.gradients, "--gradients")
+        named(Tiles, self.tiles, "--tiles")
         if self.features not in (AUTO_PARTS, WHOLE) and not str(self.features).isdecimal():
             raise UserError(f"--features {self.features}: give auto, whole, or how many samples have room in RAM")
         excluded = self.parameters == Parameters.EXCLUDED

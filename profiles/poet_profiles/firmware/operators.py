@@ -24,6 +24,7 @@ Params = Mapping[str, int]
 SUM_SO_FAR = 2  # place among the inputs of an accumulating operator
 MATMUL, LOOK_UP = "matmul", "look_up"
 ACCUMULATE = "_accumulate"  # ends the name of an operator that adds to a sum so far
+ROWS = "_rows"  # of one that computes a band of what the one without it does
 RELU = "_relu"  # of one that keeps what is positive
 S8 = "_s8"  # of one on int8
 INFER = "_infer"  # of one that yields nothing for a way back
@@ -170,6 +171,9 @@ def _flops(op: str, values: tuple[int, ...], outputs: tuple[int, ...]) -> int:
     if op == POINTWISE:
         return values[0] * sum(KINDS[step.name].flops for step in steps_of(values[2:]))
     p = dict(zip(OPERATORS[op].params, values, strict=True))
+    if op in OF_BANDS:
+        op, p = of_band(op, p)
+        outputs = outputs[:1] if "weight" in op else OPERATORS[op].sizes(p).outputs
     base = op.removeprefix(STREAMED)
     if base in RECURRENT:
         gates, beside = RECURRENT[base]
@@ -203,6 +207,26 @@ def _elements(op: str, p: Params) -> int:
         return p["m"]
     extents = ("d0", "d1", "d2", "d3") if "d0" in p else ("n", "c", "m", "d", "size", "outer", "length", "inner")
     return math.prod(p[name] for name in extents if name in p)
+
+
+OF_BANDS = frozenset(name for name in OPERATORS if name.endswith(ROWS) and name not in ("sum_rows", "add_rows"))
+
+
+def of_band(op: str, p: Params) -> tuple[str, dict[str, int]]:
+    """The operator that computes a band as a tensor of its own."""
+    whole = op.removesuffix(ROWS)
+    own = {"n": 1, "g": 1, "ph": 0, "pw": 0, "bias": 0, "b": 1, "ta": 0, "tb": 0, "m": 1, **p}
+    if whole == LOOK_UP:
+        return whole, {"size": p["c"] * p["rows"] * p["w"]}
+    if whole == "linear":
+        whole += ACCUMULATE
+    elif "size" in p:
+        own |= {"n": p["c"] * p["size"], "k": p.get("k", 1)}
+    elif "backward_input" in op:
+        own["h"] = max(p["h"], p["r"])
+    elif "rows" in p:
+        own |= {"h": (p["rows"] - 1) * p["sh"] + p["r"], "k": p.get("filters", p["k"])}
+    return whole, {name: own[name] for name in OPERATORS[whole].params}
 
 
 def output_extent(extent: int, kernel: int, stride: int, padding: int) -> int:

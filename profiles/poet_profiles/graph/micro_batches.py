@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from poet_profiles.errors import FaultError
-from poet_profiles.firmware.operators import ACCUMULATE, MATMUL, SUM_SO_FAR, parse_params
+from poet_profiles.firmware.operators import ACCUMULATE, MATMUL, ROWS, SUM_SO_FAR, parse_params
 from poet_profiles.firmware.steps import ADDITION, POINTWISE
 from poet_profiles.graph.kept import TRAINED_KINDS, commits_each_step
 from poet_profiles.graph.model import Graph, Node
@@ -50,6 +50,8 @@ def check_micro_batches(graph: Graph) -> None:
 
 def _check_sum(id: str, nodes: list[Node]) -> None:
     """``nodes`` are those that run in each micro-batch and name it."""
+    if _add_all_columns(id, nodes):
+        return
     if len(nodes) != 1:
         raise FaultError(f"{len(nodes)} nodes of each micro-batch name the sum {id}; one must, which adds to it")
     operation = nodes[0].operation
@@ -65,6 +67,19 @@ def _check_sum(id: str, nodes: list[Node]) -> None:
             f"node {nodes[0].id} must add a value to the sum {id}, not recomputable: "
             f"{POINTWISE} {ADDITION} of [value, {id}] in {id}, or {MATMUL}{ACCUMULATE} with k=1"
         )
+
+
+def _add_all_columns(id: str, nodes: list[Node]) -> bool:
+    """Whether they add to each column of the sum once, as bands do."""
+    end = of = 0
+    for node in nodes:
+        if node.operation is None or node.operation.op != MATMUL + ACCUMULATE + ROWS or node.recomputable:
+            return False
+        p = parse_params(node.operation.params)
+        if node.operation.operands[SUM_SO_FAR:] != (id,) or node.operation.results != (id,) or p["at"] != end:
+            return False
+        end, of = end + p["size"], p["of"]
+    return bool(nodes) and end == of
 
 
 def _names(node: Node, id: str) -> bool:

@@ -568,6 +568,88 @@ def _of_integers(reference: Callable[[Params, Draw], Operands]) -> Reference:
     return golden
 
 
+def _band(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """x, w, b, the band y of their convolution and a gradient of y; rows beyond the plane's are zeros."""
+    x = draw.normal(p["c"], p["h"], p["w"]).requires_grad_()
+    w = draw.normal(p["k"], p["c"], p["r"], p["s"]).requires_grad_()
+    b = draw.normal(p["k"]).requires_grad_()
+    end = p["top"] + (p["rows"] - 1) * p["sh"] + p["r"]
+    rows = F.pad(x, (0, 0, -p["top"], end - p["h"]))  # below 0 rows are left out
+    y = F.conv2d(rows[None], w, b if p["bias"] else None, (p["sh"], p["sw"]), (0, p["pw"]))[0]
+    return x, w, b, y, draw.normal(*y.shape)
+
+
+def conv2d_rows(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, _ = _band(p, draw)
+    return _golden((x, w, b) if p["bias"] else (x, w), (y[p["first"] : p["first"] + p["filters"]],))
+
+
+def conv2d_backward_input_rows(p: Params, draw: Draw) -> Golden:
+    x, w, _, y, gy = _band(p, draw)
+    return _golden((gy, w), torch.autograd.grad(y, (x,), gy))
+
+
+def _columns(p: Params) -> slice:
+    return slice(p["at"], p["at"] + p["size"])
+
+
+def matmul_rows(p: Params, draw: Draw) -> Golden:
+    a, w = draw.normal(p["k"]), draw.normal(p["k"], p["c"], p["of"])
+    return _golden((a, w), (torch.einsum("k,kcs->cs", a, w[..., _columns(p)]),))
+
+
+def matmul_accumulate_rows(p: Params, draw: Draw) -> Golden:
+    a, x, so_far = draw.normal(p["m"]), draw.normal(p["c"], p["size"]), draw.normal(p["m"], p["c"], p["of"])
+    made = so_far.clone()
+    made[..., _columns(p)] += torch.einsum("m,cs->mcs", a, x)
+    return _golden((a, x, so_far), (made,))
+
+
+def linear_rows(p: Params, draw: Draw) -> Golden:
+    x, w, so_far = draw.normal(p["k"]), draw.normal(p["n"], p["of"]), draw.normal(p["n"])
+    b = (draw.normal(p["n"]),) if p["bias"] else ()
+    return _golden((x, w, so_far, *b), (sum(b, so_far + w[:, p["at"] : p["at"] + p["k"]] @ x),))
+
+
+def conv2d_backward_weight_rows(p: Params, draw: Draw) -> Golden:
+    x, w, b, y, gy = _band(p, draw)
+    given = (w, b) if p["bias"] else (w,)
+    so_far = tuple(draw.normal(*one.shape) for one in given)
+    made = torch.autograd.grad(y, given, gy)
+    return _golden((gy, x, *so_far), tuple(one + more for one, more in zip(so_far, made, strict=True)))
+
+
+def _pooled_band(p: Params, draw: Draw) -> tuple[Tensor, Tensor, Tensor, slice]:
+    whole = {**p, "n": 1, "ph": 0, "pw": 0}
+    x, y, places = _max_pool2d(whole, draw)
+    return x, y[0], places[0], slice(p["at"], p["at"] + y.shape[2])
+
+
+def max_pool2d_rows(p: Params, draw: Draw) -> Golden:
+    x, maxima, places, band = _pooled_band(p, draw)
+    y, at = draw.normal(p["c"], p["of"], maxima.shape[2]), draw.labels(p["c"] * p["of"] * maxima.shape[2], 256)
+    at = at.to(torch.uint8).reshape(y.shape)
+    inputs = (_array(x), _array(y), at.numpy().copy())
+    y[:, band], at[:, band] = maxima.detach(), places
+    return Golden(inputs, (y.numpy(), at.numpy()))
+
+
+def max_pool2d_backward_rows(p: Params, draw: Draw) -> Golden:
+    x, maxima, places, band = _pooled_band(p, draw)
+    gy = draw.normal(p["c"], p["of"], maxima.shape[2])
+    at = torch.zeros(gy.shape, dtype=torch.uint8)
+    at[:, band] = places
+    own = gy[:, band]
+    given = own if p["own"] else gy
+    return Golden((_array(given), at.numpy()), (torch.autograd.grad(maxima, (x,), own)[0].numpy(),))
+
+
+def look_up_rows(p: Params, draw: Draw) -> Golden:
+    whole = look_up({"size": p["c"] * p["h"] * p["w"]}, draw)
+    planes = whole.outputs[0].reshape(p["c"], p["h"], p["w"])
+    return Golden(whole.inputs, (planes[:, p["top"] : p["top"] + p["rows"]],))
+
+
 def look_up(p: Params, draw: Draw) -> Golden:
     """The numbers of a table have no rounding."""
     x, table = draw.labels(p["size"], 256).to(torch.uint8), draw.normal(256)

@@ -251,8 +251,63 @@ def _gathers() -> SearchStrategy[Params]:
     return integers(m=(1, 5), v=(1, 9), d=(1, 5), size=(1, 5), ignores=(0, 1), ignored=(-2, 8))
 
 
+@st.composite
+def _bands(draw: DrawFn, backward: bool = False) -> Params:
+    """Of a convolution: rows of y that lie one after another, from above x to below it."""
+    r, s, pw = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(0, 1))
+    sizes = {"c": draw(st.integers(1, 5)), "h": draw(st.integers(1, 9)), "w": draw(st.integers(s, 9))}
+    windows = {
+        "k": draw(st.integers(1, 6)),
+        "r": r,
+        "s": s,
+        "sh": draw(st.integers(1, 3)),
+        "sw": draw(st.integers(1, 3)),
+    }
+    top = draw(st.integers(1 - r, sizes["h"] - 1))
+    rows = draw(st.integers(1, (sizes["h"] - 1 - top) // windows["sh"] + 1))
+    given = {**sizes, **windows, "pw": pw, "bias": draw(st.integers(0, 1)), "top": top, "rows": rows, "of": rows}
+    return {**given, "top": min(top, 0), "bias": 0} if backward else given
+
+
+@st.composite
+def _filtered_bands(draw: DrawFn) -> Params:
+    params = draw(_bands())
+    first = draw(st.integers(0, params["k"] - 1))
+    return {**params, "first": first, "filters": draw(st.integers(1, params["k"] - first))}
+
+
+@st.composite
+def _columns(draw: DrawFn, *names: str, size: str = "size") -> Params:
+    at, count = draw(st.integers(0, 3)), draw(st.integers(1, 9))
+    of = at + count + draw(st.integers(0, 3))
+    return {**{name: draw(st.integers(1, 5)) for name in names}, "of": of, "at": at, size: count}
+
+
+@st.composite
+def _pooled_bands(draw: DrawFn) -> Params:
+    p = {name: value for name, value in draw(poolings()).items() if name not in ("n", "ph", "pw")}
+    p |= {"h": max(p["h"], p["r"]), "w": max(p["w"], p["s"])}
+    at, rows = draw(st.integers(0, 3)), (p["h"] - p["r"]) // p["sh"] + 1
+    return {**p, "of": at + rows + draw(st.integers(0, 3)), "at": at}
+
+
+@st.composite
+def _rows_of_bytes(draw: DrawFn) -> Params:
+    top, rows = draw(st.integers(0, 3)), draw(st.integers(1, 4))
+    return {**draw(integers(c=(1, 3), w=(1, 9))), "h": top + rows + draw(st.integers(0, 2)), "top": top, "rows": rows}
+
+
 CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "pointwise": single_steps(),
+    "conv2d_rows": _filtered_bands(),
+    "conv2d_backward_weight_rows": _bands(),
+    "conv2d_backward_input_rows": _bands(backward=True),
+    "matmul_rows": _columns("k", "c"),
+    "matmul_accumulate_rows": _columns("m", "c"),
+    "linear_rows": _together(_columns("n", size="k"), integers(bias=(0, 1))),
+    "max_pool2d_rows": _pooled_bands(),
+    "max_pool2d_backward_rows": _together(_pooled_bands(), integers(own=(0, 1))),
+    "look_up_rows": _rows_of_bytes(),
     **dict.fromkeys(
         (
             *("sgd", "mse_loss", "mse_loss_backward", "fetch", "store", "map_s8", "look_up"),
