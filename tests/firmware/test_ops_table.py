@@ -38,7 +38,7 @@ def tensors(name: str, p: dict[str, int]) -> set[int]:
     if "r" in p:
         weights = {p["k"] * (p["c"] // p.get("g", 1)) * p["r"] * p["s"]} if "k" in p else set()
         return {p.get("n", 1) * p["c"] * p["h"] * p["w"], *weights}
-    if "rows" in p:
+    if {"rows", "c"} <= p.keys():
         return {p["c"] * p["h"] * p["w"], p["c"] * p["rows"] * p["w"]}
     if "k" in p:
         return {p.get("b", 1) * p["m"] * p["k"], p.get("b", 1) * p["m"] * p["n"]}

@@ -15,7 +15,6 @@ int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
         .outputs = 1,
         .input_bytes = {4 * new, 4 * (kept + new)},
         .output_bytes = {4 * (kept + new)},
-        .in_place = 1,
     };
     return POET_OK;
 }

@@ -47,6 +47,7 @@ class MemoryLayout:
     micro_batches: int = 1
     segments: int = 1  # of how many recurrent layers' steps are; what each keeps for the way back is a value
     bands: int = 1  # in how many bands of rows a first convolution is computed, with the pooling that follows
+    tiles: int = 1  # in how many tiles the largest value is computed, of rows of a matrix or of channels
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
@@ -67,6 +68,7 @@ class MemoryLayout:
         told = [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
         told += [f"a first convolution in {self.bands} bands"] * (self.bands > 1)
+        told += [f"the largest values in {self.tiles} tiles"] * (self.tiles > 1)
         return ", ".join(told) or f"--gradients {self.gradients}"
 
     @property

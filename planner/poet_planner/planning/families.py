@@ -43,6 +43,7 @@ FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some part
 FEW_NODES = 100  # so many nodes are still few once they are in fine slices
 SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
 BANDS = (2, 4, 8)  # of rows, in which a first convolution and its pooling are computed
+TILES = (2, 4, 8, 16, 32)  # of the largest value
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -294,6 +295,30 @@ def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield [MemoryLayout(micro_batches=parts, bands=count) for count in BANDS]
 
 
+def _why_no_tiles(bench: Bench, usual: Form | None) -> str | None:
+    """As for segments, whatever there is to cut."""
+    why_not = _why_not_in_ram(bench, usual)
+    if why_not is None and (bench.cut is not None or not bench.is_for_a_microcontroller or not bench.training_step):
+        why_not = "no microcontroller runs it, or a step on features"
+    return why_not
+
+
+def _in_tiles(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of the whole batch, and of its finest parts."""
+    request, parts = bench.request, parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
+    layouts = [MemoryLayout(micro_batches=parts)] if request.gradients in (Gradients.AUTO, Gradients.RESIDENT) else []
+    if parts_asked_for(request) in (None, 1):
+        layouts += [MemoryLayout()] * (parts > 1)
+        early = request.gradients == Gradients.AUTO and request.early_updates
+        layouts += [GRADIENTS_EARLY] * (early or request.gradients == Gradients.EARLY)
+    yield [replace(layout, tiles=count) for layout in layouts for count in TILES]
+
+
+def _fits_in_tiles(usual: Form) -> bool:
+    gradients = sum(aligned(resident.bytes) for resident in usual.graph.residents if resident.kind == "gradient")
+    return lasting_bytes(usual.graph) - gradients < usual.budget_bytes
+
+
 def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
@@ -405,6 +430,7 @@ FAMILIES = (
         note=notes.of_segments,
     ),
     Family("a first convolution in bands", _in_bands, _why_no_bands, may_fit=_fits_in_parts, note=notes.of_bands),
+    Family("largest values in tiles", _in_tiles, _why_no_tiles, may_fit=_fits_in_tiles, note=notes.of_tiles),
     Family(
         "constants on the card",
         _constants_on_card,
