@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator is computed tile by tile: along which axis of each of its tensors, and what it adds up over tiles.
+"""Along which axes of its tensors an operator is computed tile by tile.
 
 An operator has several ways: a product goes by rows, by columns, or over what it sums. Tiles in order give the bits of
 the whole by each of them.
@@ -27,7 +27,7 @@ ADD_ROWS, SUM_ROWS, CONV = "add_rows", "sum_rows", "conv2d"
 
 
 class Axis(NamedTuple):
-    """What is cut of a tensor: `outer` times, an axis of `extent` places of `inner` neighbouring numbers each."""
+    """An axis of a tensor: `outer` times `extent` places, each of `inner` neighbouring numbers."""
 
     outer: int
     extent: int

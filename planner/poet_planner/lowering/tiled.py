@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lowered step whose largest values never exist as a whole: their operators run tile by tile.
+"""A lowered step whose largest values never exist as a whole.
 
 A region is a set of neighbouring operators that go along one axis: rows of matrices, or channels of planes. What lies
 between them is there for a moment only, a tile of it; what the way back needs of it is computed again there. Results
@@ -35,7 +35,7 @@ FOURS = 4  # kernels take so many rows, or filters, at a time
 
 
 def with_tiles(graph: Graph, tiles: int) -> Graph:
-    """The same step with its values in tiles, of which the largest has so many; the same graph where there are none."""
+    """The same step with its values in tiles, of which the largest has so many."""
     most = max((value.bytes for node in graph.nodes for value in node.values), default=0) // tiles
     plain = _with_losses_of_rows(graph, most)
     tiled = _tiled(plain, most)
@@ -155,7 +155,7 @@ class _Net:
         return list(dict.fromkeys(found))
 
     def region(self, id: str, axis: Axis, taken: set[str]) -> _Region | None:
-        """What there is around a value that is cut along an axis; None if nothing lies between its operators."""
+        """What there is around a value that is cut along an axis; None if nothing is between."""
         cut, members, waiting = {id: axis}, dict[str, Way](), deque([id])
         while waiting:
             value = waiting.popleft()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of matrices and channels in tiles: every tensor of a step has the bits of the step that is in none."""
+"""Rows of matrices and channels in tiles give every tensor of a step the bits of the whole."""
 
 from __future__ import annotations
 
