@@ -2,8 +2,8 @@
 """A lowered step whose largest values never exist as a whole.
 
 A region is a set of neighbouring operators that go along one axis: rows of matrices, or channels of planes. What lies
-between them is there for a moment only, a tile of it; what the way back needs of it is computed again there. Results
-are gathered tile behind tile, or summed over the tiles in order, so that all bits are those of the whole. What reads
+between them is there in tiles only, each of which lives and is computed again by itself. Results are
+gathered tile behind tile, or summed over the tiles in order, so that all bits are those of the whole. What reads
 bytes as numbers does so for one channel at a time. An operator that has no way (`tile_ways`) stays whole.
 """
 
@@ -202,8 +202,7 @@ class _Net:
                 if not self.sizes.get(id) or axis in (None, SUMMED):
                     continue
                 readers = self.readers[id]
-                again = node.recomputable or all(reader.backward == node.backward for reader in readers)
-                if readers and again and all(_cuts(members.get(reader.id), reader, id) == {axis} for reader in readers):
+                if readers and all(_cuts(members.get(reader.id), reader, id) == {axis} for reader in readers):
                     found[id] = self.sizes[id]
         return found
 
@@ -222,14 +221,7 @@ class _Loop:
 
     def __init__(self, net: _Net, region: _Region, backward: bool) -> None:
         self._net, self._region, self._backward = net, region, backward
-        members = [node for node in net.graph.nodes if node.id in region.members]
-        wanted, found = set[str](), list[Node]()
-        for node in reversed(members):
-            own = node.backward == backward and not _results(node) <= region.inner.keys()
-            if own or wanted & _results(node):
-                found.append(node)
-                wanted |= set(node.inputs) & region.inner.keys()
-        self._members = [node for node in reversed(found) if backward or not node.backward]
+        self._members = [node for node in net.graph.nodes if node.id in region.members and node.backward == backward]
         self._so_far: dict[str, str] = {}
 
     @property
@@ -237,7 +229,7 @@ class _Loop:
         """Before which node it may stand; None: nowhere."""
         members = {node.id for node in self._members}
         read = {id for node in self._members for id in node.inputs} - self._region.inner.keys()
-        own = {value.id for node in self._members for value in node.values if node.backward == self._backward}
+        own = {value.id for node in self._members for value in node.values}
         if not members:
             return 0
         places = self._net.places
@@ -249,15 +241,14 @@ class _Loop:
     def nodes(self) -> Iterator[Node]:
         """Those that stand for the members, tile behind tile."""
         for number, (at, end) in enumerate(self._region.tiles):
-            made: dict[str, str] = {}
+            made = {id: added(id, f"tile{number}") for id in self._region.inner}
             for node in self._members:
                 yield from self._tile(node, number, at, end, made)
 
     def _tile(self, node: Node, number: int, at: int, end: int, made: dict[str, str]) -> Iterator[Node]:
         """An operator's tile: what is cut for it, itself, and where its results go."""
         operation, way, last = _plain(node), self._region.members[node.id], number == len(self._region.tiles) - 1
-        again = node.backward != self._backward
-        name = added(node.id, f"{'again' if again else 'tile'}{number}")
+        name = added(node.id, f"tile{number}")
         op, params, operands = operation.op, tile_params(operation, way, end - at), []
         for place, (id, axis) in enumerate(zip(operation.operands, way.operands, strict=True)):
             if axis is not None and id not in made:
@@ -282,18 +273,18 @@ class _Loop:
         ids, values, gathered = [], [], []
         for (id, axis, place), size in zip(results, sizes.outputs, strict=True):
             home = node.values[place]
-            if (axis is None or (axis == SUMMED and last)) and not again:
+            if axis is None or (axis == SUMMED and last):
                 ids.append(id)
                 values.append(home)
                 continue
-            ids.append(added(name, f"{place}"))
+            ids.append(added(id, f"tile{number}"))
             values.append(Value(ids[-1], size))
             made[id] = ids[-1]
             if axis == SUMMED:
                 self._so_far[id] = ids[-1]
-            elif axis is not None and id not in self._region.inner and not again:
+            elif axis is not None and id not in self._region.inner:
                 gathered.append((place, axis))
-        signals = node.values[len(operation.results) :] if last and not again else ()
+        signals = node.values[len(operation.results) :] if last else ()
         yield self._node(
             node,
             name,

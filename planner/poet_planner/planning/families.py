@@ -305,12 +305,8 @@ def _why_no_tiles(bench: Bench, usual: Form | None) -> str | None:
 
 def _in_tiles(bench: Bench) -> Iterator[list[MemoryLayout]]:
     """Of the whole batch, and of its finest parts."""
-    request, parts = bench.request, parts_asked_for(bench.request) or max(counts_of_parts(bench), default=1)
-    layouts = [MemoryLayout(micro_batches=parts)] if request.gradients in (Gradients.AUTO, Gradients.RESIDENT) else []
-    if parts_asked_for(request) in (None, 1):
-        layouts += [MemoryLayout()] * (parts > 1)
-        early = request.gradients == Gradients.AUTO and request.early_updates
-        layouts += [GRADIENTS_EARLY] * (early or request.gradients == Gradients.EARLY)
+    layouts = [MemoryLayout(micro_batches=count) for count in counts_of_parts(bench)[-1:]]
+    layouts += next(_in_ram(bench))[-2:]  # gradients with places of their own need no less than as values
     yield [replace(layout, tiles=count) for layout in layouts for count in TILES]
 
 
