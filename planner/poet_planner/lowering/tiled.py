@@ -9,7 +9,7 @@ bytes as numbers does so for one channel at a time. An operator that has no way 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,14 +23,17 @@ from poet_profiles.firmware.operators import (
     SUM_SO_FAR,
     params_key,
     parse_params,
+    taken_over,
 )
 from poet_profiles.firmware.steps import POINTWISE, parsed, pointwise_params
 from poet_profiles.graph import Graph, Node, Operation, Value
 
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.in_place import with_taking_over
 from poet_planner.lowering.tile_ways import SUM_ROWS, SUMMED, Axis, Way, axes, tile_params, ways
 
 NANO = 10**9
+COPIED = "copied"
 FOURS = 4  # kernels take so many rows, or filters, at a time
 
 
@@ -40,7 +43,7 @@ def with_tiles(graph: Graph, tiles: int) -> Graph:
     plain = _with_losses_of_rows(graph, most)
     tiled = _tiled(plain, most)
     looked_up = _tiled(_with_own_look_ups(tiled, most), most)
-    return graph if looked_up == plain else looked_up
+    return graph if looked_up == plain else _with_copies(looked_up)
 
 
 def _with_losses_of_rows(graph: Graph, most: int) -> Graph:
@@ -97,6 +100,37 @@ def _with_own_look_ups(graph: Graph, most: int) -> Graph:
     return replace(
         graph, nodes=tuple(node for node in nodes if not made.keys() & _results(node) or read & _results(node))
     )
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """The largest operators on copies that they may take over; what others read as well may be paged meanwhile."""
+    while True:
+        sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
+        uses = Counter(id for node in graph.nodes for id in node.inputs)
+        placed = with_taking_over(graph).nodes
+        needs = {node.id: _needs(node, sizes) for node in placed}
+        node = max(placed, key=lambda node: needs[node.id])
+        op, own, is_copy = node.operation, added(node.id, COPIED), node.id.endswith(COPIED)
+        places = (
+            taken_over(op.op, op.params) if op and op.op in OPERATORS and not node.takes_over and not is_copy else ()
+        )
+        shared = [op.operands[place] for place in places if op and uses[op.operands[place]] > 1]
+        shared = [id for id in shared if sizes[id] == node.values[0].bytes]
+        if not shared or op is None:
+            return graph
+        steps = parsed("copy(y0,x0)")
+        copy = _made(node, own, POINTWISE, pointwise_params(sizes[shared[0]] // 4, steps), (shared[0],), read=shared)
+        operands = tuple(own if id == shared[0] else id for id in op.operands)
+        inputs = tuple(own if id == shared[0] else id for id in node.inputs)
+        instead = [copy, replace(node, inputs=inputs, operation=replace(op, operands=operands))]
+        graph = replace(
+            graph, nodes=tuple(new for old in graph.nodes for new in (instead if old.id == node.id else [old]))
+        )
+
+
+def _needs(node: Node, sizes: Mapping[str, int]) -> int:
+    read = sum(sizes[id] for id in node.inputs if id not in node.takes_over.values())
+    return read + sum(value.bytes for value in node.values) + node.workspace_bytes
 
 
 def _tiled(graph: Graph, most: int) -> Graph:
