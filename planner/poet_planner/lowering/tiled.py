@@ -135,21 +135,25 @@ def _needs(node: Node, sizes: Mapping[str, int]) -> int:
 
 def _tiled(graph: Graph, most: int) -> Graph:
     """The same step with every value above a size in tiles that are no larger, where operators have ways."""
-    places: dict[int, list[Node]] = defaultdict(list)
-    gone, net = set[str](), _Net(graph, most)
+    own, net = {node.id for node in graph.nodes}, _Net(graph, most)
     large = [value for node in graph.nodes for value in node.values if value.bytes > most]
     for value in sorted(large, key=lambda value: -value.bytes):
-        found = [net.region(value.id, axis, gone) for axis in net.axes_of(value.id)]
+        found = [net.region(value.id, axis, own) for axis in net.axes_of(value.id)] if value.id in net.makers else []
         best = max((one for one in found if one), key=lambda one: one.inner_bytes, default=None)
         if best is not None:
-            gone |= best.members.keys()
-            for loop in best.loops(net):
-                places[loop.place or 0] += loop.nodes()
-    nodes: list[Node] = []
-    for place, node in enumerate(graph.nodes):
-        nodes += places[place]
-        nodes += [] if node.id in gone else [node]
-    return replace(graph, nodes=tuple(nodes))
+            net = _Net(replace(net.graph, nodes=tuple(_with_region(net, best))), most)
+    return net.graph
+
+
+def _with_region(net: _Net, region: _Region) -> Iterator[Node]:
+    """The nodes with a region's loops in place of its members."""
+    loops = region.loops(net)
+    for place, node in enumerate(net.graph.nodes):
+        for loop in loops:
+            if loop.place == place:
+                yield from loop.nodes()
+        if node.id not in region.members:
+            yield node
 
 
 class _Region(NamedTuple):
@@ -188,13 +192,13 @@ class _Net:
         found = [axis for node, places in self._touching(id) for place in places for axis in axes(_plain(node), place)]
         return list(dict.fromkeys(found))
 
-    def region(self, id: str, axis: Axis, taken: set[str]) -> _Region | None:
+    def region(self, id: str, axis: Axis, own: set[str]) -> _Region | None:
         """What there is around a value that is cut along an axis; None if nothing is between."""
         cut, members, waiting = {id: axis}, dict[str, Way](), deque([id])
         while waiting:
             value = waiting.popleft()
             for node, places in self._touching(value):
-                if node.id in taken or node.id in members or not places or not self._may_join(node):
+                if node.id not in own or node.id in members or not places or not self._may_join(node):
                     continue
                 way = next(iter(ways(_plain(node), places[0], cut[value])), None)
                 if way is None:
@@ -212,6 +216,7 @@ class _Net:
             inner = self._inner(members)
             large = {id for id, size in inner.items() if size > self._most}
             kept = {id: way for id, way in members.items() if not large.isdisjoint(_ids(self.nodes[id]))}
+            kept = {id: way for id, way in kept.items() if self._goes_along(self.nodes[id], way, members)}
             if len(kept) == len(members):
                 break
             members = kept
@@ -225,7 +230,18 @@ class _Net:
             return None
         tiles = tuple((at, min(at + count, extent)) for at in range(0, extent, count))
         region = _Region(members, inner, tiles)
-        return region if all(loop.place is not None for loop in region.loops(self)) else None
+        there, back = (loop.place for loop in region.loops(self))
+        return region if there is not None and back is not None and there <= back else None
+
+    def _goes_along(self, node: Node, way: Way, members: Mapping[str, Way]) -> bool:
+        """Whether it reads all that is made in the same tiles by these."""
+        for id, axis in zip(_plain(node).operands, way.operands, strict=True):
+            maker = self.makers.get(id)
+            if maker is not None and maker.id in members and maker.backward == node.backward:
+                made = members[maker.id].results[_plain(maker).results.index(id)]
+                if made != axis or made == SUMMED:
+                    return False
+        return True
 
     def _inner(self, members: Mapping[str, Way]) -> dict[str, int]:
         """What members alone make and read, all along the same axis."""
@@ -246,8 +262,8 @@ class _Net:
                 yield node, [place for place, one in enumerate(_ids(node)) if one == id]
 
     def _may_join(self, node: Node) -> bool:
-        """Whether all that it waits for are operands."""
-        return set(node.inputs) <= set(_plain(node).operands)
+        """Whether all that it waits for are operands, and it changes nothing that lasts."""
+        return node.recomputable and set(node.inputs) <= set(_plain(node).operands)
 
 
 class _Loop:
@@ -264,9 +280,9 @@ class _Loop:
         members = {node.id for node in self._members}
         read = {id for node in self._members for id in node.inputs} - self._region.inner.keys()
         own = {value.id for node in self._members for value in node.values}
-        if not members:
-            return 0
         places = self._net.places
+        if not members:
+            return len(places) if self._backward else 0
         first = max((places[self._net.makers[id].id] for id in read - own), default=-1)
         readers = [places[one.id] for id in own for one in self._net.readers[id] if one.id not in members]
         last = max(places[node.id] for node in self._members)

@@ -51,7 +51,7 @@ from tests.support import ROOT
 BOARD, SMALL = "nrf52840", "digits_cnn_small"
 QUICK = OptimiseOptions(time_limit_s=2.0)
 BRIEF = replace(QUICK, time_limit_s=1.0)
-IN_RAM, IN_PARTS, IN_SEGMENTS, CONSTANTS, CARD = FAMILIES
+IN_RAM, IN_PARTS, IN_SEGMENTS, *_, CONSTANTS, CARD = FAMILIES
 # Of a batch of four, by the options that ask for it.
 FORMS: tuple[dict[str, Any], ...] = (
     *({"gradients": gradients} for gradients in ("resident", "paged", "early")),
