@@ -63,6 +63,7 @@ class MemoryLayout:
     micro_batches: int = 1
     segments: int = 1  # of how many recurrent layers' steps are; what each keeps for the way back is a value
     bands: Bands | None = None  # what is computed a few rows at a time, with gradients as values or sums
+    tiles: int = 1  # in how many tiles the largest value is computed, of rows of a matrix or of channels
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
@@ -84,6 +85,7 @@ class MemoryLayout:
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
         if self.bands is not None:
             told += [f"what is above {self.bands.above_bytes} B in {self.bands.count} bands"]
+        told += [f"the largest values in {self.tiles} tiles"] * (self.tiles > 1)
         return ", ".join(told) or f"--gradients {self.gradients}"
 
     @property

@@ -15,6 +15,7 @@ from poet_planner.lowering.card import with_constants_on_the_card, with_paramete
 from poet_planner.lowering.early import with_early_updates
 from poet_planner.lowering.in_place import with_taking_over
 from poet_planner.lowering.linux import lower_for_linux
+from poet_planner.lowering.tiles.regions import with_tiles
 from poet_planner.lowering.tiles.rows import with_bands
 from poet_planner.schedule.flash import flash_for_constants
 
@@ -59,6 +60,7 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
     else:
         graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
         graph = graph if layout.bands is None else with_bands(graph, layout.bands)
+        graph = with_tiles(graph, layout.tiles) if layout.tiles > 1 else graph
         graph = with_early_updates(graph) if layout.early_updates else graph
     return with_taking_over(graph)
 

@@ -320,7 +320,10 @@ class Contest:
             for form in self._least(family) if family.least_first else self._opened(family):
                 if all(form.graph != other.graph for other in forms):
                     forms.append(form)
-        return sorted(forms, key=lambda form: (form.needs_bytes, form.layout.early_updates))
+        late = self.chosen.deadline_s is not None  # tiles need less, and take longer
+        return sorted(
+            forms, key=lambda form: (late and form.layout.tiles > 1, form.needs_bytes, form.layout.early_updates)
+        )
 
     def _least(self, family: Family) -> Iterator[Form]:
         """Of each level what needs the least."""

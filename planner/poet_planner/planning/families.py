@@ -49,6 +49,7 @@ SEGMENTS = (4, 8, 16, 32)  # of the steps of recurrent layers
 BANDS = (2, 4, 8, 16)  # of rows
 # Above which parts of the largest value something is in bands, and computed again on the way back.
 BANDED = ((2, 2), (4, 4), (8, 4))
+TILES = (2, 4, 8, 16, 32)  # of the largest value
 COMFORT = 0.9  # of the budget: with a node that fills more of it, a schedule is expensive or cannot be found
 ROOMY = 0.75  # likewise, for larger tiles: where nodes are fuller, a schedule that fits may find no offsets
 
@@ -314,6 +315,26 @@ def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:1] or layouts
 
 
+def _why_no_tiles(bench: Bench, usual: Form | None) -> str | None:
+    """As for segments, whatever there is to cut."""
+    why_not = _why_not_in_ram(bench, usual)
+    if why_not is None and (bench.cut is not None or not bench.is_for_a_microcontroller or not bench.training_step):
+        why_not = "no microcontroller runs it, or a step on features"
+    return why_not or ("--tiles off" if bench.request.tiles == Tiles.OFF else None)
+
+
+def _in_tiles(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of the whole batch, and of its finest parts."""
+    layouts = [MemoryLayout(micro_batches=count) for count in counts_of_parts(bench)[-1:]]
+    layouts += next(_in_ram(bench))[-2:]  # gradients with places of their own need no less than as values
+    yield [replace(layout, tiles=count) for layout in layouts for count in TILES]
+
+
+def _fits_in_tiles(usual: Form) -> bool:
+    gradients = sum(aligned(resident.bytes) for resident in usual.graph.residents if resident.kind == "gradient")
+    return lasting_bytes(usual.graph) - gradients < usual.budget_bytes
+
+
 def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
@@ -432,6 +453,7 @@ FAMILIES = (
         may_fit=_fits_in_parts,
         note=notes.of_segments,
     ),
+    Family("largest values in tiles", _in_tiles, _why_no_tiles, may_fit=_fits_in_tiles, note=notes.of_tiles),
     Family(
         "constants on the card",
         _constants_on_card,

@@ -85,6 +85,15 @@ def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequen
     return f"{form.layout.words} of rows, which never is in RAM as a whole; --tiles off forbids it"
 
 
+def of_tiles(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
+    """What exists a tile at a time."""
+    there = {value.id for node in form.graph.nodes for value in node.values}
+    whole = [] if usual is None else [value for node in usual.graph.nodes for value in node.values]
+    gone = sorted((value for value in whole if value.id not in there), key=lambda value: -value.bytes)
+    names = ", ".join(value.id for value in gone[:3])
+    return f"{form.layout.words}: never in RAM as a whole are {names}{', …' * (len(gone) > 3)}"
+
+
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """How much of what is frozen lies on the card."""
     kept = sum(tensor.bytes for tensor in form.graph.kept)

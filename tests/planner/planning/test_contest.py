@@ -51,7 +51,7 @@ from tests.support import ROOT
 BOARD, SMALL = "nrf52840", "digits_cnn_small"
 QUICK = OptimiseOptions(time_limit_s=2.0)
 BRIEF = replace(QUICK, time_limit_s=1.0)
-IN_RAM, IN_PARTS, IN_BANDS, IN_SEGMENTS, CONSTANTS, CARD = FAMILIES
+IN_RAM, IN_PARTS, IN_BANDS, IN_SEGMENTS, IN_TILES, CONSTANTS, CARD = FAMILIES
 # Of a batch of four, by the options that ask for it.
 FORMS: tuple[dict[str, Any], ...] = (
     *({"gradients": gradients} for gradients in ("resident", "paged", "early")),
@@ -193,8 +193,8 @@ def test_what_cannot_be_is_refused_in_one_line(network: str | Model, options: di
 
 
 def test_a_refusal_for_ram_names_the_least_number_of_parts_that_fits() -> None:
-    with pytest.raises(NoScheduleError, match=r"; --micro-batches 2 fits$"):
-        plan(SMALL, profile=BOARD, ram="17KB", micro_batches=1, parameters="resident", options=QUICK)
+    with pytest.raises(NoScheduleError, match=r"; --micro-batches 4 fits$"):
+        plan(SMALL, profile=BOARD, ram="14KB", micro_batches=1, parameters="resident", options=QUICK)
 
 
 def test_micro_batches_are_taken_where_they_are_cheaper_and_it_is_said() -> None:

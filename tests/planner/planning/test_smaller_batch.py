@@ -129,9 +129,9 @@ def least_bytes(contest: Contest) -> int:
 
 def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
     with pytest.raises(NoScheduleError, match=r"; --batch \d+ fits") as refusal:
-        summary_of(BATCH, ram="20KB")
+        summary_of(BATCH, ram="16KB")
     batch = int(str(refusal.value).rpartition("--batch ")[2].split()[0])
-    assert is_plain(summary_of(batch, ram="20KB"))
+    assert is_plain(summary_of(batch, ram="16KB"))
 
 
 def test_ram_that_the_board_lacks_is_no_advice(whole: Summary) -> None:
