@@ -69,7 +69,7 @@ typedef struct poet {
     uint32_t steps;
     uint32_t making; /* samples whose features the step under way makes, up to those of now; 0: none */
     uint32_t heard;  /* calls of poet_stream since its histories were last lost, up to those of a window */
-    bool commits;    /* each step does, as its parameters are on the card */
+    bool commits;    /* what an error leaves in RAM does not count: the record's tensors do */
     bool stale; /* tensors in RAM are not those of the record, as which a step with parameters on the card begins */
 } poet;
 

@@ -14,8 +14,8 @@ int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *
     }
     p->pager.page_area = poet_record_page_block(keeping->record);
     p->run.record = keeping->record;
-    p->commits = poet_record_ends_steps(model);
-    p->stale = p->commits;
+    p->stale = poet_record_ends_steps(model);
+    p->commits = p->stale || poet_record_may_be_needed(network->train->schedule);
     return status;
 }
 
@@ -29,7 +29,7 @@ int poet_keeping_restore(poet *p)
 
 int poet_keeping_commit(poet *p)
 {
-    if (p->commits) {
+    if (p->stale || poet_record_ends_steps(p->network->train->model)) {
         return p->stale ? POET_E_ORDER : POET_OK; /* each step did */
     }
     const int status = poet_record_commit(p->run.record, p->steps);

@@ -243,10 +243,12 @@ static int run_call(const poet_runner *runner, const poet_run *run, const poet_c
     return compute(run, runner->model, words, outputs, operator, args);
 }
 
-/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
+/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. With
+ * micro-batches it is a sum, and its own begin. */
 static void begin(const poet_runner *runner, poet_record *record)
 {
-    float *loss = poet_record_ends_steps(runner->model) ? poet_loss_of(runner) : NULL;
+    const bool whole = runner->model->micro_batches == 1u;
+    float *loss = whole && poet_record_ends_steps(runner->model) ? poet_loss_of(runner) : NULL;
     poet_record_forget(record);
     if (loss != NULL) {
         *loss = 0.0f;

@@ -314,13 +314,13 @@ class Contest:
         raise _of_all(forms, lacks)
 
     def _every_form(self) -> list[Form]:
-        """The forms that may be chosen in any RAM, what needs the least first."""
+        """The forms that may be chosen in any RAM, what needs the least first; parts on the card come last."""
         forms = [self.chosen]
         for family in self._open():
             for form in self._least(family) if family.least_first else self._opened(family):
                 if all(form.graph != other.graph for other in forms):
                     forms.append(form)
-        return sorted(forms, key=lambda form: (form.needs_bytes, form.layout.early_updates))
+        return sorted(forms, key=lambda form: (_is_last(form), form.needs_bytes, form.layout.early_updates))
 
     def _least(self, family: Family) -> Iterator[Form]:
         """Of each level what needs the least."""
@@ -396,6 +396,10 @@ def fewest_parts(bench: Bench, whole: CostedStep, ram: int | str | None) -> Form
         step = bench.step(MemoryLayout(micro_batches=count))
         form = Form(step, ram_budget_bytes(ram, whole, step), whole=usual)
     return form
+
+
+def _is_last(form: Form) -> bool:
+    return form.fits and form.layout.card_above_bytes is not None and form.layout.micro_batches > 1
 
 
 def _cheapest(forms: Iterable[Form], best: Form | None = None) -> Form | None:

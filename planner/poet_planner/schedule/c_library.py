@@ -16,7 +16,8 @@ from poet_profiles.files.whole_file import write_whole
 from poet_profiles.firmware.arduino import library_properties
 from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, Stream, plans_beside, ram_bytes
+from poet_profiles.graph.kept import FEATURE
+from poet_profiles.plan_folder.beside import Extraction, Inference, Stream, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 

@@ -51,7 +51,7 @@ from tests.support import ROOT
 BOARD, SMALL = "nrf52840", "digits_cnn_small"
 QUICK = OptimiseOptions(time_limit_s=2.0)
 BRIEF = replace(QUICK, time_limit_s=1.0)
-IN_RAM, IN_PARTS, IN_SEGMENTS, CONSTANTS, CARD = FAMILIES
+IN_RAM, IN_PARTS, IN_SEGMENTS, CONSTANTS, CARD, _ = FAMILIES
 # Of a batch of four, by the options that ask for it.
 FORMS: tuple[dict[str, Any], ...] = (
     *({"gradients": gradients} for gradients in ("resident", "paged", "early")),
@@ -160,11 +160,6 @@ def test_a_new_form_is_one_entry_of_a_list() -> None:
         (SMALL, {"micro_batches": 3}, "--micro-batches 3: does not divide the batch of 4; it is one"),
         (SMALL, {"micro_batches": 0}, "--micro-batches 0: a batch is at least one part"),
         (SMALL, {"micro_batches": "two"}, "--micro-batches two: give a whole number, at least 1"),
-        (
-            SMALL,
-            {"micro_batches": 2, "parameters": "card"},
-            "--micro-batches 2: with parameters on the card gradients are part of an update; leave it out, or give",
-        ),
         (
             SMALL,
             {"micro_batches": 2, "parameters": "excluded"},
