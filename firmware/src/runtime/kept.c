@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "poet/crc32.h"
 #include "poet/pager.h"
 #include "poet/saved.h"
 
@@ -255,7 +254,7 @@ static int crc_of(const poet_block_device *device, uint32_t block, uint32_t byte
         if (status != POET_OK) {
             return status;
         }
-        *crc = poet_crc32_quick(*crc, buffer, part);
+        *crc = poet_pager_crc(device, *crc, buffer, part);
         left -= part;
     }
     return POET_OK;
