@@ -34,7 +34,7 @@ OPTIMIZERS = {
     "adam": Optimizer("adam"),
     "adamw": Optimizer("adamw", weight_decay=0.01),
 }
-FETCHED, STREAMED = Streaming(), Streaming(64, 1024)
+FETCHED, STREAMED, TILES = Streaming(), Streaming(64, 1024), Streaming(64, 512)
 BOARD = load_board("nrf52840")
 Found = tuple[list[str], dict[str, bytes]]
 
@@ -65,7 +65,7 @@ def found(
     return found
 
 
-@pytest.mark.parametrize("streaming", [FETCHED, STREAMED], ids=["fetched", "streamed"])
+@pytest.mark.parametrize("streaming", [FETCHED, STREAMED, TILES], ids=["fetched", "streamed", "tiles"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_micro_batches_have_the_bits_of_all_in_ram(
     found: Callable[..., Found], optimizer: str, streaming: Streaming
@@ -76,6 +76,11 @@ def test_micro_batches_have_the_bits_of_all_in_ram(
 
 
 FROZEN = "finetune_cnn_small"
+
+
+def test_updates_of_sums_read_the_card_tile_by_tile() -> None:
+    graph = graph_of("adam", MemoryLayout(card_above_bytes=64, micro_batches=2, batch_on_card=False, streaming=TILES))
+    assert "streamed_sgd_update" in {node.operation.op for node in graph.nodes if node.operation}
 
 
 def test_early_updates_beside_constants_on_the_card(host_firmware: HostFirmware, tmp_path: Path) -> None:

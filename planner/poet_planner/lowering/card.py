@@ -299,12 +299,13 @@ class _Step:
 
     def _update(self, node: Node, gradient: str, parameter: str) -> None:
         """Add a node that updates ``parameter`` by a gradient that another node has made."""
-        states = self._states[parameter]
-        old, id = [self._fetch(tensor, node) for tensor in (parameter, *states)], added(parameter, "update")
-        size = self.kept[parameter].bytes // 4
-        op, read = "sgd" + UPDATE, (gradient, *old, *self._factors)
-        added_up = {gradient: node.values[0].id} if self._in_parts else {}
+        changed, id = (parameter, *self._states[parameter]), added(parameter, "update")
+        size, op = self.kept[parameter].bytes // 4, "sgd" + UPDATE
         params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes), **self._descent}
+        streams = self._in_parts and streamed_update(op, params, 4 * size, self._streaming)
+        op = f"streamed_{op}" if streams else op
+        read = (gradient, *(changed if streams else [self._fetch(one, node) for one in changed]), *self._factors)
+        inputs = (node.values[0].id if self._in_parts else gradient, *(id for id in read[1:] if id not in self.kept))
         self._written.append(id)
         self.nodes.append(
             Node(
@@ -312,11 +313,11 @@ class _Step:
                 time_s=0.0,
                 energy_j=0.0,
                 values=(Value(id, 0),),
-                inputs=tuple(added_up.get(one, one) for one in read),
+                inputs=inputs,
                 workspace_bytes=OPERATORS[op].sizes(params).workspace,
                 recomputable=False,
                 backward=True,
-                operation=Operation(op, params_key(op, params), read, (parameter, *states)),
+                operation=Operation(op, params_key(op, params), read, changed),
                 uses=Uses.BOTH,
             )
         )
