@@ -14,7 +14,7 @@ def lacks(graph: Graph) -> tuple[str, ...]:
     if not commits_each_step(graph):
         return ()
     given = any(tensor.kind in BATCH_KINDS for tensor in graph.kept)  # batches, once, in the place of samples
-    return ("epochs", "library") if given else ()
+    return ("library",) if given else ()
 
 
 def lost_words(graph: Graph, cure: str = "") -> str:

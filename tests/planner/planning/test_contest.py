@@ -367,7 +367,7 @@ def test_a_deadline_that_no_form_keeps_is_one_number_for_all() -> None:
 @pytest.mark.parametrize(
     ("asked", "lacked", "kinds"),
     [
-        ({"ram": 20_000}, ("epochs", "library"), {"parameter", "input", "target"}),
+        ({"ram": 20_000}, ("library",), {"parameter", "input", "target"}),
         ({"parameters": "card", "gradients": "early"}, (), {"parameter"}),
     ],
     ids=["auto", "card"],
@@ -385,10 +385,10 @@ def test_a_plan_on_the_card_says_what_it_lacks(asked: dict[str, Any], lacked: tu
     assert why_no_library(made.graph) == (f"{lost}; {cure}" if "library" in lacked else None)
 
 
-def test_batches_on_the_card_train_over_no_epochs_and_a_plan_in_ram_lacks_nothing() -> None:
+def test_batches_on_the_card_are_in_no_library_and_a_plan_in_ram_lacks_nothing() -> None:
     graph = training_step(SMALL, 1).graph(load_board("mkr1000"), layout=MemoryLayout(card_above_bytes=64))
     assert {tensor.kind for tensor in graph.kept} == {"parameter", "input", "target"}
-    assert lacks(graph) == ("epochs", "library")
+    assert lacks(graph) == ("library",)
     in_ram = prepare(Request(SMALL, "mkr1000"))
     assert verified(in_ram, in_ram.store_all).summary.lacks == ()
 
