@@ -98,7 +98,8 @@ int poet_restore(poet *p);
 int poet_commit(poet *p);
 
 /* Where a sample of the next call of poet_train belongs; NULL for one that there is not, or in a network without. To be
- * left alone while a training step is under way. */
+ * left alone while a training step is under way. Where the plan has its batch on the card, whatever else is called
+ * before poet_train overwrites it: put all samples just before. */
 void *poet_input(poet *p, uint32_t sample);
 void *poet_target(poet *p, uint32_t sample);
 

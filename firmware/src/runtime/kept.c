@@ -339,7 +339,8 @@ static int patch(const poet_block_device *device, uint32_t block, uint32_t offse
     while (bytes > 0) {
         const uint32_t room = POET_BLOCK_BYTES - offset;
         const uint32_t part = bytes < room ? bytes : room;
-        int status = device->read(device->context, block, buffer, sizeof buffer);
+        const bool whole = part == POET_BLOCK_BYTES;
+        int status = whole ? POET_OK : device->read(device->context, block, buffer, sizeof buffer);
         if (status != POET_OK) {
             return status;
         }

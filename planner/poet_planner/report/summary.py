@@ -20,7 +20,6 @@ from poet_planner.report.optimiser import optimiser_report
 from poet_planner.report.placement import placement_report
 from poet_planner.schedule.firmware_tables import room_for_features
 from poet_planner.schedule.flash import held_bytes
-from poet_planner.schedule.lacks import lacks
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
 if TYPE_CHECKING:
@@ -112,7 +111,6 @@ def summarise(
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
         wear=wear(graph, schedule, board),
-        lacks=lacks(graph),
         objective=schedule.objective.value,
         busy_s=busy_s,
         plain_busy_s=plain_busy_s,
