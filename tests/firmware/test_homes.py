@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every choice of homes of a small network: it plans, and on the host it gives the bits that all in RAM gives."""
+"""Choices of homes of a small network: on the host each gives the bits of all in RAM."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def graph_of(optimizer: str, layout: MemoryLayout) -> Graph:
 def found(
     host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, MemoryLayout, Callable[[Graph], Schedule]], Found]:
-    """The last losses of all steps, and weights and states after them."""
+    """Losses of all steps, and weights and states after them."""
 
     @cache
     def found(optimizer: str, layout: MemoryLayout, make: Callable[[Graph], Schedule] = store_all_schedule) -> Found:
