@@ -91,6 +91,16 @@ class Pins(BaseModel):
         return self
 
 
+class SlowMemory(BaseModel):
+    """Further RAM in the memory map, where ``storage`` is ``memory``; ``bytes_per_s`` is for the emulated board."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    begin: int = Field(gt=0, multiple_of=4096)
+    bytes: int = Field(gt=0, multiple_of=4096)
+    bytes_per_s: float = Field(gt=0)
+
+
 class Bootloader(BaseModel):
     """How the firmware asks for the bootloader: it puts `request` where the chip's bootloaders look, and restarts."""
 
@@ -165,6 +175,7 @@ class Board(BaseModel):
     platformio_env: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$")] | None = None
     image: Image | None = None
     pins: Pins | None = None
+    memory: SlowMemory | None = None
     bootloader: Bootloader | None = None
     regulator: Regulator | None = None
     upload: Upload = Upload()
@@ -174,6 +185,8 @@ class Board(BaseModel):
     def _fits_its_image(self) -> Self:
         if self.chip is None:
             return self
+        if (self.storage == "memory") != (self.memory is not None):
+            raise ValueError('storage = "memory" needs [memory], and nothing else has it')
         if self.image is None or self.pins is None:
             raise ValueError("a board with a chip needs [image] and [pins]")
         kept = self.flash_bytes - (self.image.flash_end - self.image.flash_begin)

@@ -20,6 +20,7 @@ from poet_planner.schedule.store_all import store_all_schedule
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
 
+from tests.support import ROOT
 from tests.support.firmware.card_session import CardSession
 from tests.support.firmware.core import HostFirmware
 from tests.support.firmware.crude_schedules import everything_paged
@@ -28,11 +29,15 @@ from tests.support.firmware.training_session import answers_of
 MODEL, BATCH, STEPS = "digits_cnn_small", 4, 2
 
 
-@pytest.mark.parametrize("name", ["nrf52840", "mkr1000"])
+SLOW = str(ROOT / "tests/support/emulation/nrf52840-memory.toml")
+
+
+@pytest.mark.parametrize("name", ["nrf52840", "mkr1000", SLOW], ids=["nrf52840", "mkr1000", "slow memory"])
 def test_parameters_on_the_card_of_a_board(
     name: str, host_firmware: HostFirmware, builds: Path, tmp_path: Path
 ) -> None:
     board = load_board(name)
+    name = board.name
     step = training_step(MODEL, BATCH)
     in_ram = step.graph(board)
     write_headers(in_ram, store_all_schedule(in_ram), tmp_path)

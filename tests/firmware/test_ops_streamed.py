@@ -63,6 +63,11 @@ def _linear_update(operators: Operators, p: Params, inputs: Inputs) -> list[byte
     return _updated(operators, p, gradients, weights)
 
 
+def _sgd_update(operators: Operators, p: Params, inputs: Inputs) -> list[bytes]:
+    gradient, *weights = inputs
+    return _updated(operators, p, [gradient.tobytes()], weights)
+
+
 def _embedding(operators: Operators, params: Params, inputs: Inputs) -> list[bytes]:
     return [operators.run("embedding", params, inputs)[0].tobytes()]
 
@@ -92,6 +97,7 @@ WHOLE = {
     "streamed_linear": _linear,
     "streamed_linear_backward_input": _linear_backward_input,
     "streamed_linear_update": _linear_update,
+    "streamed_sgd_update": _sgd_update,
     "streamed_embedding": _embedding,
     "streamed_embedding_update": _embedding_update,
     **{name: _accumulating(name) for name in CONFIGURATIONS if fnmatch(name, "streamed_*_accumulate")},

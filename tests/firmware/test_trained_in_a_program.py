@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import ctypes as c
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,7 @@ from poet_profiles.plan_folder.beside import Inference
 from tests.firmware.test_constants_on_the_card import Program
 from tests.firmware.test_own_application import batches_of
 from tests.support.firmware.card_session import CardSession
-from tests.support.firmware.core import E_ABSENT, OK, PAGE_AREA, HostFirmware
+from tests.support.firmware.core import E_ABSENT, GATHERED, OK, PAGE_AREA, HostFirmware
 from tests.support.firmware.cut_card import TEARS, BlockCard
 from tests.support.firmware.own_project import built, said_by
 from tests.support.firmware.training_session import RATE, answers_of
@@ -37,9 +40,9 @@ LAYOUT = MemoryLayout(card_above_bytes=256, streaming=STREAMING, batch_on_card=F
 class Trained:
     """The program, and what the protocol's program says of the card after so many steps."""
 
-    def __init__(self, firmware: HostFirmware, folder: Path) -> None:
-        step = training_step(MODEL, BATCH)
-        self.graph: Graph = step.graph(load_board("nrf52840"), layout=LAYOUT, optimizer=Optimizer("adam"))
+    def __init__(self, firmware: HostFirmware, folder: Path, layout: MemoryLayout = LAYOUT) -> None:
+        step = training_step(MODEL, BATCH).in_micro_batches(layout.micro_batches)
+        self.graph: Graph = step.graph(load_board("nrf52840"), layout=layout, optimizer=Optimizer("adam"))
         schedule, lowered = store_all_schedule(self.graph), step.inference(self.graph, STREAMING)
         inference = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data)
         write_headers(self.graph, schedule, folder, {}, inference)
@@ -50,8 +53,8 @@ class Trained:
         self.expected = {}
         for steps in range(STEPS + 1):
             session = CardSession(self.graph, MODEL, BATCH, steps or 1)
-            first = next(place for place, one in enumerate(session.requests) if one.startswith("step"))
-            asked = session.requests if steps else [*session.requests[: first - 1], *session.gets]
+            prepared = session.requests.index("commit 0") + 1
+            asked = session.requests if steps else [*session.requests[:prepared], *session.gets]
             self.expected[steps] = session.found(answers_of(self.protocol, folder / f"{steps}.img", asked))
 
     def card(self) -> BlockCard:
@@ -63,10 +66,16 @@ class Trained:
         return made
 
     def train(self, number: int) -> int:
-        for name in ("input", "target"):
-            content = self.data[name][number].tobytes()
-            c.memmove(getattr(self.own.library, f"poet_{name}")(self.own.poet, 0), content, len(content))
-        return int(self.own.library.poet_train(self.own.poet, c.c_float(RATE)))
+        for part in range(self.graph.micro_batches):
+            for name in ("input", "target"):
+                content = self.data[name][number].tobytes()
+                size = len(content) // self.graph.micro_batches
+                place = getattr(self.own.library, f"poet_{name}")(self.own.poet, 0)
+                c.memmove(place, content[part * size :], size)
+            status = int(self.own.library.poet_train(self.own.poet, c.c_float(RATE)))
+            if status not in (OK, GATHERED):
+                break
+        return status
 
     def has(self, card: BlockCard, steps: int) -> bool:
         """Whether the card has what that many steps make of it."""
@@ -81,11 +90,24 @@ class Trained:
         return answers[1]["step"] == str(steps) and session.found(answers) == self.expected[steps]
 
 
+LAYOUTS = {
+    "whole": LAYOUT,
+    "in parts": replace(LAYOUT, micro_batches=2),
+    "batch on the card": replace(LAYOUT, batch_on_card=True),
+}
+
+
 @pytest.fixture(scope="module")
-def trained(host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    return Trained(host_firmware, tmp_path_factory.mktemp("trained"))
+def made(host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    return cache(lambda name: Trained(host_firmware, tmp_path_factory.mktemp("trained"), LAYOUTS[name]))
 
 
+@pytest.fixture
+def trained(made: Callable[[str], Trained], request: pytest.FixtureRequest) -> Trained:
+    return made(getattr(request, "param", "whole"))
+
+
+@pytest.mark.parametrize("trained", LAYOUTS, indirect=True)
 def test_steps_have_the_protocols_bits_and_each_is_kept(trained: Trained) -> None:
     assert any(node.operation and "adam=1" in node.operation.params for node in trained.graph.nodes)
     assert any(kept.kind == "state" for kept in trained.graph.kept)
@@ -100,6 +122,7 @@ def test_steps_have_the_protocols_bits_and_each_is_kept(trained: Trained) -> Non
     assert trained.has(card, STEPS)
 
 
+@pytest.mark.parametrize("trained", LAYOUTS, indirect=True)
 def test_an_error_or_a_cut_at_any_block_leaves_the_old_step_or_the_new_one(trained: Trained) -> None:
     own, card = trained.own, trained.card()
     assert own.begin(card) == OK and trained.train(0) == OK

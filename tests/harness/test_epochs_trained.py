@@ -16,6 +16,7 @@ from poet_harness.cli import app
 from poet_harness.protocol.device import Device
 from poet_harness.training.feeding import Order
 from poet_planner import models
+from poet_planner.graph.layout import GRADIENTS_RESIDENT, MemoryLayout
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning.training_graph import training_step
 from poet_planner.report.summary import summarise
@@ -51,6 +52,7 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     root = tmp_path_factory.mktemp("epochs")
     flashed(builds, root, "plan", Optimizer(momentum=MOMENTUM), BOARDS)
     flashed(builds, root, "adamw", Optimizer(Method.ADAMW, weight_decay=DECAY), ["native"])
+    flashed(builds, root, "card", Optimizer(momentum=MOMENTUM), ["native"], MemoryLayout(card_above_bytes=64))
     write_arrays(training_data(MODEL, 1, 0, None), root / "data.npz")
     drawn = np.random.default_rng(3)
     x, y = drawn.integers(0, 17, (COUNT, 1, 8, 8), dtype=np.uint8), drawn.integers(0, 10, COUNT)
@@ -60,10 +62,17 @@ def folder(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     yield root
 
 
-def flashed(builds: Path, root: Path, name: str, optimizer: Optimizer, boards: Iterable[str]) -> None:
+def flashed(
+    builds: Path,
+    root: Path,
+    name: str,
+    optimizer: Optimizer,
+    boards: Iterable[str],
+    layout: MemoryLayout = GRADIENTS_RESIDENT,
+) -> None:
     """A plan with its inference, on those boards."""
     step, plan = training_step(MODEL, None), root / name
-    graph = step.graph(load_board("nrf52840"), optimizer=optimizer)
+    graph = step.graph(load_board("nrf52840"), optimizer, layout)
     lowered = step.inference(graph)
     schedule = store_all_schedule(graph)
     beside = Inference(lowered.graph, store_all_schedule(lowered.graph), lowered.data, lowered.loss, tuple(NAMES))
@@ -113,6 +122,18 @@ def test_the_boards_train_as_pytorch_does(folder: Path) -> None:
     table = pd.read_csv(folder / "nrf52840" / "epochs.csv")
     assert list(table["epoch"]) == [1, 2]
     assert (table["energy_j"] > 0).all()
+
+
+def test_a_batch_on_the_card_trains_over_epochs_with_the_bits_of_one_in_ram(folder: Path) -> None:
+    """Its samples are sent there, normalised here if they are small."""
+    run(folder, "native", "ram")
+    for name, options in (("card", ()), ("small", (*SMALL, "--samples", str(folder / "small.npz"), "--validate"))):
+        result = run(folder, "native", f"on_{name}", *options, "--card", str(folder / f"{name}.img"), plan="card")
+        assert result.exit_code == 0, result.output
+        found = weights(folder, f"on_{name}")
+        assert {id: one.tobytes() for id, one in found.items()} == {
+            id: one.tobytes() for id, one in weights(folder, "ram").items()
+        }
 
 
 @pytest.mark.parametrize("board", BOARDS)

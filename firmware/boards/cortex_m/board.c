@@ -5,6 +5,7 @@
 #include "board_settings.h"
 #include "card_spi.h"
 #include "gpio.h"
+#include "poet/memory.h"
 #include "poet/status.h"
 
 const char poet_board_name[] = BOARD_NAME;
@@ -38,5 +39,9 @@ __attribute__((weak)) bool card_spi_finds_a_card(void)
 
 int poet_board_storage(poet_block_device *device)
 {
+#if BOARD_MEMORY_BYTES > 0
+    return poet_memory_init((void *)BOARD_MEMORY_BEGIN, BOARD_MEMORY_BYTES, device);
+#else
     return card_spi_finds_a_card() ? poet_sdcard_init(&card_spi_card, &card_spi, device) : POET_E_ABSENT;
+#endif
 }

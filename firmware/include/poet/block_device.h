@@ -40,7 +40,7 @@ typedef struct poet_block_device {
     int (*wait)(void *context);
     uint32_t erase_blocks; /* 0: it needs no erasing */
     int (*erase)(void *context, uint32_t block, uint32_t blocks);
-    bool forgets; /* slow memory: what lies there ends with the power */
+    bool forgets; /* memory: what lies there ends with the power, and needs no checks */
 } poet_block_device;
 
 #ifdef __cplusplus

@@ -60,6 +60,9 @@ int poet_pager_in(poet_pager *pager, uint32_t block, void *data, uint32_t bytes,
 /* Reads once and checks nothing, for what carries a check of its own. */
 int poet_pager_read(poet_pager *pager, uint32_t block, void *data, uint32_t bytes);
 
+/* Goes on with the check of a page or tensor; of memory there is none, and it stays as it is. */
+uint32_t poet_pager_crc(const poet_block_device *device, uint32_t crc, const void *data, uint32_t bytes);
+
 /* As out and in, returning at once where the device can transfer on its own; poet_pager_wait completes the transfer and
  * gives its result. `data` must stay untouched until then. A start waits for the transfer before it; if that one
  * failed, nothing is started and its error returned. */

@@ -69,7 +69,7 @@ typedef struct poet {
     uint32_t steps;
     uint32_t making; /* samples whose features the step under way makes, up to those of now; 0: none */
     uint32_t heard;  /* calls of poet_stream since its histories were last lost, up to those of a window */
-    bool commits;    /* each step does, as its parameters are on the card */
+    bool commits;    /* what an error leaves in RAM does not count: the record's tensors do */
     bool stale; /* tensors in RAM are not those of the record, as which a step with parameters on the card begins */
 } poet;
 
@@ -98,7 +98,8 @@ int poet_restore(poet *p);
 int poet_commit(poet *p);
 
 /* Where a sample of the next call of poet_train belongs; NULL for one that there is not, or in a network without. To be
- * left alone while a training step is under way. */
+ * left alone while a training step is under way. Where the plan has its batch on the card, whatever else is called
+ * before poet_train overwrites it: put all samples just before. */
 void *poet_input(poet *p, uint32_t sample);
 void *poet_target(poet *p, uint32_t sample);
 

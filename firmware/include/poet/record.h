@@ -23,6 +23,7 @@
 
 #include "poet/block_device.h"
 #include "poet/model.h"
+#include "poet/schedule.h"
 #include "poet/status.h"
 
 #ifdef __cplusplus
@@ -129,6 +130,9 @@ uint32_t poet_record_bytes(const poet_record *record);
 
 /* Whether each step of a model ends with a commit: something on the card is no constant, and it is no inference. */
 bool poet_record_ends_steps(const poet_model *model);
+
+/* Whether a step may fail after it has changed residents: those that count are then the record's. */
+bool poet_record_may_be_needed(const poet_schedule *schedule);
 
 /* Whether the table of kept tensors, which is not empty, is the layout that docs/SPEC.md describes. */
 bool poet_record_layout_is_sound(const poet_model *model);

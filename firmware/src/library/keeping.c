@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/keeping.h"
 
+#include <stddef.h>
+
+/* Each step's batch, if they lie on the card, takes the place of the one before, however many it was prepared with. */
+static int with_one_batch(poet_record *record, int status)
+{
+    return status == POET_OK && record->model->batch_blocks > 0 ? poet_record_set_batches(record, 1u) : status;
+}
+
 /* The record says where the frozen weights are, and has the weights of the last commit beside them. */
 int poet_keeping_open(const poet_keeping *keeping, poet *p, const poet_network *network)
 {
     const poet_model *model = network->train->model;
     const poet_tables *tables = network->tables;
     poet_record_init(keeping->record, model, p->runner.ram, tables->checks, tables->homes);
-    const int status = poet_record_load(keeping->record, p->card);
+    const int status = with_one_batch(keeping->record, poet_record_load(keeping->record, p->card));
     if (status == POET_E_ABSENT) {
         const int others = poet_record_check_others(p->card, model->graph_hash);
         return others != POET_OK ? others : status;
     }
     p->pager.page_area = poet_record_page_block(keeping->record);
     p->run.record = keeping->record;
-    p->commits = poet_record_ends_steps(model);
-    p->stale = p->commits;
+    p->stale = poet_record_ends_steps(model);
+    p->commits = p->stale || poet_record_may_be_needed(network->train->schedule);
     return status;
 }
 
 int poet_keeping_restore(poet *p)
 {
-    const int status = poet_record_restore(p->run.record, p->card);
+    const int status = with_one_batch(p->run.record, poet_record_restore(p->run.record, p->card));
     p->steps = status == POET_OK ? p->run.record->step : p->steps;
     p->stale = p->stale && status != POET_OK;
     return status;
@@ -29,12 +37,46 @@ int poet_keeping_restore(poet *p)
 
 int poet_keeping_commit(poet *p)
 {
-    if (p->commits) {
+    if (p->stale || poet_record_ends_steps(p->network->train->model)) {
         return p->stale ? POET_E_ORDER : POET_OK; /* each step did */
     }
     const int status = poet_record_commit(p->run.record, p->steps);
     if (status != POET_OK && status != POET_E_NOT_FINITE) {
         (void)poet_record_load(p->run.record, p->card); /* which one counts is not known */
+    }
+    return status;
+}
+
+static bool is_batch(const poet_kept *kept)
+{
+    return kept->kind == POET_RESIDENT_INPUT || kept->kind == POET_RESIDENT_TARGET;
+}
+
+void *poet_keeping_sample(const poet *p, uint8_t kind, uint32_t sample)
+{
+    const poet_model *model = p->network->train->model;
+    uint8_t *place = p->runner.ram + model->resident_bytes;
+    for (uint32_t i = 0; i < model->kept_count; i++) {
+        const poet_kept *kept = &model->kept[i];
+        if (kept->kind == kind) {
+            return place + sample * (kept->bytes / p->network->batch);
+        }
+        place += is_batch(kept) ? kept->bytes : 0u;
+    }
+    return NULL;
+}
+
+int poet_keeping_give(const poet *p)
+{
+    const poet_model *model = p->network->train->model;
+    const uint8_t *place = p->runner.ram + model->resident_bytes;
+    int status = POET_OK;
+    for (uint32_t i = 0; status == POET_OK && i < model->kept_count; i++) {
+        const poet_kept *kept = &model->kept[i];
+        if (is_batch(kept)) {
+            status = poet_record_put(p->run.record, kept, 0, place, kept->bytes);
+            place += kept->bytes;
+        }
     }
     return status;
 }

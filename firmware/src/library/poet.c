@@ -105,7 +105,8 @@ static void *sample_of(poet *p, uint8_t kind, uint32_t sample)
                    sample * (model->residents[i].bytes / p->network->batch);
         }
     }
-    return NULL;
+    const poet_keeping *keeping = p->network->keeping;
+    return keeping == NULL || keeping->sample == NULL ? NULL : keeping->sample(p, kind, sample);
 }
 
 void *poet_input(poet *p, uint32_t sample)
@@ -139,6 +140,14 @@ static int refresh(poet *p)
     return p->stale ? p->network->keeping->restore(p) : POET_OK;
 }
 
+/* Before a step. */
+static int prepare(poet *p)
+{
+    const int status = refresh(p);
+    const poet_keeping *keeping = p->network->keeping;
+    return status != POET_OK || keeping == NULL || keeping->give == NULL ? status : keeping->give(p);
+}
+
 /* After a piece of a step, of which the features may be the first part. */
 static int go_on(poet *p, int status)
 {
@@ -151,7 +160,7 @@ int poet_train(poet *p, float rate)
         return POET_E_ORDER;
     }
     p->run.learning_rate = rate;
-    int status = refresh(p);
+    int status = prepare(p);
     if (status == POET_OK && p->network->maker != NULL) {
         status = p->network->maker->make(p);
     }
@@ -163,7 +172,7 @@ int poet_train_begin(poet *p, float rate)
     if (!poet_is_idle(p)) {
         return POET_E_ORDER;
     }
-    const int status = refresh(p);
+    const int status = prepare(p);
     if (status != POET_OK) {
         return status;
     }

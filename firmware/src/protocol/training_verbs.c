@@ -77,6 +77,9 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
             status = poet_session_residents(server);
             poet_session_note(server, status);
         }
+        if (!ends && server->residents_stale && poet_record_may_be_needed(server->runner.schedule)) {
+            status = POET_E_ORDER; /* a step that failed has changed some of them */
+        }
         if (status == POET_E_ORDER) {
             return poet_reply_fail(answer, status, "restore or commit first: the card has weights that are not in RAM");
         }
@@ -94,6 +97,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     if (status < 0) {
         if (run.record != NULL) {
             poet_session_lose_residents(server);
+            server->residents_stale = server->residents_stale || poet_record_may_be_needed(server->runner.schedule);
             server->record_known = false; /* the failure may have been that of the record itself */
         }
         return fail_step(server, answer, status, &run);

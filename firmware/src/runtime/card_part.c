@@ -61,22 +61,51 @@ static bool uses_card(const poet_schedule *schedule, const poet_call *call)
     return call->op >= POET_PAGE_IN;
 }
 
-/* A transfer can fail; after the first change of a resident weight there is none, so that a failed step has changed
- * nothing. But a step that changes kept tensors ends with a commit, after whose failure the residents are read back. */
-static bool is_order_sound(const poet_model *model, const poet_schedule *schedule)
+/* Whether it makes features: then it stands beside the step, and changes nothing. */
+static bool fills_features(const poet_model *model, const poet_schedule *schedule)
+{
+    bool fills = false;
+    for (uint32_t i = 0; i < model->resident_count; i++) {
+        const poet_resident *resident = &model->residents[i];
+        for (uint32_t j = 0; resident->kind == POET_RESIDENT_FEATURE && j < schedule->call_count; j++) {
+            const poet_call *call = &schedule->calls[j];
+            for (uint32_t output = 0; output < call->outputs; output++) {
+                fills = fills || schedule->words[call->words + call->inputs + output] == resident->offset;
+            }
+        }
+    }
+    return fills;
+}
+
+bool poet_record_may_be_needed(const poet_schedule *schedule)
 {
     bool changed = false;
-    bool committed = false;
     for (uint32_t i = 0; i < schedule->call_count; i++) {
         const poet_call *call = &schedule->calls[i];
-        if (committed || (changed && uses_card(schedule, call))) {
+        if (changed && uses_card(schedule, call)) {
+            return true;
+        }
+        changed = changed || ((call->flags & POET_CHANGES) != 0 && !uses_card(schedule, call));
+    }
+    return false;
+}
+
+/* A transfer can fail; after the first change of a resident weight there is none, so that a failed step has changed
+ * nothing. But with kept tensors there is a record, from which the residents are read back. */
+static bool is_order_sound(const poet_model *model, const poet_schedule *schedule)
+{
+    bool committed = false;
+    if (model->kept_count == 0 && poet_record_may_be_needed(schedule)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < schedule->call_count; i++) {
+        const poet_call *call = &schedule->calls[i];
+        if (committed) {
             return false;
         }
-        changed = changed || (call->flags & POET_CHANGES) != 0;
         committed = call->op < POET_PAGE_IN && schedule->operators[call->op].code == POET_OP_COMMIT;
     }
-    /* The next version of a kept tensor would be that of one micro-batch. */
-    return committed == poet_record_ends_steps(model) && !(committed && model->micro_batches > 1u);
+    return committed == (poet_record_ends_steps(model) && !fills_features(model, schedule));
 }
 
 static bool keeps_alike(const poet_model *model, const poet_model *training)

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "poet/crc32.h"
 #include "poet/pager.h"
 #include "poet/saved.h"
 
@@ -255,7 +254,7 @@ static int crc_of(const poet_block_device *device, uint32_t block, uint32_t byte
         if (status != POET_OK) {
             return status;
         }
-        *crc = poet_crc32_quick(*crc, buffer, part);
+        *crc = poet_pager_crc(device, *crc, buffer, part);
         left -= part;
     }
     return POET_OK;
@@ -340,7 +339,8 @@ static int patch(const poet_block_device *device, uint32_t block, uint32_t offse
     while (bytes > 0) {
         const uint32_t room = POET_BLOCK_BYTES - offset;
         const uint32_t part = bytes < room ? bytes : room;
-        int status = device->read(device->context, block, buffer, sizeof buffer);
+        const bool whole = part == POET_BLOCK_BYTES;
+        int status = whole ? POET_OK : device->read(device->context, block, buffer, sizeof buffer);
         if (status != POET_OK) {
             return status;
         }

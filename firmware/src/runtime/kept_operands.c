@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "poet/crc32.h"
 #include "poet/pager.h"
 
 #include "runner_parts.h"
@@ -68,7 +67,7 @@ static int write(void *context, uint32_t output, const void *data, uint32_t byte
     if (status != POET_OK) {
         return status;
     }
-    out->crc = poet_crc32_quick(out->crc, data, bytes);
+    out->crc = poet_pager_crc(device, out->crc, data, bytes);
     out->block += bytes / POET_BLOCK_BYTES;
     out->done += bytes;
     if (out->done == kept->bytes) {
@@ -84,20 +83,20 @@ static int write_row(void *context, uint32_t output, uint32_t row, void *before,
     const poet_kept *kept = kept_of(operands->model, operands->outputs[output]);
     const poet_block_device *device = operands->record->device;
     const uint32_t bytes = kept->bytes / kept->rows;
-    const uint32_t crc_before = poet_crc32_quick(row, before, bytes);
+    const uint32_t crc_before = poet_pager_crc(device, row, before, bytes);
     uint32_t block;
     int status = poet_record_begin(operands->record, kept, row, &block);
     if (status == POET_OK) {
         status = device->write(device->context, block, after, bytes);
     }
-    if (status == POET_OK) {
+    if (status == POET_OK && !device->forgets) {
         status = device->read(device->context, block, before, bytes);
     }
-    if (status == POET_OK && memcmp(before, after, bytes) != 0) {
+    if (status == POET_OK && !device->forgets && memcmp(before, after, bytes) != 0) {
         status = POET_E_CORRUPT;
     }
     if (status == POET_OK) {
-        poet_record_end_row(operands->record, kept, row, crc_before, poet_crc32_quick(row, after, bytes));
+        poet_record_end_row(operands->record, kept, row, crc_before, poet_pager_crc(device, row, after, bytes));
     }
     return status;
 }
@@ -140,7 +139,7 @@ static int wait(void *context)
     if (status != POET_OK || in == NULL || !place->checked) {
         return status;
     }
-    in->crc = poet_crc32_quick(in->crc, operands->transfer.data, operands->transfer.bytes);
+    in->crc = poet_pager_crc(operands->record->device, in->crc, operands->transfer.data, operands->transfer.bytes);
     in->done += operands->transfer.bytes;
     return in->done < place->bytes || in->crc == place->crc ? POET_OK : POET_E_CORRUPT;
 }
@@ -243,10 +242,12 @@ static int run_call(const poet_runner *runner, const poet_run *run, const poet_c
     return compute(run, runner->model, words, outputs, operator, args);
 }
 
-/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. */
+/* A tensor's next version may be written before the loss is known: the last step's loss must not speak for it. With
+ * micro-batches it is a sum, and its own begin. */
 static void begin(const poet_runner *runner, poet_record *record)
 {
-    float *loss = poet_record_ends_steps(runner->model) ? poet_loss_of(runner) : NULL;
+    const bool whole = runner->model->micro_batches == 1u;
+    float *loss = whole && poet_record_ends_steps(runner->model) ? poet_loss_of(runner) : NULL;
     poet_record_forget(record);
     if (loss != NULL) {
         *loss = 0.0f;

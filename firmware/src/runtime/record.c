@@ -294,7 +294,7 @@ int poet_record_read_residents(poet_record *record)
     int status = poet_kept_check_place(record->device, &place);
     for (uint32_t reads = 0; status == POET_OK && reads < POET_SAVED_READS; reads++) {
         status = record->device->read(record->device->context, place.block, record->residents, place.bytes);
-        if (status == POET_OK && poet_crc32_quick(0, record->residents, place.bytes) == place.crc) {
+        if (status == POET_OK && poet_pager_crc(record->device, 0, record->residents, place.bytes) == place.crc) {
             return POET_OK;
         }
     }
@@ -308,7 +308,7 @@ static int write_residents(poet_record *record)
         return POET_OK;
     }
     const poet_kept_place next = place_of_residents(record, !residents_are_second(record));
-    check->next_crc = poet_crc32_quick(0, record->residents, next.bytes);
+    check->next_crc = poet_pager_crc(record->device, 0, record->residents, next.bytes);
     check->written = true;
     poet_kept_set_bits(record->changed, record->model->bit_count - 1u, 1, true);
     return record->device->write(record->device->context, next.block, record->residents, next.bytes);

@@ -62,7 +62,8 @@ class CardInBoard:
         return self.restore()
 
     def _prepare(self, data: TrainingData) -> None:
-        batches = data.batches if self._plan.keeps_batches else []
+        empty = {index: bytes(one.bytes) for index, one in enumerate(self._plan.tensors) if one.kind in BATCH_KINDS}
+        batches = (data.batches or [empty]) if self._plan.keeps_batches else []
         parts = [data.weights, *batches]
         size = sum(len(content) for part in parts for content in part.values())
         if size > MOST_LINE_BYTES:
@@ -82,7 +83,7 @@ class CardInBoard:
 
     def check(self, restored: Restored, data: TrainingData, steps: int) -> None:
         """Make sure that the card has the batches of the data: how many, and how the one begins that is read next."""
-        if not self._plan.keeps_batches:
+        if not (self._plan.keeps_batches and data.batches):
             return
         count = restored.batches or 0
         check_batch_count(f"{self._where}: the card", count, len(data.batches), steps)

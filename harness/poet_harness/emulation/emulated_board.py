@@ -122,6 +122,8 @@ class EmulatedBoard(Closing):
         parts = Parts(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
         self.chip = chip(parts)
         self._machine.connect(self.chip, self._sleeps)
+        if board.memory is not None:
+            self._machine.map_slow_memory(board.memory, self._power.storage_moves)
         self._beside_card = card.with_name(f"{card.name}.flash")
         if self.chip.flash is not None and self._beside_card.is_file():
             self.chip.flash.put_back(self._beside_card.read_bytes())

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from poet_profiles.boards import SlowMemory
 from poet_profiles.errors import UserError
 from poet_profiles.files.cache import cache_folder
 from unicorn import arm_const, unicorn_const
@@ -138,6 +139,7 @@ class Machine:
         self.store_to_flash: Callable[[int, int, int], bool] = lambda address, width, value: False
         self._failure: BaseException | None = None
         self._noise = random.Random(seed)
+        self._slow_memory = bytearray()
         self._ram_lost = True
         self._reset_cause: Cause = "power"
         if memory.flash_wait and core != "cortex-m0plus":
@@ -172,6 +174,26 @@ class Machine:
     def _count_cycles(self) -> None:
         memory = self._memory
         attach(self._engine, self._counter, (memory.flash_begin, memory.flash_begin + memory.flash_bytes - 1))
+
+    def map_slow_memory(self, memory: SlowMemory, moves: Callable[[int, int, bool], None]) -> None:
+        """Further RAM, for which the core waits; ``moves`` hears from when to when, and whether it is written."""
+        content, hz = bytearray(memory.bytes), self.clock.hz
+        self._slow_memory = content
+
+        def wait(width: int, writes: bool) -> None:
+            begin = self.clock.now
+            self.clock.advance_to(begin + max(1, round(width * hz / memory.bytes_per_s)))
+            moves(begin, self.clock.now, writes)
+
+        def load(_engine: Any, offset: int, width: int, _data: Any) -> int:
+            wait(width, False)
+            return int.from_bytes(content[offset : offset + width], "little")
+
+        def store(_engine: Any, offset: int, width: int, value: int, _data: Any) -> None:
+            wait(width, True)
+            content[offset : offset + width] = value.to_bytes(8, "little")[:width]
+
+        self._engine.mmio_map(memory.begin, memory.bytes, load, None, store, None)
 
     def connect(self, chip: Surroundings, sleeps: Callable[[int, int], None]) -> None:
         """Put the peripherals on the bus.
@@ -340,6 +362,7 @@ class Machine:
         self.state.reset_wanted = self.state.in_handler = False
         if self._ram_lost:
             self._ram_lost = False
+            self._slow_memory[:] = self._noise.randbytes(len(self._slow_memory))
             self._engine.mem_write(self._memory.ram_begin, self._noise.randbytes(self._memory.ram_bytes))
         self._chip.reset(cause)
         table = self._image.entry_table

@@ -111,6 +111,11 @@ class Power:
         """The card is idle from `begin` on."""
         self._storage.set(begin, self._rails.storage_idle)
 
+    def storage_moves(self, begin: int, end: int, writes: bool) -> None:
+        """Slow memory is read or written between two times."""
+        self._storage.set(begin, self._rails.storage_write if writes else self._rails.storage_read)
+        self._storage.set(end, self._rails.storage_idle)
+
     def window(self, inside: bool) -> None:
         """The marker line changes now."""
         self._window.set(self._clock.now, float(inside))

@@ -17,6 +17,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
+from poet_profiles.graph.micro_batches import waiting_nodes
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.plan_folder import DATA_FILE, GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
 from poet_profiles.plan_folder.files import PlanFiles, there
@@ -282,15 +283,14 @@ def _action_of(call: Call, steps: Sequence[PredictedAction]) -> PredictedAction:
 
 def _actions_of_steps(graph: Graph, schedule: Schedule) -> Iterator[PredictedAction]:
     nodes = {node.id: node for node in graph.nodes}
-    lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
-    parts = graph.micro_batches
+    parts, waiting = graph.micro_batches, {node.id for node in waiting_nodes(graph)}
     pages = {value.id: value.page for node in graph.nodes for value in node.values}
     for step, held in zip(schedule.steps, held_bytes(graph, schedule.steps), strict=True):
         do, name = step.do.value, step.target
         if step.do is Action.COMPUTE:
             node = nodes[name]
             op, params = (node.operation.op, node.operation.params) if node.operation else ("", "")
-            runs = 1 if node.operation and lasting.intersection(node.operation.results) else parts
+            runs = 1 if name in waiting or op == ADVANCE else parts
             yield PredictedAction(do, name, op, runs * node.time_s, runs * node.energy_j, held.during, params, runs)
         elif step.do is Action.FREE:
             yield PredictedAction(do, name, "", 0.0, 0.0, held.during, runs=parts)

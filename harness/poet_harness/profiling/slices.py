@@ -52,6 +52,7 @@ _AXES: dict[str, tuple[Axis, ...]] = {
     "streamed_linear": (("n",),),
     "streamed_linear_backward_input": (("n",),),
     "streamed_linear_update": (("n",),),
+    "streamed_sgd_update": (("size",),),
     "streamed_embedding": (("m",),),
     "streamed_embedding_update": (("m",),),
 }

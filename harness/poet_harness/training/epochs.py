@@ -138,7 +138,9 @@ class Epochs:
         course = self.course
         if self._folder is not None:
             self._folder.keep_settings()
-        feed: OverTheLine | FromCard = OverTheLine(course.samples, course.order, course.normalising)
+        feed: OverTheLine | FromCard = OverTheLine(
+            course.samples, course.order, course.normalising, course.plan.keeps_batches
+        )
         if course.on_card is not None:
             feed = FromCard(course.on_card, course.order)
 

@@ -75,11 +75,14 @@ class OverTheLine:
     order : Order
     normalising : Normalising or None
         Of samples that are kept as small integers.
+    to_card : bool
+        The plan has its batch there: the board writes what it is sent, and normalises nothing.
     """
 
     samples: Samples
     order: Order
     normalising: Normalising | None
+    to_card: bool = False
 
     def __call__(self, device: Device, step: int, part: int = 0) -> None:
         self.put(device, self.order(step, part))
@@ -89,7 +92,7 @@ class OverTheLine:
         for index, rows in self.samples.rows(numbers).items():
             if rows.dtype.name not in TYPES or self.normalising is None:
                 device.put(index, rows.tobytes())
-            elif device.hello.is_agent:
+            elif device.hello.is_agent or self.to_card:
                 device.put(index, self.normalising(rows).tobytes())
             else:
                 _put_scaled(device, index, rows, self.normalising)

@@ -180,6 +180,8 @@ class Trainer:
             self.unseen.append(begin - 1)
         self._begin = begin if self._begin is None else self._begin
         self.metering.measure_idle(self.device)
+        if self._plan.keeps_batches and not self._batches:
+            self.device.batches(1)  # each step's takes the place of the one before
         self.held.put(begin)
         return begin
 
@@ -209,7 +211,7 @@ class Trainer:
         """Have the first micro-batch of a step on the board; its features, too, where the step reads these."""
         extraction, samples = self._plan.extraction, self._kept_samples
         if extraction is None or samples is None:
-            if not self._plan.keeps_batches:
+            if self._batches == [] or not self._plan.keeps_batches:
                 feed(number, 0)
             return NOTHING_MADE if extraction is None else make(self.device, extraction, self.metering.around)
         numbers, made = samples.of_step(number).tolist(), NOTHING_MADE

@@ -48,7 +48,7 @@ class Session:
         """Parameters, and so many batches; all of them where they lie on the card."""
         from ..data.batches import read_training_data
 
-        count = None if self.plan.keeps_batches else batches
+        count = None if self.plan.keeps_batches and batches else batches
         return read_training_data(self.given.data, self.plan, count, self.given.weights, self.given.state)
 
     def results(self, data: TrainingData, steps: int, resume: bool) -> Results:

@@ -153,11 +153,8 @@ def training_over_epochs(
     from ..training.feeding import Order
     from ..training.rates import Rates
 
-    if plan.keeps_batches:
-        raise UserError(
-            "train: the plan keeps its batches on the card, which is prepared once (poet-harness card); use "
-            "poet-harness run, which uses them again and again, or plan with a smaller --batch or more --ram"
-        )
+    if options.to_card and plan.keeps_batches:
+        raise UserError("--to-card: the plan has its batch on the card, where each step's is sent; leave it out")
     if options.to_card and plan.documents:
         raise UserError("--to-card: a Linux board has no card of poet's; leave it out, the samples go over the line")
     if resume and options.folder is None:

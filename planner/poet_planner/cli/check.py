@@ -32,7 +32,7 @@ def check(
     from dataclasses import asdict
 
     from poet_profiles.graph.file import read_graph
-    from poet_profiles.plan_folder.beside import FEATURE
+    from poet_profiles.graph.kept import FEATURE
     from poet_profiles.plan_folder.files import read_plan
     from poet_profiles.program.users_code import users_code
     from poet_profiles.schedule.file import read_schedule

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from poet_profiles.graph import Graph, Node, Resident
-from poet_profiles.plan_folder.beside import FEATURE
+from poet_profiles.graph.kept import FEATURE
 
 from poet_planner.features.cut import Cut
 from poet_planner.lowering.draft import added, behind_one_another, region_bytes

@@ -79,9 +79,9 @@ class MemoryLayout:
     @property
     def words(self) -> str:
         """Which form of the step it is."""
-        if self.card_above_bytes is not None:
-            return "--parameters card"
-        told = [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
+        on_card = self.card_above_bytes is not None
+        told = ["--parameters card"] * on_card
+        told += [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
         if self.bands is not None:
             told += [f"what is above {self.bands.above_bytes} B in {self.bands.count} bands"]

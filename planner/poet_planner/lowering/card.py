@@ -30,7 +30,7 @@ from poet_profiles.firmware.operators import (
 )
 from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
-from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS, commits_each_step
 from poet_profiles.graph.model import I8
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
@@ -75,7 +75,7 @@ def with_parameters_on_the_card(
     for node in sorted(graph.nodes, key=lambda node: node.id != FACTORS):
         step.take(node)
     made = _on_card(graph, step, in_flash)
-    return replace(made, nodes=(*made.nodes, _commit(step.nodes)))
+    return replace(made, nodes=(*made.nodes, _commit(step.nodes))) if commits_each_step(made) else made
 
 
 def with_constants_on_the_card(graph: Graph, flash_bytes: int, streaming: Streaming = FETCHED_WHOLE) -> Graph:
@@ -147,6 +147,7 @@ class _Step:
 
     def __init__(self, graph: Graph, kept: Mapping[str, Kept], streaming: Streaming) -> None:
         self._streaming = streaming
+        self._in_parts = graph.micro_batches > 1
         descents = descents_of(graph)
         self._descent = next((_params_of(one) for one in descents.values()), {})
         self.kept = dict(kept)
@@ -210,9 +211,10 @@ class _Step:
             self.nodes.append(self._updating(node, fused))
             return
         self.nodes.append(self._reading(node))
-        for value in node.values:
-            for parameter in self._trains.get(value.id, ()):
-                self._update(node, value.id, parameter)
+        sums = node.operation.results if self._in_parts and node.operation else ()
+        for gradient in dict.fromkeys((*sums, *(value.id for value in node.values))):
+            for parameter in self._trains.get(gradient, ()):
+                self._update(node, gradient, parameter)
 
     def _unclipped(self, node: Node) -> tuple[Node, Node] | None:
         """A convolution that can be streamed and its ReLU, where they were one node, which is read whole alone."""
@@ -297,11 +299,13 @@ class _Step:
 
     def _update(self, node: Node, gradient: str, parameter: str) -> None:
         """Add a node that updates ``parameter`` by a gradient that another node has made."""
-        states = self._states[parameter]
-        old, id = [self._fetch(tensor, node) for tensor in (parameter, *states)], added(parameter, "update")
-        size = self.kept[parameter].bytes // 4
-        op, read = "sgd" + UPDATE, (gradient, *old, *self._factors)
+        changed, id = (parameter, *self._states[parameter]), added(parameter, "update")
+        size, op = self.kept[parameter].bytes // 4, "sgd" + UPDATE
         params = {"size": size, "tile": tile_rows(size, 4, self._streaming.tile_bytes), **self._descent}
+        streams = self._in_parts and streamed_update(op, params, 4 * size, self._streaming)
+        op = f"streamed_{op}" if streams else op
+        read = (gradient, *(changed if streams else [self._fetch(one, node) for one in changed]), *self._factors)
+        inputs = (node.values[0].id if self._in_parts else gradient, *(id for id in read[1:] if id not in self.kept))
         self._written.append(id)
         self.nodes.append(
             Node(
@@ -309,11 +313,11 @@ class _Step:
                 time_s=0.0,
                 energy_j=0.0,
                 values=(Value(id, 0),),
-                inputs=read,
+                inputs=inputs,
                 workspace_bytes=OPERATORS[op].sizes(params).workspace,
                 recomputable=False,
                 backward=True,
-                operation=Operation(op, params_key(op, params), read, (parameter, *states)),
+                operation=Operation(op, params_key(op, params), read, changed),
                 uses=Uses.BOTH,
             )
         )

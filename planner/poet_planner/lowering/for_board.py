@@ -54,13 +54,12 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
         graph = step.in_slices(dma, optimizer, streaming.slices_above_bytes)
         room = flash_for_constants(graph, board)
         graph = with_parameters_on_the_card(graph, layout.card_above_bytes, room, streaming, layout.batch_on_card)
-    elif layout.constants_on_card:
-        graph = step.in_ram(dma, layout.resident_gradients, optimizer)
-        graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
     else:
         graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
         graph = graph if layout.bands is None else with_bands(graph, layout.bands)
         graph = with_tiles(graph, layout.tiles) if layout.tiles > 1 else graph
+        if layout.constants_on_card:
+            graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
         graph = with_early_updates(graph) if layout.early_updates else graph
     return with_taking_over(graph)
 

@@ -83,4 +83,4 @@ def _form(op: str, p: dict[str, int]) -> Streamed | None:
 
 
 def _rows(op: str) -> str:
-    return "k" if "conv2d" in op else "n"
+    return "k" if "conv2d" in op else "size" if "sgd" in op else "n"

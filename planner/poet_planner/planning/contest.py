@@ -314,16 +314,14 @@ class Contest:
         raise _of_all(forms, lacks)
 
     def _every_form(self) -> list[Form]:
-        """The forms that may be chosen in any RAM, what needs the least first."""
+        """The forms that may be chosen in any RAM, what needs the least first; parts on the card come last."""
         forms = [self.chosen]
         for family in self._open():
             for form in self._least(family) if family.least_first else self._opened(family):
                 if all(form.graph != other.graph for other in forms):
                     forms.append(form)
         late = self.chosen.deadline_s is not None  # tiles need less, and take longer
-        return sorted(
-            forms, key=lambda form: (late and form.layout.tiles > 1, form.needs_bytes, form.layout.early_updates)
-        )
+        return sorted(forms, key=lambda form: (_is_last(form, late), form.needs_bytes, form.layout.early_updates))
 
     def _least(self, family: Family) -> Iterator[Form]:
         """Of each level what needs the least."""
@@ -399,6 +397,11 @@ def fewest_parts(bench: Bench, whole: CostedStep, ram: int | str | None) -> Form
         step = bench.step(MemoryLayout(micro_batches=count))
         form = Form(step, ram_budget_bytes(ram, whole, step), whole=usual)
     return form
+
+
+def _is_last(form: Form, late: bool) -> bool:
+    in_parts = form.fits and form.layout.card_above_bytes is not None and form.layout.micro_batches > 1
+    return in_parts or (late and form.layout.tiles > 1)
 
 
 def _cheapest(forms: Iterable[Form], best: Form | None = None) -> Form | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
 from poet_profiles.graph import Graph, Node
+from poet_profiles.graph.kept import FEATURE
 from poet_profiles.graph.sizes import aligned
-from poet_profiles.plan_folder.beside import FEATURE
 
 from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.planning.training_graph import TrainingStep

@@ -165,6 +165,11 @@ def head(bench: Bench) -> Division:
 
 def wholes(request: Request) -> list[str]:
     """Options with which no features are kept."""
+    return [one for one in keeping_away(request) if one != f"--parameters {Parameters.CARD}"]
+
+
+def keeping_away(request: Request) -> list[str]:
+    """Options that keep from RAM what may have room there."""
     parts = parts_asked_for(request)
     in_parts = [] if parts in (None, 1) else [f"--micro-batches {parts}"]
     in_ram = request.parameters in (Parameters.AUTO, Parameters.RESIDENT)
@@ -174,7 +179,7 @@ def wholes(request: Request) -> list[str]:
 def freed(bench: Bench) -> Bench | None:
     """The bench with all of that left free, if one of those options keeps from RAM what may have room there."""
     request = bench.request
-    options = wholes(request)
+    options = keeping_away(request)
     if request.parameters != Parameters.CARD and (request.features == WHOLE or not options):
         return None
     return bench.asked(replace(request, parameters=Parameters.AUTO, micro_batches=AUTO_PARTS))
@@ -209,7 +214,11 @@ def why_whole(bench: Bench, anyhow: bool = False) -> str | None:
 def more_parts(bench: Bench) -> list[int]:
     """Numbers of micro-batches above the one that is asked for; none if none is."""
     asked = parts_asked_for(bench.request)
-    return [] if asked is None else [count for count in counts_of_parts(bench, anyhow=True) if count > asked]
+    return (
+        []
+        if asked is None or bench.request.parameters == Parameters.CARD
+        else [count for count in counts_of_parts(bench, anyhow=True) if count > asked]
+    )
 
 
 def finer(bench: Bench, than: int) -> Iterator[int]:
@@ -220,7 +229,7 @@ def finer(bench: Bench, than: int) -> Iterator[int]:
     step, parameters = bench.training_step, bench.request.parameters
     if step is None:
         raise UserError("a graph says in how many parts a batch goes through it: name a model in its place")
-    if parameters in (Parameters.CARD, Parameters.EXCLUDED):
+    if parameters == Parameters.EXCLUDED:
         raise UserError(f"--parameters {parameters}: micro-batches need sums of gradients in RAM")
     yield from (count for count in range(than + 1, step.samples + 1) if step.samples % count == 0)
 
@@ -233,8 +242,6 @@ def lasting_bytes(graph: Graph) -> int:
 
 def _why_no_card(bench: Bench) -> str | None:
     """Why no parameters can lie on the card."""
-    if bench.cut is not None:
-        return "--parameters card: a step on features has them in RAM; plan with --features whole"
     if not (bench.request.is_model and bench.board is not None and bench.board.has_card):
         return NO_CARD
     return None if bench.request.paging else NO_CARD
@@ -359,11 +366,10 @@ def _why_no_constants_on_card(bench: Bench, usual: Form | None) -> str | None:
 
 
 def _constants_on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
-    """With gradients as asked for, else with places of their own, then without, then in parts."""
-    parts, layouts = parts_asked_for(bench.request) or 1, []
-    for resident, option in ((True, Gradients.RESIDENT), (False, Gradients.PAGED)):
-        if parts == 1 and bench.request.gradients in (Gradients.AUTO, option):
-            layouts.append(MemoryLayout(resident_gradients=resident))
+    """With gradients as asked for, else with places of their own, then without, then early, then in parts."""
+    parts, gradients = parts_asked_for(bench.request) or 1, bench.request.gradients
+    whole = (GRADIENTS_RESIDENT, GRADIENTS_PAGED, *((GRADIENTS_EARLY,) if bench.request.early_updates else ()))
+    layouts = [one for one in whole if parts == 1 and gradients in (Gradients.AUTO, one.gradients)]
     layouts += [MemoryLayout(micro_batches=count) for count in ([parts] if parts > 1 else counts_of_parts(bench))]
     for layout in layouts:
         ways = reversed(streamed(bench))
@@ -382,11 +388,21 @@ def _why_not_on_card(bench: Bench, usual: Form | None) -> str | None:
 
 
 def _on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
-    """From no slices to the most."""
-    above_bytes = _above_bytes(bench)[-1]
-    for sliced in SLICED_ABOVE_BYTES:
+    """From no slices to the most; of a batch in parts none is in slices, and parts and features are put into RAM."""
+    yield from _homes(bench, parts_asked_for(bench.request) or 1)
+
+
+def _homes(bench: Bench, parts: int) -> Iterator[list[MemoryLayout]]:
+    whole = parts == 1 and bench.cut is None
+    layout = MemoryLayout(card_above_bytes=_above_bytes(bench)[-1], micro_batches=parts, batch_on_card=whole)
+    for sliced in SLICED_ABOVE_BYTES if whole else (None,):
         ways = (replace(streaming, slices_above_bytes=sliced) for streaming in reversed(streamed(bench)))
-        yield [MemoryLayout(card_above_bytes=above_bytes, streaming=streaming) for streaming in ways]
+        yield [replace(layout, streaming=streaming) for streaming in ways]
+
+
+def _on_card_in_parts(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    for count in counts_of_parts(bench):
+        yield from _homes(bench, count)
 
 
 def _fewer_on_card(bench: Bench, form: Form) -> list[MemoryLayout]:
@@ -397,7 +413,8 @@ def _fewer_on_card(bench: Bench, form: Form) -> list[MemoryLayout]:
 def _finely_sliced(bench: Bench, form: Form) -> list[MemoryLayout]:
     """The same layout, fetched whole and in fine slices, where the step has so few nodes that this may be worth it."""
     whole = streamed(bench)[0]
-    if len(form.graph.nodes) > FEW_NODES or whole.above_bytes is not None:
+    is_cut = form.layout.micro_batches > 1 or bench.cut is not None
+    if is_cut or len(form.graph.nodes) > FEW_NODES or whole.above_bytes is not None:
         return []
     return [replace(form.layout, streaming=replace(whole, slices_above_bytes=FINE_SLICES_BYTES))]
 
@@ -411,7 +428,7 @@ def _in_larger_tiles(bench: Bench, form: Form) -> list[MemoryLayout]:
 def _batch_in_ram(bench: Bench, form: Form) -> list[MemoryLayout]:
     """The same layout with the batch in RAM, so that a board can be given any, and train over epochs."""
     trained = any(kept.kind in TRAINED_KINDS for kept in form.graph.kept)
-    return [replace(form.layout, batch_on_card=False)] if trained else []
+    return [replace(form.layout, batch_on_card=False)] if trained and form.layout.batch_on_card else []
 
 
 def _above_bytes(bench: Bench) -> tuple[int, ...]:
@@ -475,6 +492,16 @@ FAMILIES = (
             LARGER_TILES,
             Refinement(_batch_in_ram, room=COMFORT, instead=True),
         ),
+        note=notes.of_card,
+    ),
+    Family(
+        "parameters on the card, in micro-batches",
+        _on_card_in_parts,
+        _why_not_on_card,
+        least_first=True,
+        comfort=COMFORT,
+        start=-1,
+        refinements=(Refinement(_fewer_on_card), LARGER_TILES),
         note=notes.of_card,
     ),
 )

@@ -13,7 +13,6 @@ from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED
 from poet_planner.planning.form import Form
 from poet_planner.report.quantities import bytes_text, energy_text
 from poet_planner.schedule.flash import has_room_in_flash
-from poet_planner.schedule.lacks import CURE, lost_words
 from poet_planner.solve.options import NoScheduleError
 
 # What is said of a form that is chosen: with the usual one, the one that was the best before, and those in RAM.
@@ -102,13 +101,13 @@ def of_constants(form: Form, usual: Form | None, before: Form | None, others: Se
 
 
 def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
-    """What lies on the card and why, what is lost so, and what is in slices."""
+    """What lies on the card and why, and what is in slices."""
     graph, sliced = form.graph, _of_slices(form.graph)
     if usual is None:
-        return joined(lost_words(graph), sliced)
+        return sliced
     in_flash = has_room_in_flash(usual.graph, usual.step.board)
     why = _of_parameters(graph, usual) if in_flash else _of_flash(graph)
-    return joined(why, lost_words(graph, f" ({CURE})"), sliced)
+    return joined(why, sliced)
 
 
 def why_out(form: Form, best: Form, schedule: Schedule, planned: Schedule | NoScheduleError | None) -> str:

@@ -145,7 +145,7 @@ def _given_up(bench: Bench, chosen: Form, method: Method) -> str:
         if freed is not None and chosen.fits:
             free = chosen_contest(freed, method).chosen
             if free.fits and free.found_j < chosen.found_j:
-                return notes.given_up(families.wholes(bench.request), free, chosen)
+                return notes.given_up(families.keeping_away(bench.request), free, chosen)
     return ""
 
 

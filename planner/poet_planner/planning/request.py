@@ -104,11 +104,6 @@ class Request:
             return
         if isinstance(self.network, Graph | Path):
             raise UserError(f"{option}: --graph already says in how many parts a batch goes through it; leave it out")
-        if self.parameters == Parameters.CARD:
-            raise UserError(
-                f"{option}: with parameters on the card gradients are part of an update; leave it out, or give "
-                "--parameters resident"
-            )
         if self.parameters == Parameters.EXCLUDED:
             raise UserError(f"{option}: with --parameters excluded sums of gradients are not in RAM; leave one out")
         if self.gradients not in (Gradients.AUTO, Gradients.RESIDENT):

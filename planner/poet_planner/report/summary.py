@@ -18,8 +18,7 @@ from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import wear
 from poet_planner.report.optimiser import optimiser_report
 from poet_planner.report.placement import placement_report
-from poet_planner.schedule.flash import room_for_features
-from poet_planner.schedule.lacks import lacks
+from poet_planner.schedule.flash import held_bytes, room_for_features
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
 if TYPE_CHECKING:
@@ -110,7 +109,6 @@ def summarise(
         arena_bytes=schedule.arena_bytes,
         plain_peak_bytes=store_all.peak_bytes,
         wear=wear(graph, schedule, board),
-        lacks=lacks(graph),
         objective=schedule.objective.value,
         busy_s=busy_s,
         plain_busy_s=plain_busy_s,

@@ -222,7 +222,7 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
 
 def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
     committed, paged = s.wear.committed_bytes, s.wear.paged_bytes
-    what = "parameters; the batches are there, too" if committed else "frozen weights"
+    what = "parameters and their states" if committed else "frozen weights"
     rows = [("card, kept", bytes_text(s.kept_bytes), what)] if s.kept_bytes else []
     if committed + paged:
         parts = f"{bytes_text(committed)} of new versions, {bytes_text(paged)} of pages"
@@ -237,7 +237,7 @@ def _residents_remark(s: Summary) -> str:
     if s.excluded_bytes:
         return f"batch; {bytes_text(s.excluded_bytes)} of parameters, gradients, state NOT counted"
     if s.wear.committed_bytes:
-        return "small parameters, state"
+        return "small parameters, state" + (", sums of gradients" if s.micro_batches > 1 else "")
     if s.resident_gradients is None:
         return "as the graph has it"
     if s.resident_gradients:

@@ -7,6 +7,7 @@ import json
 import re
 from binascii import crc32
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from poet_profiles.errors import UserError
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.firmware.arduino import library_properties
 from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
-from poet_profiles.graph import Graph, Operation, Resident
-from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, Stream, plans_beside, ram_bytes
+from poet_profiles.graph import Graph, Kept, Operation, Resident
+from poet_profiles.graph.kept import BATCH_KINDS, FEATURE
+from poet_profiles.plan_folder.beside import Extraction, Inference, Stream, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
 
@@ -33,7 +35,6 @@ from poet_planner.schedule.c_headers import (
 )
 from poet_planner.schedule.c_names import why_no_name
 from poet_planner.schedule.firmware_tables import FirmwareTables, tables_for_all
-from poet_planner.schedule.lacks import CURE, lacks, lost_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,8 +58,6 @@ def check_name(name: str) -> None:
 
 def why_no_library(graph: Graph) -> str | None:
     """What keeps an application from training the graph by itself, or None."""
-    if "library" in lacks(graph):
-        return f"{lost_words(graph)}; {CURE}"
     features = [resident.id for resident in graph.residents if resident.kind == FEATURE]
     read = {id for node in graph.nodes for id in (node.operation.operands if node.operation else ())}
     if len(features) > 1 or (features and read & {one.id for one in graph.residents if one.kind == "input"}):
@@ -104,6 +103,8 @@ def write_library(
     reason = why_no_library(graph)
     if reason:
         raise UserError(f"--library {name}: {graph.name}: {reason}")
+    batch_bytes = sum(one.bytes for one in _kept_batch(graph))
+    schedule = replace(schedule, arena_bytes=max(schedule.arena_bytes, batch_bytes))  # it lies there before a step
     classes = _classes(graph, inference, classes)
     data = {f"{name}_constant_words": words_for_both(graph, inference, constants)}
     data[f"{name}_initial"] = b"" if initial is None else initial_bytes(graph, initial)
@@ -283,7 +284,7 @@ def _source(
             model_tables(graph, words, name, inference, extraction),
             schedule_tables(graph, schedule, name, inference, extraction),
             f"static poet_page {name}_pages[{tables.page_count + 1}]; /* C has no empty arrays */",
-            *_record_tables(name, tables),
+            *_record_tables(name, graph, tables),
             f"static const poet_tables {name}_tables = {{",
             *([f"    .checks = {name}_checks, .homes = {name}_homes,"] if graph.kept else []),
             f"    .pages = {name}_pages}};",
@@ -328,8 +329,10 @@ def _feature_maker(name: str, extraction: Extraction) -> list[str]:
     ]
 
 
-def _record_tables(name: str, tables: FirmwareTables) -> list[str]:
-    """What a network needs whose frozen weights lie on the card."""
+def _record_tables(name: str, graph: Graph, tables: FirmwareTables) -> list[str]:
+    """What a network needs that has tensors on the card."""
+    calls = [f"poet_keeping_{call}" for call in ("open", "restore", "commit")]
+    calls += ["poet_keeping_sample", "poet_keeping_give"] if _kept_batch(graph) else ["0", "0"]
     if not tables.check_count:
         return []
     return [
@@ -337,7 +340,7 @@ def _record_tables(name: str, tables: FirmwareTables) -> list[str]:
         f"static uint32_t {name}_homes[2u * POET_BIT_WORDS({tables.bit_count}u) + 1u];",
         f"static poet_record {name}_record;",
         f"static const poet_keeping {name}_keeping = {{",
-        f"    &{name}_record, poet_keeping_open, poet_keeping_restore, poet_keeping_commit}};",
+        f"    &{name}_record, {', '.join(calls)}}};",
     ]
 
 
@@ -377,13 +380,18 @@ def _data(graph: Graph, schedule: Schedule, data: Mapping[str, bytes]) -> str:
     return "\n".join(lines)
 
 
-def _samples(graph: Graph) -> list[Resident]:
+def _samples(graph: Graph) -> list[Resident | Kept]:
     """First input, and first target, as far as there are any: where poet_input and poet_target point."""
-    firsts: dict[str, Resident] = {}
-    for resident in graph.residents:
-        if resident.kind in ("input", "target"):
-            firsts.setdefault(resident.kind, resident)
+    firsts: dict[str, Resident | Kept] = {}
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    for tensor in tensors:
+        if tensor.kind in BATCH_KINDS:
+            firsts.setdefault(tensor.kind, tensor)
     return [firsts[kind] for kind in ("target", "input") if kind in firsts]
+
+
+def _kept_batch(graph: Graph) -> list[Kept]:
+    return [one for one in graph.kept if one.kind in BATCH_KINDS]
 
 
 def _batch(graph: Graph) -> int:

@@ -7,7 +7,7 @@ Shares no code with the optimiser: it reads the graph and the schedule, and trus
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_profiles.graph import Graph, Node, Uses, Value
 from poet_profiles.graph.file import graph_hash
@@ -132,7 +132,7 @@ class _Replay:
         for id, times in self._times_computed.items():
             if times == 0:
                 self.faults.append(f"node {id} is never computed")
-        for kept in self._graph.kept:
+        for kept in self._graph.kept if self._is_last else ():
             written = self._times_written[kept.id]
             if written != is_written(kept, self._graph):
                 self.faults.append(f"{kept.kind} {kept.id} on the card is written {written} times")
@@ -164,8 +164,8 @@ class _Replay:
         if workspace and self.check_offsets:
             self._place(f"{node.id} (workspace)", step.workspace_offset, workspace, where)
             self._places.pop(f"{node.id} (workspace)", None)
+        self._clock.compute(replace(node, time_s=0.0) if waits else node)  # it waits for the bus in any case
         if not waits:
-            self._clock.compute(node)
             self.energy_j += node.energy_j
             self.busy_s += node.time_s
 
@@ -174,7 +174,8 @@ class _Replay:
         operation = node.operation
         if self._is_last or operation is None or operation.op == "advance":
             return False
-        return not self._lasting.isdisjoint(operation.results)
+        changing = self._lasting | self._times_written.keys()
+        return node.id in self._commits or not changing.isdisjoint(operation.results)
 
     def _end_taken_over(self, id: str, where: str) -> tuple[int, int] | None:
         """Ends the life of an input whose place a value of its node takes over; where it lay."""
@@ -187,7 +188,7 @@ class _Replay:
         """What it changes for good: residents, the next versions on the card, or which versions count."""
         if node.id in self._commits:
             self._committed = True
-        elif self._changed and node.uses is not Uses.CPU:
+        elif self._changed and node.uses is not Uses.CPU and not self._graph.kept:  # else the last commit is read back
             self.faults.append(f"{where}: {min(self._changed)} has changed before; a card that fails now leaves it so")
         results = node.operation.results if node.operation else ()
         self._changed |= self._lasting.intersection(results)

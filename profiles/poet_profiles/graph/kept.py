@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from poet_profiles.errors import FaultError
 from poet_profiles.graph.model import Graph, Kept, Node, Operation, Uses
+from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned
 
 FETCH = "fetch"
@@ -14,6 +15,7 @@ TRAINED_KINDS = ("parameter", "state")
 CONSTANT = "constant"
 BATCH_KINDS = ("input", "target")
 OUTPUT = "output"
+FEATURE = "feature"
 
 
 def kept_constants(graph: Graph) -> list[Kept]:
@@ -26,9 +28,13 @@ def commits_each_step(graph: Graph) -> bool:
     return any(kept.kind != CONSTANT for kept in graph.kept) and not infers(graph)
 
 
+@once_a_graph
 def infers(graph: Graph) -> bool:
-    """Whether it is an inference, which has an output and changes nothing."""
-    return any(resident.kind == OUTPUT for resident in graph.residents)
+    """Whether it is an inference, which has an output, or makes features: either changes nothing."""
+    if any(resident.kind == OUTPUT for resident in graph.residents):
+        return True
+    features = {resident.id for resident in graph.residents if resident.kind == FEATURE}
+    return any(not features.isdisjoint(node.operation.results) for node in graph.nodes if node.operation)
 
 
 def is_written(kept: Kept, graph: Graph) -> bool:

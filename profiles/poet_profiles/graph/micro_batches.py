@@ -6,8 +6,8 @@ from __future__ import annotations
 from poet_profiles.errors import FaultError
 from poet_profiles.firmware.operators import ACCUMULATE, MATMUL, ROWS, SUM_SO_FAR, parse_params
 from poet_profiles.firmware.steps import ADDITION, POINTWISE
-from poet_profiles.graph.kept import TRAINED_KINDS, commits_each_step
-from poet_profiles.graph.model import Graph, Node
+from poet_profiles.graph.kept import CONSTANT, FETCH, TRAINED_KINDS, commits
+from poet_profiles.graph.model import Graph, Kept, Node, Operation, Resident
 
 SUM_KINDS = ("gradient", "loss")
 EACH_PART = "advance"  # each micro-batch draws random numbers of its own
@@ -15,10 +15,16 @@ SHARED = "adam_factors"  # what it makes hangs on no sample
 
 
 def waiting_nodes(graph: Graph) -> list[Node]:
-    """Those that run once a batch, in its last micro-batch: they change a parameter or a state."""
-    lasting = {resident.id for resident in graph.residents if resident.kind in TRAINED_KINDS}
+    """Those that run once a batch, in its last micro-batch: they change a parameter or a state, or commit."""
+    lasting = _tensors(graph, TRAINED_KINDS)
     changing = [node for node in graph.nodes if node.operation and lasting.intersection(node.operation.results)]
-    return [node for node in changing if node.operation and node.operation.op != EACH_PART]
+    return [*(one for one in changing if one.operation and one.operation.op != EACH_PART), *commits(graph)]
+
+
+def _tensors(graph: Graph, kinds: tuple[str, ...]) -> set[str]:
+    """Ids of what is in RAM for good or on the card."""
+    tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
+    return {one.id for one in tensors if one.kind in kinds}
 
 
 def check_micro_batches(graph: Graph) -> None:
@@ -27,17 +33,21 @@ def check_micro_batches(graph: Graph) -> None:
         raise FaultError(f'"micro_batches" is {graph.micro_batches}; it must be a whole number, at least 1')
     if graph.micro_batches == 1:
         return
-    if (changes := commits_each_step(graph)) or graph.allocates:
-        what = "kept tensors that are no constants" if changes else '"allocates"'
-        raise FaultError(f'"micro_batches" is {graph.micro_batches}; a graph with {what} has 1: leave it out')
+    if graph.allocates:
+        raise FaultError(f'"micro_batches" is {graph.micro_batches}; a graph with "allocates" has 1: leave it out')
     waiting = waiting_nodes(graph)
     sums = [resident.id for resident in graph.residents if resident.kind in SUM_KINDS]
     if any(node.operation for node in graph.nodes):
         after = {node.id for node in waiting}
         for id in sums:
             _check_sum(id, [node for node in graph.nodes if node.id not in after and _names(node, id)])
-    shared = {v.id for node in graph.nodes if node.operation and node.operation.op == SHARED for v in node.values}
-    lasting = {resident.id for resident in graph.residents if resident.kind in (*TRAINED_KINDS, "constant")}
+    lasting = _tensors(graph, (*TRAINED_KINDS, CONSTANT))
+    shared = {
+        value.id
+        for node in graph.nodes
+        if node.operation and (node.operation.op == SHARED or _is_fetch(node.operation, lasting))
+        for value in node.values
+    }
     known = shared.union(lasting, sums, (constant.id for constant in graph.constants))
     for node in waiting:
         for operand in node.operation.operands if node.operation else ():
@@ -80,6 +90,10 @@ def _add_all_columns(id: str, nodes: list[Node]) -> bool:
             return False
         end, of = end + p["size"], p["of"]
     return bool(nodes) and end == of
+
+
+def _is_fetch(operation: Operation, lasting: set[str]) -> bool:
+    return operation.op == FETCH and lasting.issuperset(operation.operands)
 
 
 def _names(node: Node, id: str) -> bool:

@@ -254,13 +254,14 @@ def _check_changes(graph: Graph) -> None:
 
 def _has_no_page(graph: Graph) -> bool:
     pages = (value.page for node in graph.nodes for value in node.values)
-    return not graph.kept and graph.micro_batches == 1 and not any(pages)
+    return graph.micro_batches == 1 and not any(pages)
 
 
 def _are_apart(graph: Graph, changing: list[Node], before: dict[str, set[str]]) -> bool:
-    """Whether something that changes nothing stands after something that does."""
+    """Whether something that changes nothing, and does not commit, stands after something that does."""
     ids = {node.id for node in changing}
-    return any(not ids.isdisjoint(before[node.id]) for node in graph.nodes if node.id not in ids)
+    others = (node for node in graph.nodes if node.id not in ids and node not in commits(graph))
+    return any(not ids.isdisjoint(before[node.id]) for node in others)
 
 
 def _check_change_after_readers(graph: Graph, node: Node, before: set[str]) -> None:

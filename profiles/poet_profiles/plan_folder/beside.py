@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.card.layout import blocks_of
 from poet_profiles.graph import Graph, Resident
-from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, FEATURE
 from poet_profiles.losses import Loss
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.calls import calls_of
@@ -20,7 +20,6 @@ from poet_profiles.traced_loss import TracedLoss
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEATURE = "feature"
 CRC_BYTES = 4
 TRACE_ROWS = 126  # in a block
 

@@ -12,10 +12,10 @@ from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.constants import CONSTANTS_FILE, read_constants, write_constants
 from poet_profiles.graph.file import read_graph, write_graph
-from poet_profiles.graph.kept import kept_constants
+from poet_profiles.graph.kept import FEATURE, kept_constants
 from poet_profiles.graph.state_names import STATE_DICT_FILE, read_names, write_names
 from poet_profiles.plan_folder import DATA_FILE, GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE, SUMMARY_FILE
-from poet_profiles.plan_folder.beside import FEATURE, Extraction, Inference, PlanBeside, Scheduled
+from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside, Scheduled
 from poet_profiles.plan_folder.summary import Summary, read_summary, write_summary
 from poet_profiles.schedule import Action, Schedule
 from poet_profiles.schedule.file import read_schedule, write_schedule

@@ -259,11 +259,10 @@ class Summary:
     arena_bytes: int
     plain_peak_bytes: int
     placement: PlacementReport | None = None
-    # Constants are in flash; what is kept lies on the card, without the batch. A plan in RAM has what this one lacks.
+    # Constants are in flash; what is kept lies on the card, without the batch.
     constant_bytes: int
     kept_bytes: int
     wear: Wear
-    lacks: tuple[str, ...] = ()
     # How much less another plan might cost. Gaps are of the objective, energy or time: by time, ``bound_s`` is the
     # lower bound of ``busy_s``, and joules of the optimiser, None with another method, are seconds. The contest
     # has the forms of the step that were looked at, the plan's first; the gap is over those with a bound.

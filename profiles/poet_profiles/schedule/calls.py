@@ -13,6 +13,7 @@ from poet_profiles.card.layout import blocks_of
 from poet_profiles.firmware.operators import OPERATORS, OPTIMIZERS, parse_params
 from poet_profiles.graph import Graph, Node, Operation, Uses
 from poet_profiles.graph.kept import FETCH, STORE, TRAINED_KINDS
+from poet_profiles.graph.micro_batches import waiting_nodes
 from poet_profiles.graph.sizes import aligned
 from poet_profiles.schedule.model import Action, Schedule, Step
 
@@ -54,7 +55,7 @@ class Call:
     waits : bool
         Before it, the transfer under way has to be complete. Transfers wait for each other by themselves.
     changes : bool
-        It changes a resident parameter or state.
+        It changes a resident parameter or state; or, of a model in micro-batches, one on the card, or commits.
     """
 
     op: str
@@ -110,6 +111,7 @@ class _Places:
         self._arena = graph.resident_bytes
         self._pages = pages_of(graph, schedule)
         self._sizes = {value.id: aligned(value.bytes) for node in graph.nodes for value in node.values}
+        self._waiting = {node.id for node in waiting_nodes(graph)} if graph.micro_batches > 1 else set()
         self._lasting = {one.id for one in graph.residents if one.kind in TRAINED_KINDS}
         self._words = {one.id: one.offset for one in graph.residents}
         self._words |= {one.id: one.offset | CONSTANT_BIT for one in graph.constants}
@@ -126,7 +128,7 @@ class _Places:
             inputs=inputs,
             outputs=tuple(self._words[id] for id in operation.results),
             workspace=self._workspace(step, node),
-            changes=not self._lasting.isdisjoint(operation.results),
+            changes=node.id in self._waiting or not self._lasting.isdisjoint(operation.results),
         )
 
     def page(self, number: int, step: Step) -> Call:

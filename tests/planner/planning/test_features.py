@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -18,8 +17,8 @@ from poet_planner.report.quantities import energy_text
 from poet_planner.schedule.c_library import why_no_library
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import FEATURE
 from poet_profiles.graph.sizes import smallest_ram_bytes
-from poet_profiles.plan_folder.beside import FEATURE
 from poet_profiles.schedule import Action
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
@@ -72,18 +71,22 @@ def test_a_step_with_nothing_frozen_stays_whole() -> None:
     assert where_to_cut(Bench(Request("digits_cnn_small", "nrf52840"))).cut is None
 
 
-@pytest.mark.parametrize(
-    ("options", "asked"),
-    [("--parameters card", {"parameters": "card"}), ("--micro-batches 2", {"micro_batches": 2})],
-)
-def test_options_with_which_no_features_are_kept_are_named_with_their_cost(options: str, asked: dict[str, Any]) -> None:
+def test_options_with_which_no_features_are_kept_are_named_with_their_cost() -> None:
     """It is what the same request costs without them."""
+    options = "--micro-batches 2"
     free = prepare(Request(badge_head(), "nrf52840", features="auto"))
-    prepared = prepare(Request(badge_head(), "nrf52840", features="auto", **asked))
+    prepared = prepare(Request(badge_head(), "nrf52840", features="auto", micro_batches=2))
     assert not prepared.step.is_on_features and prepared.found_j > free.found_j
     assert prepared.note.startswith(f"features are not kept: {options} takes the whole step")
     cost = f"without {options} a step on features takes about {energy_text(free.found_j)} in the same RAM"
     assert cost in prepared.note
+
+
+def test_a_head_on_features_trains_on_the_card() -> None:
+    prepared = prepare(Request(badge_head(), "nrf52840", features="auto", parameters="card"))
+    assert prepared.step.is_on_features and any(kept.kind == "parameter" for kept in prepared.graph.kept)
+    made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+    assert made.extraction is not None and made.extraction.graph.kept == prepared.graph.kept
 
 
 def test_what_makes_features_fits_where_a_whole_batch_does_not() -> None:

@@ -144,9 +144,11 @@ def test_what_flash_has_no_room_for_lies_on_the_card(tmp_path: Path) -> None:
     made.write(tmp_path / "plan")
     beside = read_constants(tmp_path / "plan/constants.safetensors", made.graph)
     assert beside[largest].nbytes == weights[largest]
-    for strange in ({"gradients": "early"}, {"paging": False}):
-        with pytest.raises(UserError, match=r"leave .* out, so that the rest can lie on the card, take a board"):
-            plan(model, profile="nrf52840", board=board, parameters="resident", options=options, **strange)
+    asked = {"profile": "nrf52840", "board": board, "parameters": "resident", "options": options}
+    early = plan(model, gradients="early", **asked)
+    assert early.form.layout.early_updates and {kept.id for kept in early.graph.kept} == {largest}
+    with pytest.raises(UserError, match=r"leave .* out, so that the rest can lie on the card, take a board"):
+        plan(model, paging=False, **asked)
 
 
 def test_files_of_an_earlier_plan_with_constants_are_removed(tmp_path: Path) -> None:

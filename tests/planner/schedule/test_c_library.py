@@ -24,7 +24,6 @@ from poet_profiles.graph import Constant, Graph, Node, Operation, Resident, Valu
 from poet_profiles.plan_folder.beside import Inference
 
 from tests.support import ROOT
-from tests.support.graphs.kept_graphs import kept_step
 
 INCLUDE = f"-I{ROOT / 'firmware' / 'include'}"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror")
@@ -347,13 +346,6 @@ def test_a_network_may_stand_beside_all_headers_of_c(compiler: str, language: st
 def test_names_of_the_languages_and_their_libraries_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"--library {name}: the name of something in C or its libraries"):
         check_name(name)
-
-
-def test_parameters_on_the_card_are_refused(tmp_path: Path) -> None:
-    graph = kept_step()
-    with pytest.raises(UserError, match=r"--library net: .*lie on the card: no .*library; more --ram"):
-        write_library("net", graph, store_all_schedule(graph), {}, None, tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_parameter_without_its_data_is_refused() -> None:

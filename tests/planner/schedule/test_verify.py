@@ -257,11 +257,6 @@ def test_a_step_with_tensors_on_the_card_is_sound(dma: bool) -> None:
         ((*ONCE[:6], Step(Action.FREE, "update"), *ONCE[5:]), "parameter w on the card is written 2 times"),
         ((*ONCE, Step(Action.FREE, "y"), "y"), "step 10 (compute y): the step is committed already"),
         ((*ONCE, Step(Action.PAGE_OUT, "y")), "step 9 (page_out y): the step is committed already"),
-        (
-            (*ONCE[:8], Step(Action.FREE, "w..fetch"), "w..fetch", "commit"),
-            "step 9 (compute w..fetch): b has changed before",
-        ),
-        ((*ONCE[:5], *ONCE[6:8], "update", "commit"), "step 7 (compute update): b has changed before"),
     ],
 )
 def test_each_fault_around_the_card_is_found(steps: tuple[str | Step, ...], fault: str) -> None:

@@ -357,6 +357,9 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "streamed_linear": _streamed_linears(bias=(0, 1)),
     "streamed_linear_backward_input": _streamed_linears(),
     "streamed_linear_update": _streamed_linears(bias=(0, 1)),
+    "streamed_sgd_update": integers(blocks=(1, 6), left=(0, 127), tile=(1, 3)).map(
+        lambda p: {"size": (size := 128 * p["blocks"] + p["left"]), "tile": min(size, 128 * p["tile"])}
+    ),
     "streamed_embedding": integers(m=(1, 9), v=(1, 12), d=(1, 200)),
     "streamed_embedding_update": integers(m=(1, 9), v=(1, 12), d=(1, 200)),
     "conv2d_accumulate": convolutions().map(_without_bias),
@@ -408,3 +411,4 @@ CONFIGURATIONS |= {
     name: _with_descents(CONFIGURATIONS[name])
     for name in ("sgd_update", "conv2d_update", "linear_update", "streamed_conv2d_update", "streamed_linear_update")
 }
+CONFIGURATIONS["streamed_sgd_update"] = _with_descents(CONFIGURATIONS["streamed_sgd_update"])

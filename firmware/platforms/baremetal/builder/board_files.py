@@ -8,6 +8,7 @@ def header(board):
     """Text of ``board_settings.h``: everything that differs between two boards with the same chip."""
     bootloader = board.get("bootloader")
     regulator = board.get("regulator")
+    memory = board.get("memory") or {"begin": 0, "bytes": 0}
     lines = {
         "BOARD_NAME": f'"{board["name"]}"',
         "BOARD_CLOCK_HZ": f"{board['clock_hz']}u",
@@ -17,6 +18,8 @@ def header(board):
         "BOARD_DCDC": int(bool(regulator and regulator["dcdc"])),
         "BOARD_BOOTLOADER": int(bool(bootloader)),
         "BOARD_BOOTLOADER_REQUEST": f"0x{bootloader['request'] if bootloader else 0:X}u",
+        "BOARD_MEMORY_BEGIN": f"0x{memory['begin']:X}u",
+        "BOARD_MEMORY_BYTES": f"{memory['bytes']}u",
         "BOARD_RAM_END": f"0x{board['image']['ram_end']:X}u",
         **{f"PIN_{name.upper()}": f"{pin_number(board['pins'][name])}u" for name in PINS},
         # Bit masks, one for each port of 32 pins.
