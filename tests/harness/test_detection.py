@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recall at a bound of false accepts, held against brute force, a naive listener, and scikit-learn's curve."""
+"""Recall at a bound of false accepts, against brute force, a listener, and scikit-learn."""
 
 from __future__ import annotations
 

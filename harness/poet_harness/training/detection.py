@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well a network detects one thing: what it finds of it, and how often it answers to something else."""
+"""How well a network detects one thing: what it finds, and how often it is wrong."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Detection:
 
 
 def read_bound(text: str, hop_s: float | None) -> float:
-    """``2/hour``, for which the time from one window to the next has to be known, or ``5/1000`` windows."""
+    """So many as in ``5/1000`` windows, or ``2/hour`` where the time between windows is known."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)/(h|hour|1000)", text)
     if match is None:
         raise UserError(f"--false-accepts {text}: give so many an hour or in a thousand windows, as 2/hour or 5/1000")
@@ -132,7 +132,7 @@ class Detector:
         return Detection(threshold, found, len(self._there), found / len(self._there), false, rate, self._unit)
 
     def within(self, most: float) -> Detection:
-        """What is found above the lowest threshold with at most so many false accepts an hour, or in a thousand."""
+        """What is found above the lowest threshold with at most so many false accepts."""
         allowed = floor(most * self._amount * (1 + 1e-9))
         if allowed >= len(self._others):
             return self.at(float(self._all[0]) - 1)  # all are accepted
@@ -141,7 +141,7 @@ class Detector:
         return self.at(float((last + above[0]) / 2 if len(above) else last))
 
     def curve_csv(self, source: str) -> str:
-        """A row for each threshold at which something changes, from the highest to the lowest (docs/SPEC.md)."""
+        """A row for each threshold at which something changes, from the highest on."""
         text = io.StringIO()
         heights = np.unique(np.r_[self._others, self._there])[::-1]
         rows = [asdict(self.at(float(height))) | {"source": source} for height in heights]
@@ -152,7 +152,7 @@ class Detector:
 
 
 def _separate(heights: Array, apart: int) -> Array:
-    """The highest, and then ever the highest that is further than ``apart`` places from all before; finite ones."""
+    """The highest, and then ever the highest further than ``apart`` places from all before."""
     free, kept = np.isfinite(heights), list[int]()
     for place in np.argsort(-heights, kind="stable"):
         if free[place]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a detector finds against how often it is wrong, from the curve of `poet-harness eval --curve`."""
+"""What a detector finds against how often it is wrong: `poet-harness eval --curve`."""
 
 from __future__ import annotations
 
