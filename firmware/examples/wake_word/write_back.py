@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained weights back into the `.tflite` file: the same graph, other int8 numbers and scales.
+"""Trained weights back into the `.tflite` file: the same graph, other numbers and scales.
 
     python write_back.py trained.safetensors build/samples.npz build/hello_sesame.tflite
 

@@ -138,7 +138,7 @@ def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
 
 
 def wide(batch: int) -> Model:
-    """Whose parameters and their gradients are most of what it needs, and a step has no room in parts."""
+    """Parameters and their gradients are most of what it needs."""
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(48, 48), nn.ReLU()) for _ in range(4)]
     return Model("wide", nn.Sequential(*layers), (torch.randn(batch, 48),), (torch.arange(batch) % 48,), cross_entropy)
