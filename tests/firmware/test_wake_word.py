@@ -141,6 +141,13 @@ def test_the_board_has_the_computers_bits_and_hears_the_word(example: Any, folde
     build, few = folder / "build", folder / "build/few.npz"
     samples = np.load(build / "samples.npz")
     np.savez(few, x=samples["x_train"][:PLAYED], y=samples["y_train"][:PLAYED])
+    plan = ["--plan", build / "nrf52840", "--scale", "10/256"]
+    sold = [*plan, "--samples", few, "--weights", build / "nrf52840/wake_net", "--save", build / "scores.npz"]
+    called(harness, "eval", *NATIVE, *sold)
+    module = example.tflite_torch.Window(example.wake.sold()).eval()
+    with torch.no_grad():
+        expected = module(example.wake.numbers(samples["x_train"][:PLAYED])).numpy()
+    np.testing.assert_allclose(np.load(build / "scores.npz")["scores"], expected, rtol=1e-5, atol=1e-5)
     weights = load_file(trained(build, few, 1))
     shutil.copytree(EXAMPLE / "src", folder / "src")
     project = (EXAMPLE / "platformio.ini").read_text().replace("symlink://../..", f"symlink://{ROOT}/firmware")
@@ -158,7 +165,6 @@ def test_the_board_has_the_computers_bits_and_hears_the_word(example: Any, folde
     assert steps == f"steps {PLAYED // 2}"
     assert crc == f"weights {crc32(b''.join(weights[one.id].numpy().tobytes() for one in made.parameters))}"
     sound = np.frombuffer((build / "heard.i16").read_bytes(), "<i2").reshape(-1, example.speech.BINS)
-    module = example.tflite_torch.Window(example.wake.sold()).eval()
     module.load_state_dict(weights)
     ends = range(150, len(sound) + 1, 3)
     with torch.no_grad():

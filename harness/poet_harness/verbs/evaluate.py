@@ -44,7 +44,7 @@ def command(
     ],
     weights: Annotated[
         Path | None,
-        typer.Option(help="Weights: .safetensors, .pt, .pth, .npz; or a file of poet-plan data, for those in it."),
+        typer.Option(help="Weights: .safetensors, .pt, .pth, .npz; or a file of poet-plan data, or a plan's library."),
     ] = None,
     restore: Annotated[bool, typer.Option("--restore", help="Take the weights that the board's card keeps.")] = False,
     scale: Scale = None,
@@ -170,9 +170,11 @@ def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     from poet_profiles.graph.parts import name_of
 
     from ..data.batches import read_training_data
-    from ..data.initial_weights import with_weights
+    from ..data.initial_weights import of_library, with_weights
     from ..data.weights import TABLE, state_table
 
+    if (weights / "library.json").is_file():
+        return of_library(weights, plan)
     if weights.is_file() and content_of(weights) == NPZ and TABLE in read_arrays(weights, "poet-plan data"):
         return read_training_data(weights, plan, 0).weights
     arrays, _ = with_weights(weights, state_table(folder, {}, plan), plan)
