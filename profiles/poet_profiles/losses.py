@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LOWEST_LOG = -100.0  # as PyTorch's binary_cross_entropy has it
+# Above which a lone score says that something is there: a logarithm of odds, or a probability.
+BOUNDARIES = {
+    "binary_cross_entropy_with_logits": 0.0,
+    "binary_cross_entropy": 0.5,
+    "sigmoid binary_cross_entropy": 0.0,
+}
 
 
 def _log_softmax(scores: Array) -> Array:
@@ -68,6 +74,11 @@ class Loss:
 
     name: str
     class_axis: int | None = None
+
+    @property
+    def boundary(self) -> float | None:
+        """Above which a lone score says that something is there; None if this is no loss of that."""
+        return BOUNDARIES.get(self.name)
 
     def reads(self, shape: tuple[int, ...]) -> bool:
         """Whether it is one of these, and reads scores of a shape whose first axis counts samples."""

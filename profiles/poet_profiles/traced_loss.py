@@ -18,9 +18,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from poet_profiles.errors import UserError
+from poet_profiles.losses import BOUNDARIES
 
 Array = NDArray[Any]
 PICK = "pick"  # takes one of several results
+# These give the numbers that they are given.
+MOVING = {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "select", "alias", "detach", "clone", "_to_copy"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,23 @@ class TracedLoss:
     result: int
     class_axis: int | None = None
     soft: bool = False
+
+    @property
+    def boundary(self) -> float | None:
+        """Above which a lone score says that it is there; None without a binary cross entropy."""
+        made = {0: ""}  # values that are the scores, or their sigmoid
+        for number, call in enumerate(self.calls, 1 + len(self.targets) + len(self.constants)):
+            name, given = call.op.partition(".")[0], call.args[0] if call.args else None
+            value = given.get("value") if isinstance(given, dict) else None
+            if value not in made:
+                continue
+            if made[value] + name in BOUNDARIES:
+                return BOUNDARIES[made[value] + name]
+            if name in MOVING:
+                made[number] = made[value]
+            elif name == "sigmoid" and not made[value]:
+                made[number] = "sigmoid "
+        return None
 
     def reads(self, shape: tuple[int, ...]) -> bool:
         """Whether it may read scores of a shape whose first axis counts samples."""

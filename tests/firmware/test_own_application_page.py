@@ -9,7 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 from poet_harness.arduino_library import write_arduino_library
+from poet_planner import models
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_library import write_library
 from poet_planner.schedule.store_all import store_all_schedule
@@ -45,15 +47,49 @@ target_link_libraries(app PRIVATE zephyr_interface)
 """
 
 
+# Of a batch of zeros, each with the label 0.
+ON_A_COMPUTER = """
+#include <net.h>
+#include <poet.h>
+#include <stdio.h>
+static poet trainer;
+static uint32_t ram[(NET_RAM_BYTES + 3u) / 4u];
+int main(void)
+{
+    int status = poet_begin(&trainer, &net, ram, sizeof ram, NULL, NULL);
+    status = status ? status : poet_train(&trainer, 0.1f);
+    printf("%.9g", (double)poet_loss(&trainer));
+    return status;
+}
+"""
+
+
+def write_libraries(folder: Path) -> None:
+    step, name = training_step("digits_cnn_small", 4), "net"
+    graph = step.graph(load_board("nrf52840"))
+    initial = initial_state("digits_cnn_small", 0, 4)
+    write_library(name, graph, store_all_schedule(graph), {}, initial, folder / "libraries" / name)
+    write_arduino_library(folder / "libraries")
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_the_pages_line_for_a_computer_builds_a_program_that_trains(tmp_path: Path) -> None:
+    write_libraries(tmp_path)
+    (tmp_path / "main.c").write_text(ON_A_COMPUTER)
+    page = (ROOT / "docs" / "own_application.md").read_text()
+    line = page[page.index("    gcc -O2") :].split("\n\n", 1)[0]
+    subprocess.run(["bash", "-c", f"{textwrap.dedent(line)} && ./main > loss"], cwd=tmp_path, check=True)
+    model = models.load("digits_cnn_small", 4, seed=0)
+    with torch.no_grad():
+        expected = model.loss(model.module(torch.zeros_like(model.inputs[0])), torch.zeros_like(model.targets[0]))
+    assert float((tmp_path / "loss").read_text()) == pytest.approx(float(expected), rel=1e-5)
+
+
 @pytest.mark.skipif(
     not all(map(shutil.which, ("cmake", "arm-none-eabi-gcc"))), reason="needs cmake and arm-none-eabi-gcc"
 )
 def test_the_pages_lines_for_zephyr_build_an_archive(tmp_path: Path) -> None:
-    step, name = training_step("digits_cnn_small", 4), "net"
-    graph = step.graph(load_board("nrf52840"))
-    initial = initial_state("digits_cnn_small", 0, 4)
-    write_library(name, graph, store_all_schedule(graph), {}, initial, tmp_path / "libraries" / name)
-    write_arduino_library(tmp_path / "libraries")
+    write_libraries(tmp_path)
     page = (ROOT / "docs" / "own_application.md").read_text()
     lines = page[page.index("    file(GLOB sources") :].split("\n\n", 1)[0]
     (tmp_path / "CMakeLists.txt").write_text(ZEPHYR + textwrap.dedent(lines) + "\n")

@@ -25,7 +25,7 @@ from tests.support.harness.flashed import called
 BOARD = ["--board", "native"]
 COUNT, VALIDATED = 12, 5
 ALONE = ("hard_activations", "sigmoid_bce", "logits_bce")
-COUNTED = ("causal_encoder", "smoothed", "soft_targets", "some_labels")
+COUNTED = ("causal_encoder", "smoothed", "soft_targets", "some_labels", "lone_bce")
 
 pytestmark = needs.gcc
 
@@ -62,16 +62,30 @@ def test_the_validation_loss_is_the_models_own_with_the_boards_weights(network: 
     assert set(rows["validated"]) == {VALIDATED}
     counted = network in COUNTED
     assert rows["right"].notna().all() == counted
-    if network in ("soft_targets", "some_labels"):
-        labels = y[COUNT:].argmax(1) if y.is_floating_point() else y[COUNT:]
+    if network in ("soft_targets", "some_labels", "lone_bce"):
+        labels = y[COUNT:].argmax(1) if y.is_floating_point() and y.dim() > 1 else y[COUNT:]
         with torch.no_grad():
-            right = (model.module(x[COUNT:]).argmax(1) == labels).sum()
+            scores = model.module(x[COUNT:])
+        right = ((scores.argmax(1) if network != "lone_bce" else scores[:, 0] > 0) == labels).sum()
         assert (rows["right"].iloc[-1], rows["labels"].iloc[-1]) == (int(right), int((labels >= 0).sum()))
     assert (kept / "best.safetensors").is_file()
 
     evaluated = ["eval", *given, "--samples", folder / "set.npz", "--weights", trained]
+    if network == "lone_bce":
+        evaluated += ["--threshold", 0.1, "--false-accepts", "400/1000", "--curve", folder / "curve.csv"]
     document = json.loads(called(harness, *evaluated, "--json").stdout)
     assert document["loss"] == pytest.approx(loss, rel=1e-4)
+    if network == "lone_bce":
+        heights, there = scores[:, 0].numpy(), labels.numpy() > 0
+        at = document["detection"][0]
+        assert (at["found"], at["there"]) == ((heights[there] > 0.1).sum(), there.sum())
+        assert at["false_accepts"] == (heights[~there] > 0.1).sum()
+        assert document["detection"][1]["rate"] <= 400
+        assert "above 0.1: " in called(harness, *evaluated).stdout
+        called(planner, "plot", folder / "curve.csv", "--figure", "detection")
+        assert "false accepts in a thousand" in (folder / "detection.svg").read_text()
+        unasked = CliRunner().invoke(harness, [*map(str, evaluated[:9]), "--detect", "it"])
+        assert "--detect it: says nothing without --threshold" in str(unasked.exception)
     refused = CliRunner().invoke(harness, [*map(str, evaluated), "--per-class"])
     assert (refused.exit_code == 0) == counted
     if not counted:

@@ -21,6 +21,7 @@ from poet_profiles.files.weights_file import (
     is_rounding,
     read_weights,
 )
+from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.parts import name_of, whole_shapes
 
 from ..plan_folder.plan import Plan
@@ -52,6 +53,30 @@ def with_weights(path: Path, table: StateTable, plan: Plan) -> tuple[dict[str, A
     unheld = {id: array for id, array in given.items() if id in table.arrays}
     held = {id: array for id, array in given.items() if id not in table.arrays}
     return held, replace(table, arrays={**table.arrays, **unheld, **_counts(file, table)})
+
+
+def of_library(folder: Path, plan: Plan) -> dict[int, bytes]:
+    """What a plan's own library begins with, by the tensors' indices.
+
+    Raises
+    ------
+    UserError
+        If it is another plan's library, or has no weights.
+    """
+    name = folder.name
+    header, initial = (folder / "src" / file for file in (f"{name}.h", f"{name}_initial.bin"))
+    if not (header.is_file() and initial.is_file()):
+        raise UserError(f"{folder}: no library of poet-plan --library {name}; name the folder that it wrote")
+    if f"hash {plan.schedule.graph_hash}." not in header.read_text():
+        raise UserError(f"{folder}: is another plan's library; plan again with --library {name}")
+    if plan.commits_steps:
+        raise UserError(f"{folder}: the trained weights lie on the card; prepare one, and give --restore")
+    content, at, found = initial.read_bytes(), 0, dict[int, bytes]()
+    for index, tensor in enumerate(plan.residents):
+        if tensor.kind in TRAINED_KINDS:
+            found[index] = content[at : at + tensor.bytes].ljust(tensor.bytes, b"\0")  # zeros at the end are left out
+            at += tensor.bytes
+    return found
 
 
 def optimizer_state(path: Path, plan: Plan) -> dict[str, Array]:

@@ -32,7 +32,7 @@ class ClassFigures:
 
 def class_names(inference: Inference) -> tuple[str, ...]:
     """Names of the classes that an inference has scores for: the model's, or else their numbers."""
-    count, names = inference.output.shape[inference.class_axis], inference.classes
+    count, names = inference.class_count, inference.classes
     if names and len(names) != count:
         raise UserError(f"the model has names for {len(names)} classes, and scores for {count}; name each class")
     return names or tuple(map(str, range(count)))

@@ -30,6 +30,7 @@ Array = NDArray[Any]
 
 Found = tuple[InferenceReport, float | None]
 Metered = Callable[[Callable[[], InferenceReport]], Found]
+THERE = 0.5  # of a target that says whether something is there
 MOST_METERED = 50  # the same work each time; a meter that starts anew takes longer than a small network
 
 
@@ -56,7 +57,10 @@ class Evaluation:
     unmetered : tuple of str
         Why energies are not known, one reason each.
     answers : pair of arrays or None
-        The labels one after the other, and the class of the highest score for each; None without classes.
+        The labels one after the other, and the class of the highest score for each; None without classes. Of a lone
+        score 1 says that it is there.
+    targets : tuple of arrays
+        As they were given, one after the other.
     """
 
     correct: int | None
@@ -68,6 +72,7 @@ class Evaluation:
     unmetered: tuple[str, ...] = ()
     loss: float | None = None
     answers: tuple[Array, Array] | None = None
+    targets: tuple[Array, ...] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -138,16 +143,15 @@ def evaluate(
             why = "are those the weights?" if not count else f"the weights have {count} values that are no numbers"
             raise UserError(f"{device.link.name}: a score of sample {number} is no number: {why}")
         if label is not None:
-            own = rows[label.index]
-            own = (own if label.choices else own.argmax(inference.class_axis)).reshape(-1)
+            own, said = _answer(label, inference, rows[label.index], scores[number : number + 1])
             counted = own != label.ignored
             wanted.append(own[counted])
-            found.append(scores[number : number + 1].argmax(inference.class_axis).reshape(-1)[counted])
-        if inference.loss is not None:
-            given.append([rows[target.index] for target in targets])
+            found.append(said[counted])
+        given.append([rows[target.index] for target in targets])
         done(number + 1)
     known_j = [energy_j for energy_j in energies_j if energy_j is not None]
     answers = (np.concatenate(wanted), np.concatenate(found)) if wanted else None
+    all_targets = tuple(map(np.concatenate, zip(*given, strict=True)))
     return Evaluation(
         correct=None if answers is None else int((answers[0] == answers[1]).sum()),
         labels=0 if answers is None else len(answers[0]),
@@ -156,8 +160,9 @@ def evaluate(
         energy_j=math.fsum(known_j) / len(known_j) if known_j else None,
         scores=scores,
         unmetered=tuple(metering.unmetered),
-        loss=inference.loss.mean(scores, *map(np.concatenate, zip(*given, strict=True))) if inference.loss else None,
+        loss=inference.loss.mean(scores, *all_targets) if inference.loss else None,
         answers=answers,
+        targets=all_targets,
     )
 
 
@@ -196,8 +201,13 @@ def ready_inference(device: Device, plan: Plan) -> Inference:
 
 
 def counts_right_answers(plan: Plan) -> bool:
-    """Whether the plan's targets name classes that its inference has scores for."""
-    return plan.inference is not None and _label(batch_tensors(plan)[0], plan.inference) is not None
+    """Whether the plan's targets name classes that its inference has scores for, or say if what it scores is there."""
+    return class_label(plan) is not None
+
+
+def class_label(plan: Plan) -> BatchTensor | None:
+    """The target that says which class is right; None where the plan has none."""
+    return None if plan.inference is None else _label(batch_tensors(plan)[0], plan.inference)
 
 
 def weights_not_finite(device: Device, plan: Plan) -> int:
@@ -205,8 +215,20 @@ def weights_not_finite(device: Device, plan: Plan) -> int:
     return count_not_finite(tensors_in(device, plan, ("parameter",)).values())
 
 
+def _answer(label: BatchTensor, inference: Inference, own: Array, scores: Array) -> tuple[Array, Array]:
+    """The labels of a sample, and what its scores say."""
+    if inference.is_lone:
+        assert inference.loss is not None
+        return (own > THERE).reshape(-1).astype(np.int32), (scores > inference.loss.boundary).reshape(-1)
+    own = own if label.choices else own.argmax(inference.class_axis)
+    return own.reshape(-1), scores.argmax(inference.class_axis).reshape(-1)
+
+
 def _label(tensors: list[BatchTensor], inference: Inference) -> BatchTensor | None:
-    """The target that names one of the scores' places for each of their rows, or has a share for each place."""
+    """The target that names one of the scores' places for each of their rows, has a share for each, or is yes or no."""
+    if inference.is_lone:
+        lone = [tensor for tensor in tensors if tensor.kind == "target" and math.prod(tensor.shape) == 1]
+        return lone[0] if len(lone) == 1 else None
     if isinstance(inference.loss, TracedLoss) and inference.loss.soft:
         row = inference.output.shape[1:]
         shares = [tensor for tensor in tensors if tensor.kind == "target" and tensor.shape == row]

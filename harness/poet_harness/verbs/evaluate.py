@@ -10,7 +10,7 @@ import typer
 from poet_profiles.amounts import PRECISE, energy_text, loss_text, time_text
 
 from .flash import flashed_image
-from .option_groups import Connection
+from .option_groups import Connection, Detecting
 from .options import Json, Plan, Scale, Shift, results_option
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..plan_folder import plan as plans
     from ..target.connect import Target
     from ..training.classes import ClassFigures
+    from ..training.detection import Detection
     from ..training.evaluation import Evaluation
 
 NAME = "eval"
@@ -34,6 +35,7 @@ NO_COMMIT = "; commit some with poet-harness run --commit-every, or give --weigh
 def command(
     connection: Connection,
     plan: Plan,
+    detecting: Detecting,
     samples: Annotated[
         str,
         typer.Option(
@@ -42,7 +44,7 @@ def command(
     ],
     weights: Annotated[
         Path | None,
-        typer.Option(help="Weights: .safetensors, .pt, .pth, .npz; or a file of poet-plan data, for those in it."),
+        typer.Option(help="Weights: .safetensors, .pt, .pth, .npz; or a file of poet-plan data, or a plan's library."),
     ] = None,
     restore: Annotated[bool, typer.Option("--restore", help="Take the weights that the board's card keeps.")] = False,
     scale: Scale = None,
@@ -62,6 +64,7 @@ def command(
 
         poet-harness eval -b nrf52840 --emulate --plan plan --samples set.npz --weights w.npz
         poet-harness eval -b nrf52840 --plan plan --samples set.npz --restore --per-class
+        poet-harness eval -b nrf52840 --plan plan --samples set.npz --restore --false-accepts 5/1000 --curve curve.csv
     """
     from contextlib import ExitStack
 
@@ -80,15 +83,18 @@ def command(
     from ..protocol.link import DeviceError, DeviceResetError
     from ..training.classes import class_figures, confusion_csv
     from ..training.classes import confusion as counted
+    from ..training.detection import Detector, heights_of, read_bound
     from ..training.results import check_results
 
     if (weights is None) == (not restore):
         raise UserError("eval: says nothing without weights; give --weights FILE, or --restore for the card's")
     read = [Path(samples), weights, connection.card, *(plan / name for name in PLAN_FILES)]
-    check_results([(save, 0), (confusion, 0)], read)
+    check_results([(save, 0), (confusion, 0), (detecting.curve, 0)], read)
+    most = None if detecting.false_accepts is None else read_bound(detecting.false_accepts, detecting.hop)
     board = load_board(connection.board)
     schedule = _evaluable(plan, weights, connection, board)
     names = _class_names(schedule, "--per-class" if per_class else "--confusion") if per_class or confusion else ()
+    heights = heights_of(schedule, detecting.detect) if detecting.is_asked() else None
     normalising = read_normalising(scale, shift)
     sets = read_samples(samples, schedule, normalising, least=1)
     tensors = None if weights is None else _tensors(weights, schedule, plan)
@@ -113,10 +119,17 @@ def command(
     if confusion is not None and matrix is not None:
         write_whole(confusion, confusion_csv(matrix, names))
     figures = class_figures(matrix, names) if per_class and matrix is not None else []
+    detections = []
+    if heights is not None:
+        detector = Detector(heights, found, detecting.hop)
+        detections += [] if detecting.threshold is None else [detector.at(detecting.threshold)]
+        detections += [] if most is None else [detector.within(most)]
+        if detecting.curve is not None:
+            write_whole(detecting.curve, detector.curve_csv(meter.source))
     if as_json:
-        print_json(_document(schedule, found, meter.source, idle_power_w, figures))
+        print_json(_document(schedule, found, meter.source, idle_power_w, figures, detections))
     else:
-        _show(schedule, found, meter, idle_power_w, figures)
+        _show(schedule, found, meter, idle_power_w, figures, detections)
 
 
 def _evaluable(folder: Path, weights: Path | None, connection: Connection, board: Board) -> plans.Plan:
@@ -157,9 +170,11 @@ def _tensors(weights: Path, plan: plans.Plan, folder: Path) -> dict[int, bytes]:
     from poet_profiles.graph.parts import name_of
 
     from ..data.batches import read_training_data
-    from ..data.initial_weights import with_weights
+    from ..data.initial_weights import of_library, with_weights
     from ..data.weights import TABLE, state_table
 
+    if (weights / "library.json").is_file():
+        return of_library(weights, plan)
     if weights.is_file() and content_of(weights) == NPZ and TABLE in read_arrays(weights, "poet-plan data"):
         return read_training_data(weights, plan, 0).weights
     arrays, _ = with_weights(weights, state_table(folder, {}, plan), plan)
@@ -214,7 +229,12 @@ def _evaluated(
 
 
 def _document(
-    plan: plans.Plan, found: Evaluation, source: str, idle_power_w: float, figures: Sequence[ClassFigures]
+    plan: plans.Plan,
+    found: Evaluation,
+    source: str,
+    idle_power_w: float,
+    figures: Sequence[ClassFigures],
+    detections: Sequence[Detection],
 ) -> dict[str, object]:
     from dataclasses import asdict
 
@@ -236,11 +256,17 @@ def _document(
         "idle_power_w": idle_power_w,
         "unmetered": list(found.unmetered),
         **({"classes": [asdict(one) for one in figures]} if figures else {}),
+        **({"detection": [asdict(one) for one in detections]} if detections else {}),
     }
 
 
 def _show(
-    plan: plans.Plan, found: Evaluation, meter: Meter, idle_power_w: float, figures: Sequence[ClassFigures]
+    plan: plans.Plan,
+    found: Evaluation,
+    meter: Meter,
+    idle_power_w: float,
+    figures: Sequence[ClassFigures],
+    detections: Sequence[Detection],
 ) -> None:
     from .console import wide_console
 
@@ -248,6 +274,9 @@ def _show(
     console.print(_table(plan, found, meter.source))
     if figures:
         console.print(_class_table(figures, meter.source))
+    for one in detections:
+        accepted = f"{one.false_accepts} false accepts, {one.rate:.3g} {one.unit}"
+        console.print(f"above {one.threshold:.6g}: {one.found} of {one.there} found, {one.recall:.1%}; {accepted}")
     console.print(f"energies are those above the idle power, {idle_power_w * 1e3:.4g} mW{meter.steps}")
     if found.unmetered:
         console.print(f"energy unknown of {len(found.unmetered)} inferences, the first: {found.unmetered[0]}")

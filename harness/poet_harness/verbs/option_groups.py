@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import BoardName, Emulate, Json, Plan, Port, connection_option, results_option, training_option
+from .options import (
+    BoardName,
+    Emulate,
+    Json,
+    Plan,
+    Port,
+    connection_option,
+    detection_option,
+    results_option,
+    training_option,
+)
 
 if TYPE_CHECKING:
     from poet_profiles.boards import Board
@@ -92,6 +102,35 @@ class Beginning:
     commit_every: Annotated[
         int, training_option(min=0, help="Keep the weights on the card every N steps (if they lie there: each).")
     ] = 0
+
+
+@dataclass(frozen=True)
+class Detecting:
+    """Of a network that is to detect one thing: when it says so."""
+
+    threshold: Annotated[
+        float | None, detection_option(help="Accept above it; of classes the score less the highest other is compared.")
+    ] = None
+    false_accepts: Annotated[
+        str | None, detection_option(help="Find the threshold with at most so many: 5/1000 windows, or 2/hour.")
+    ] = None
+    hop: Annotated[
+        float | None, detection_option(help="Seconds from one sample to the next, which are a stream.", min=1e-3)
+    ] = None
+    detect: Annotated[str | None, detection_option(help="The class; the second of two if not given.")] = None
+    curve: Annotated[
+        Path | None, detection_option(help="CSV: recall and false accepts by threshold, for poet-plan plot.")
+    ] = None
+
+    def is_asked(self) -> bool:
+        """Whether detection is counted; a `UserError` if what only says more of it stands alone."""
+        from poet_profiles.errors import UserError
+
+        asked = any(one is not None for one in (self.threshold, self.false_accepts, self.curve))
+        for option, given in (("--hop", self.hop), ("--detect", self.detect)):
+            if given is not None and not asked:
+                raise UserError(f"{option} {given}: says nothing without --threshold, --false-accepts or --curve")
+        return asked
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`poet-plan plot`: pictures of a sweep's points, and of a training's epochs."""
+"""`poet-plan plot`: pictures of a sweep's points, of a training's epochs, and of a detector's curve."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ class Kind(StrEnum):
     ENERGY_VS_DEADLINE = "energy-vs-deadline"
     OVERHEAD_MAP = "overhead-map"
     TRAINING = "training"
+    DETECTION = "detection"
 
 
 def plot(
-    points: Annotated[Path, typer.Argument(help="points.csv of `poet-plan sweep`, a compare.csv, or an epochs.csv.")],
+    points: Annotated[
+        Path,
+        typer.Argument(help="points.csv of `poet-plan sweep`, a compare.csv, an epochs.csv, or a curve of `eval`."),
+    ],
     figure: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.ENERGY_VS_RAM,
     methods: Annotated[
         str | None, typer.Option(help="Only these: a,b (names of `poet-plan methods`). Default is all in the file.")
@@ -43,11 +47,11 @@ def plot(
         Path | None, typer.Option("--out", "-o", help="Folder for the picture; default is that of the points.")
     ] = None,
 ) -> None:
-    """Draw a sweep, or a training, as PNG and SVG.
+    """Draw a sweep, a training, or a detector's curve as PNG and SVG.
 
     energy-vs-ram and overhead-log: a curve a method; energy-vs-deadline: the same by deadline; overhead-map: poet's
     overhead for each RAM and deadline; training: the learning curve of `poet-harness train --folder`, from its
-    epochs.csv.
+    epochs.csv; detection: recall by false accepts, of `poet-harness eval --curve`.
 
         poet-plan plot sweep/points.csv --figure overhead-log --methods optimal,rotor,checkmate
         poet-plan plot training/epochs.csv --figure training
@@ -59,7 +63,7 @@ def plot(
     folder = points.parent if out is None else out
     paths = [folder / f"{figure.value}.{ending}" for ending in ("png", "svg")]
     names = (("--methods", methods, "method"), ("--models", models, "model"), ("--boards", boards, "board"))
-    drawn = _training(points, names) if figure is Kind.TRAINING else _draw(figure, _chosen(points, names))
+    drawn = _of_a_run(figure, points, names) or _draw(figure, _chosen(points, names))
     for path in paths:
         check_writable(path)
     for path in paths:
@@ -67,13 +71,17 @@ def plot(
     print(f"wrote {', '.join(str(path) for path in paths)}")
 
 
-def _training(epochs: Path, names: Names) -> Figure:
+def _of_a_run(figure: Kind, table: Path, names: Names) -> Figure | None:
+    """Of one training or evaluation; None: of a sweep."""
+    from poet_planner.report.detection_curve import detection_curve
     from poet_planner.report.learning_curve import learning_curve, read_epochs
 
+    if figure not in (Kind.TRAINING, Kind.DETECTION):
+        return None
     for option, given, _ in names:
         if given is not None:
-            raise UserError(f"{option} {given}: says nothing of a training; leave it out")
-    return learning_curve(read_epochs(epochs))
+            raise UserError(f"{option} {given}: says nothing of a {figure.value}; leave it out")
+    return detection_curve(table) if figure is Kind.DETECTION else learning_curve(read_epochs(table))
 
 
 def _chosen(path: Path, names: Names) -> list[Point]:

@@ -49,6 +49,14 @@ class Calibration:
             raise UserError(f"--frozen int8: {traced.name} is quantised already; leave it out")
         ranges = ranges_of(traced, self.batches(traced, model, batch))
         if not ranges:
+            weights = [
+                name for name, tensor in traced.frozen.items() if tensor.dim() > 1 and tensor.is_floating_point()
+            ]
+            if weights:
+                raise UserError(
+                    f"--frozen int8: 0 of {len(weights)} frozen weights are on int8: no convolution and no linear "
+                    f"layer reads {weights[0]} as it is; leave the option out"
+                )
             raise UserError(
                 f"--frozen int8: nothing of {traced.name} is frozen, no convolution and no linear layer; call "
                 "requires_grad_(False) and eval() on what is"

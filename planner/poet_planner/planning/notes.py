@@ -40,7 +40,7 @@ FOUND_TO_DO = "{}: the form of the step that was found to do"
 ANOTHER_BATCH = "another batch: no micro-batches, since {}"
 # What a refusal adds if it knows a cure.
 PARTS_FIT = "; --micro-batches {} fits"
-BATCH_FITS = "; --batch {} fits"
+FITS = "; {} fits"
 TOO_LARGE = "; {}: take a smaller layer, or a board with more RAM"
 NORM_UPDATE = "batch_norm_update"
 

@@ -15,10 +15,13 @@ from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import ContestRow
 from poet_profiles.schedule import Schedule
 
+from poet_planner.graph.layout import Gradients, Parameters
+from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning import families, notes
 from poet_planner.planning.contest import Contest, row
 from poet_planner.planning.form import Form
 from poet_planner.planning.more_ram import DEAR
+from poet_planner.planning.request import AUTO_PARTS
 
 LINES = 4  # guesses on a line through what two batches lack; then the middle
 
@@ -65,7 +68,39 @@ class SmallerBatches:
         request = self._whole.bench.request
         coupled = request.deadline is None and families.why_whole(self._whole.bench, anyhow=True) is not None
         largest = self.largest() if coupled else 0
-        return notes.BATCH_FITS.format(largest) if largest else ""
+        return notes.FITS.format(f"--batch {largest}") if largest else self._nearest()
+
+    def _nearest(self) -> str:
+        """The largest batch in RAM that a short search has a schedule of; and with plain SGD, if that is larger."""
+        bench, own = self._whole.bench, self._whole.bench.request
+        if bench.training_step is None or not bench.is_for_a_microcontroller or own.deadline is not None:
+            return ""
+        plain = Optimizer(weight_decay=own.optimizer.weight_decay, clip_value=own.optimizer.clip_value)
+        kept = "momentum" if own.optimizer.method is Method.SGD else f"--optimizer {own.optimizer.method}"
+        low, last = 0, dict[Optimizer, str]()
+        for optimizer in dict.fromkeys((own.optimizer, plain)):
+            high = bench.training_step.samples + 1
+            while high - low > 1:
+                size = (low + high) // 2
+                form = self._in_ram(size, optimizer)
+                if form is None:
+                    high = size
+                    continue
+                low = size
+                gradients = [f"--gradients {form.layout.gradients}"] if form.layout.early_updates else []
+                without = [] if optimizer == own.optimizer else [f"without {kept}"]
+                last[optimizer] = notes.FITS.format(" ".join([f"--batch {size}", *gradients, *without]))
+        return "".join(last.values())
+
+    def _in_ram(self, samples: int, optimizer: Optimizer) -> Form | None:
+        """A form with a schedule of that step, whatever was asked for of its parts and gradients; None without."""
+        smaller = self._whole.with_batch(samples)
+        free = replace(smaller.bench.request, parameters=Parameters.AUTO, micro_batches=AUTO_PARTS)
+        smaller.bench.request = replace(free, gradients=Gradients.AUTO, optimizer=optimizer)
+        with suppress(UserError):
+            form = smaller.choose()
+            return form if form.fits and form.found_j < inf else None
+        return None
 
     def largest(self) -> int:
         """The largest batch whose store-all schedule fits; 0 if there is none."""

@@ -153,9 +153,9 @@ def _classes(graph: Graph, inference: Inference | None, classes: Sequence[str]) 
     """Those that an application has use for: without an inference it has no scores."""
     if inference is None or not classes:
         return ()
-    scores = inference.own(graph)[-1].shape[-1]
-    if len(classes) != scores:
-        raise UserError(f"{graph.name}: has names for {len(classes)} classes, and scores for {scores}; name each class")
+    count = inference.class_count
+    if len(classes) != count:
+        raise UserError(f"{graph.name}: has names for {len(classes)} classes, and scores for {count}; name each class")
     return classes
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from poet_profiles.card.layout import blocks_of
@@ -107,10 +108,20 @@ class Inference(PlanBeside):
         return self.graph.residents[-1]
 
     @property
+    def is_lone(self) -> bool:
+        """Whether a sample has one score, which says that something is there above its loss's boundary."""
+        return prod(self.output.shape[1:]) == 1 and self.loss is not None and self.loss.boundary is not None
+
+    @property
     def class_axis(self) -> int:
         """The axis of the output that has one a class, where it has classes."""
         named = None if self.loss is None else self.loss.class_axis
         return len(self.output.shape) - 1 if named is None else named
+
+    @property
+    def class_count(self) -> int:
+        """How many classes there are; of a lone score two: it is not there, and it is."""
+        return 2 if self.is_lone else self.output.shape[self.class_axis]
 
 
 @dataclass(frozen=True)

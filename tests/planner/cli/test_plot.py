@@ -37,7 +37,7 @@ def plot(*arguments: object) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("figure", [kind for kind in Kind if kind is not Kind.TRAINING])
+@pytest.mark.parametrize("figure", [kind for kind in Kind if kind not in (Kind.TRAINING, Kind.DETECTION)])
 def test_each_figure_is_written_as_png_and_svg_and_twice_the_same(figure: Kind, points: Path, tmp_path: Path) -> None:
     printed = plot(points, "--figure", figure.value)
     png, svg = (points.with_name(f"{figure.value}.{ending}") for ending in ("png", "svg"))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -360,6 +361,11 @@ def test_what_cannot_be_on_int8_is_refused_in_a_line(tmp_path: Path) -> None:
     head = nn.Sequential(nn.Flatten(), nn.Linear(EXTENT**2, 10))
     nothing = Model("plain", head, (x,), (torch.arange(BATCH),), functional.cross_entropy)
     assert "nothing of plain is frozen" in refusal(nothing)
+    for odd in (nn.Embedding(9, 4), nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))):
+        given = torch.randint(9, (BATCH, 3)) if isinstance(odd, nn.Embedding) else torch.rand(BATCH, 3, 4)
+        module = nn.Sequential(odd.requires_grad_(False), nn.Flatten(), nn.Linear(12, 10))
+        words = refusal(Model("odd", module, (given,), (torch.arange(BATCH),), functional.cross_entropy))
+        assert re.search(r"0 of \d frozen weights are on int8: no convolution .* reads 0\.\S+ as it is", words)
     assert "rpi4b trains in PyTorch" in refusal(model_of(chain()), "rpi4b")
     infinite = tmp_path / "infinite.npz"
     np.savez(infinite, input=np.full((2, 1, EXTENT, EXTENT), 3e38, np.float32))

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from poet_planner import Model, plan
+from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning import pipeline
 from poet_planner.planning.budget import beside_a_program
 from poet_planner.planning.contest import Contest
@@ -132,6 +135,41 @@ def test_a_refusal_names_a_batch_that_has_a_schedule() -> None:
         summary_of(BATCH, ram="16KB")
     batch = int(str(refusal.value).rpartition("--batch ")[2].split()[0])
     assert is_plain(summary_of(batch, ram="16KB"))
+
+
+def wide(batch: int) -> Model:
+    """Parameters and their gradients are most of what it needs."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(48, 48), nn.ReLU()) for _ in range(4)]
+    return Model("wide", nn.Sequential(*layers), (torch.randn(batch, 48),), (torch.arange(batch) % 48,), cross_entropy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"optimizer": Optimizer(momentum=0.9, clip_value=0.2)}, "momentum"),
+        ({"optimizer": Optimizer("adam")}, "--optimizer adam"),
+        ({"gradients": "resident"}, None),
+    ],
+)
+def test_a_refusal_names_the_nearest_batch_gradients_and_optimizer(asked: dict[str, Any], words: str | None) -> None:
+    """Each is planned, and the next larger batch is not."""
+
+    def fits(size: int, **asked: Any) -> bool:
+        try:
+            plan(wide(size), profile="nrf52840", options=BRIEF, ram="62KB", parameters="resident", **asked)
+        except NoScheduleError:
+            return False
+        return True
+
+    with pytest.raises(NoScheduleError) as refusal:
+        plan(wide(64), profile="nrf52840", options=BRIEF, ram="62KB", parameters="resident", **asked)
+    *_, named = re.findall(r"; --batch (\d+)( --gradients \w+)?( without .*?)? fits", str(refusal.value))
+    size, gradients = int(named[0]), named[1].rpartition(" ")[2] or "auto"
+    assert named[2] == (f" without {words}" if words else "")
+    without = {"optimizer": Optimizer(clip_value=asked["optimizer"].clip_value)} if words else {}
+    assert fits(size, gradients=gradients, **without)
+    assert not fits(size + 1, gradients=gradients, **without)
 
 
 def test_ram_that_the_board_lacks_is_no_advice(whole: Summary) -> None:

@@ -26,7 +26,7 @@ from tests.support.programs import Said, exit_code
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"poet-harness": poet_harness.cli, "poet-plan": poet_planner.cli}
 # -1 is one job a core; an optimiser's numbers are looked at together, and a voltage beside what it is of.
-MAY_BE_NEGATIVE = ("--jobs", "--momentum", "--weight-decay", "--eps", "--clip-value", "--voltage")
+MAY_BE_NEGATIVE = ("--jobs", "--momentum", "--weight-decay", "--eps", "--clip-value", "--voltage", "--threshold")
 WORDS = {int: ("", "x", "1.5", "1" + 30 * "0", "-1"), float: ("", "x", "nan", "-inf", "1e400", "-1")}
 
 

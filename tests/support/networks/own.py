@@ -44,6 +44,17 @@ def logits_bce(batch: int | None = None) -> Model:
     return _own("logits_bce", module, (10,), batch, binary_cross_entropy_with_logits)
 
 
+def lone_bce(batch: int | None = None) -> Model:
+    """One score, of something rare."""
+    module = nn.Sequential(nn.Linear(10, 12), nn.ReLU(), nn.Linear(12, 1))
+    x, rare = torch.randn(batch or 4, 10), torch.tensor(8.0)
+
+    def loss(scores: Tensor, there: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(scores.squeeze(1), there, pos_weight=rare)
+
+    return Model("lone_bce", module, (x,), ((x[:, 0] > 0.5).float(),), loss, ("nothing", "it"))
+
+
 def relu6(batch: int | None = None) -> Model:
     """A block of MobileNet: expansion, depthwise, projection, each with its batch norm."""
     module = nn.Sequential(
