@@ -25,6 +25,7 @@ from poet_planner.lowering.draft import (
     Draft,
     Placed,
     added,
+    behind_one_another,
     in_flash,
     nodes_of,
     placed,
@@ -117,6 +118,20 @@ def lower_inference(
     if graph.kept != training.kept:
         raise UserError("it reads rows of a frozen tensor on the card that the training reads whole, or the other way")
     return LoweredInference(with_taking_over(graph), more)
+
+
+def sharing_inputs(graph: Graph, training: Graph) -> Graph:
+    """The graph of an inference whose inputs lie where those of the training's batch begin, if they have room there.
+
+    So it destroys the batch that was put.
+    """
+    own = graph.residents[len(training.residents) :]
+    given, batch = ((one for one in these if one.kind == "input") for these in (own, training.residents))
+    shared = {one.id: place.offset for one, place in zip(given, batch, strict=False) if one.bytes <= place.bytes}
+    behind = behind_one_another(one for one in own if one.id not in shared)
+    places = {one.id: training.resident_bytes + one.offset for one in behind} | shared
+    residents = (*training.residents, *(replace(one, offset=places[one.id]) for one in own))
+    return replace(graph, residents=residents, resident_bytes=region_bytes(residents))
 
 
 def _as_product(draft: Draft) -> Draft:
