@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an emulated board costs: seconds of this computer's processor for each second that the board computes.
+"""What an emulated board costs: processor time for each second that the board computes.
 
     poet-plan --profile nrf52840 --model wake:all_layers --batch 2 --gradients early --out plan
     python -m benchmarks.harness.emulated_work plan [--board nrf52840] [--runs 16]
@@ -26,7 +26,10 @@ from poet_profiles.plan_folder.files import read_plan
 
 
 def cost(device: Device, given: dict[int, int], runs: int, work: Callable[[Device], float]) -> float:
-    """Of giving noise to these tensors (bytes, by number), and of the work on it, which returns its seconds."""
+    """Of giving noise to these tensors (bytes, by number), and of the work on it.
+
+    ``work`` returns its seconds.
+    """
     draw, begin_s, work_s = np.random.default_rng(0), time.process_time(), 0.0
     for _ in range(runs):
         for number, size in given.items():

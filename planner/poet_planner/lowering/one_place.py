@@ -25,7 +25,7 @@ _BACKWARD = aten.convolution_backward.default
 
 
 def with_products(traced: TracedGraph) -> TracedGraph:
-    """The same graph with products in the place of such convolutions, where their tensors are row-major."""
+    """The same graph with products in the place of such convolutions of row-major tensors."""
     rewriting = _Products(traced)
     for operator in traced.operators:
         rewriting.take(operator)
@@ -33,7 +33,7 @@ def with_products(traced: TracedGraph) -> TracedGraph:
 
 
 def is_of_one_place(given: dict[str, Any]) -> bool:
-    """Whether a convolution, or what computes its gradients, has one place, and a product does it."""
+    """Whether a convolution, or what computes its gradients, is a product."""
     x, w = given["input"], given["weight"]
     one_by_one = all(extent == 1 for extent in x.shape[2:])
     one = one_by_one if given["transposed"] else x.shape[2:] == w.shape[2:]
