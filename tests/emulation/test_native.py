@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from poet_harness.emulation import EmulatedBoard, library, machine_state, open_emulated_board, sdcard
+from poet_harness.emulation import EmulatedBoard, library, machine_state, open_emulated_board, sdcard, serial_line
 from poet_harness.emulation.clock import Clock
 from poet_harness.emulation.counter import Counter
 from poet_harness.emulation.library import SOURCES
-from poet_harness.emulation.peripherals import compare_timer, spi
+from poet_harness.emulation.peripherals import compare_timer, spi, uart
 from poet_harness.emulation.power import Power
 from poet_harness.emulation.sdcard import SdCard, crc7, crc16
 from poet_harness.emulation.spi_bus import SpiBus, SpiBusState
@@ -36,6 +36,8 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "compare_timer": compare_timer.TimerState,
     "timer_register": compare_timer.TimerRegister,
     "byte_spi": spi.ByteSpiState,
+    "byte_uart": uart.UartState,
+    "serial_line": serial_line.LineState,
     "spi_dma": spi.SpiDmaState,
     "interrupt": machine_state.Interrupt,
 }
@@ -58,6 +60,7 @@ def test_c_and_python_lay_out_their_structures_alike(tmp_path: Path) -> None:
         "#include <stddef.h>",
         "#include <stdio.h>",
         '#include "byte_spi.h"',
+        '#include "byte_uart.h"',
         '#include "compare_timer.h"',
         '#include "spi_dma.h"',
         "int main(void)",

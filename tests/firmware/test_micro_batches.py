@@ -230,8 +230,11 @@ def test_piece_by_piece(core: c.CDLL) -> None:
     board.assert_batch(Expected().after(0, 2))
 
 
-def test_an_inference_between_two_parts_leaves_the_sums_alone(core: c.CDLL) -> None:
+@pytest.mark.parametrize("input_at", [END, 0], ids=["own", "shared"])
+def test_an_inference_between_two_parts_leaves_the_sums_alone(core: c.CDLL, input_at: int) -> None:
     board = Board(core, net(3))
+    board.net.infer_by(beside(residents=[*RESIDENTS, (input_at, BYTES, fw.INPUT), (END + BYTES, BYTES, fw.OUTPUT)]))
+    board.network.infer = c.pointer(board.net.inference.plan)
     assert board.begin() == fw.OK
     sample = part_of(9, 9)
     for part in range(3):

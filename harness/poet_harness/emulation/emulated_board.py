@@ -21,7 +21,7 @@ from .machine import Machine, Memory
 from .parts import Parts
 from .power import Power, Trace
 from .sdcard import KIND, CardTiming, SdCard
-from .serial_line import Faults, SerialLine, Starvation
+from .serial_line import Faults, SerialLine
 from .variation import Variation
 
 CHIPS: dict[str, tuple[Memory, Callable[[Parts], Chip]]] = {
@@ -118,8 +118,7 @@ class EmulatedBoard(Closing):
         self.card.on_failure = self._machine.fail
         self._power.take_sleeps = self._machine.take_sleeps
         self.serial = EmulatedSerial(self._machine, self._line)
-        starvation = Starvation(self.serial.starve)
-        parts = Parts(board, variation, self._machine, self.card, self._power, self._line, starvation, seed)
+        parts = Parts(board, variation, self._machine, self.card, self._power, self._line, self.serial.starve, seed)
         self.chip = chip(parts)
         self._machine.connect(self.chip, self._sleeps)
         if board.memory is not None:

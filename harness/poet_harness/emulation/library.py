@@ -20,7 +20,8 @@ def compiled() -> ctypes.CDLL:
         library = ctypes.CDLL(str(shared_library("emulation", SOURCES)))
     except (NativeError, OSError) as error:
         raise UserError(f"the emulator is compiled at first use, and here it cannot be: {error}", NO_DEVICE) from None
-    library.machine_next_interrupt.restype = ctypes.c_bool
+    for function in (library.machine_next_interrupt, library.byte_uart_load, library.byte_uart_store):
+        function.restype = ctypes.c_bool
     library.spi_poll.restype = ctypes.c_uint64
     return library
 

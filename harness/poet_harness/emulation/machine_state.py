@@ -73,6 +73,7 @@ class MachineState(ctypes.Structure):
         ("pause_wanted", ctypes.c_uint8),
         ("failed", ctypes.c_uint8),
         ("spi_checked", ctypes.c_uint8),
+        ("serial_checked", ctypes.c_uint8),
         ("fault", ctypes.c_uint32),
         ("sleep_count", ctypes.c_uint32),
         ("sleeps", Sleep * SLEEPS_KEPT),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from poet_profiles.boards import Board, pin_number
@@ -11,7 +12,7 @@ from .clock import Clock
 from .machine import Machine
 from .power import Power
 from .sdcard import SdCard
-from .serial_line import SerialLine, Starvation
+from .serial_line import SerialLine
 from .variation import Variation
 
 
@@ -25,7 +26,7 @@ class Parts:
     card: SdCard
     power: Power
     line: SerialLine
-    starvation: Starvation
+    starved: Callable[[], None]  # called where the firmware waits for the host
     seed: int
 
     @property

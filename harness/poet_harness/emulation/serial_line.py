@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+import ctypes
 from typing import Protocol
 
 
@@ -20,43 +19,55 @@ class Faults(Protocol):
         ...
 
 
+class LineState(ctypes.Structure):
+    """``struct serial_line`` of native/byte_uart.h."""
+
+    SENT = 1024
+    _fields_ = [
+        ("bytes", ctypes.c_char_p),
+        ("taken", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("sent_count", ctypes.c_uint32),
+        ("sent", ctypes.c_uint8 * SENT),
+    ]
+
+
 class SerialLine:
     """Bytes under way in both directions.
 
-    The board's UART model takes bytes with `receive` and gives them with `send`; the host side is `push` and
+    The board's UART takes bytes from `state`, and puts them there (native/byte_uart.c); the host side is `push` and
     `take`. Bytes towards the board arrive one character time apart.
     """
 
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults
-        self._to_board: deque[int] = deque()
+        self.state = LineState()
+        self._to_board = b""  # the state has its address
         self._to_host = bytearray()
 
     def push(self, data: bytes) -> None:
         """The host sends."""
-        for byte in data:
-            self._to_board.extend(self.faults.host_to_board(byte) if self.faults else (byte,))
+        if self.faults:
+            data = b"".join(map(self.faults.host_to_board, data))
+        state = self.state
+        self._to_board = self._to_board[state.taken :] + data
+        state.bytes, state.taken, state.count = self._to_board, 0, len(self._to_board)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a byte is on its way to the board."""
-        return bool(self._to_board)
-
-    def receive(self) -> int:
-        """The board's UART takes the next byte."""
-        return self._to_board.popleft()
-
-    def send(self, byte: int) -> None:
-        """The board's UART sends a byte."""
-        self._to_host.extend(self.faults.board_to_host(byte) if self.faults else (byte,))
+    def collect(self) -> None:
+        """Fetch what the board's UART has sent."""
+        state = self.state
+        sent, state.sent_count = bytes(state.sent[: state.sent_count]), 0
+        self._to_host += b"".join(map(self.faults.board_to_host, sent)) if self.faults else sent
 
     @property
     def whole_line(self) -> bool:
         """Whether a line feed, or very much, waits for the host."""
+        self.collect()
         return b"\n" in self._to_host or len(self._to_host) > 1024
 
     def take(self, count: int) -> bytes:
         """The host reads at most `count` bytes."""
+        self.collect()
         data = bytes(self._to_host[:count])
         del self._to_host[:count]
         return data
@@ -64,36 +75,10 @@ class SerialLine:
     @property
     def available(self) -> int:
         """Bytes that wait for the host."""
+        self.collect()
         return len(self._to_host)
 
     def drop_to_host(self) -> None:
         """Forget what the host has not read."""
+        self.collect()
         self._to_host.clear()
-
-
-class Starvation:
-    """Notices that the firmware does nothing but ask an empty UART for the next byte.
-
-    Nothing can happen then until the host sends: the emulation may stop and give its processor back.
-    """
-
-    POLLS = 16
-    WITHIN_CYCLES = 4096
-
-    def __init__(self, starved: Callable[[], None]) -> None:
-        self._starved = starved
-        self._polls = 0
-        self._first = 0
-
-    def empty_poll(self, now: int) -> None:
-        """The firmware asked, and there was nothing."""
-        if self._polls == 0 or now - self._first > self.WITHIN_CYCLES:
-            self._polls, self._first = 0, now
-        self._polls += 1
-        if self._polls >= self.POLLS:
-            self._polls = 0
-            self._starved()
-
-    def busy(self) -> None:
-        """The firmware sent or received."""
-        self._polls = 0

@@ -215,6 +215,8 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     if plan.why_no_program:
         headers += f"; no program.json: {plan.why_no_program}"
     console.print(f"verified; wrote {out}/: {files}; {headers}")
+    if plan.inference is not None and plan.inference.shares_inputs(plan.graph):
+        console.print("the inference shares the batch's input: put a batch after an inference, not before it")
     if plan.inference is not None and (stream := plan.inference.stream) is not None:
         cost = f"{energy_text(stream.schedule.energy_j)} in {time_text(stream.schedule.time_s)} a call"
         window = f"after {stream.calls} calls it has heard a window"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gradient of a bias, where that of the weight beside it is not wanted, is a sum.
 
-The operator that PyTorch has computes both. The same holds for a transposed convolution, whose weight gradient the
-firmware gives without the bias's; and for a batch norm in training of which nobody wants the input's gradient.
+The operator that PyTorch has computes both. The same holds for a transposed convolution, and one of one place, whose
+weight gradient the firmware gives without the bias's; and for a batch norm in training of which nobody wants the
+input's gradient.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import torch
 from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
 
 from poet_planner.lowering.draft import added
+from poet_planner.lowering.one_place import is_of_one_place
 from poet_planner.lowering.rewriting import Rewriting
 from poet_planner.tracing.schema import bound_arguments, position
 
 aten = torch.ops.aten
 _BATCH_NORM = aten.native_batch_norm_backward.default
 _LAYER_NORM = aten.native_layer_norm_backward.default
-_TARGETS = (aten.convolution_backward.default, _BATCH_NORM, _LAYER_NORM, aten.native_group_norm_backward.default)
+_CONVOLUTION = aten.convolution_backward.default
+_TARGETS = (_CONVOLUTION, _BATCH_NORM, _LAYER_NORM, aten.native_group_norm_backward.default)
 
 
 def with_sums_of_biases(traced: TracedGraph) -> TracedGraph:
@@ -40,7 +43,8 @@ class _Summing(Rewriting):
             return
         given = bound_arguments(operator.target, operator.args, operator.kwargs)
         mask, gy = list(given["output_mask"]), operator.args[0]
-        if mask[2] and (given.get("transposed") or not any(mask[:2])):
+        of_one_place = operator.target is _CONVOLUTION and is_of_one_place(given)
+        if mask[2] and (given.get("transposed") or of_one_place or not any(mask[:2])):
             self._sum(operator, gy, operator.target is _LAYER_NORM)
             mask[2] = False
         elif operator.target is _BATCH_NORM and given["train"] and not mask[0]:

@@ -98,6 +98,9 @@ def _looked_up(
             tables[name] = one.table
             x = inputs[one.of.source]
             read = Ref(x.id, (), x.shape, row_major(x.shape), x.dtype), Ref(name, (), (256,), (1,), torch.float32)
+            if not one.of.views and value.stride == row_major(x.shape):  # named as what has a range on int8
+                rewriting.put(replace(operator, target=_LOOK_UP, args=read, kwargs={}), id, x.shape)
+                continue
             made = rewriting.emit(operator, "bytes", x.shape, _LOOK_UP, *read)
             seen = replace(one.of, source=made.source, dtype=made.dtype)
             if lies_alike(seen, value):

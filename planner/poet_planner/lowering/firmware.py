@@ -43,6 +43,7 @@ from poet_planner.lowering.fusion import with_joined_groups
 from poet_planner.lowering.integers import with_integers
 from poet_planner.lowering.linux import torch_draft
 from poet_planner.lowering.losses import with_plain_losses
+from poet_planner.lowering.one_place import with_products
 from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
 from poet_planner.lowering.padding_row import with_padding_apart
 from poet_planner.lowering.permuted_gradients import with_gradients_in_order
@@ -72,6 +73,7 @@ PASSES = (
     with_padding_apart,
     with_sums_of_biases,
     with_plain_convolutions,
+    with_products,
     with_weights,
     with_decompositions,
     with_padded_joins,
@@ -323,7 +325,7 @@ def refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
 
 def held(residents: Iterable[TracedResident], drafts: Iterable[Draft]) -> Iterator[tuple[TracedResident, int]]:
     """Those that are no constants, with their bytes: every number has four, but one of an input that is looked up."""
-    looked_up = {draft.operands[0] for draft in drafts if draft.op == LOOK_UP}
+    looked_up = {draft.operands[0] for draft in drafts if draft.op in (LOOK_UP, "map_s8")}
     for resident in residents:
         if resident.kind is not Kind.CONSTANT:
             yield resident, (1 if resident.id in looked_up else 4) * prod(resident.shape)

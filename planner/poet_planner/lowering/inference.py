@@ -9,7 +9,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import constant_bytes
@@ -22,9 +21,9 @@ from poet_planner.lowering import constants
 from poet_planner.lowering.card import with_kept_constants
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.draft import (
-    Draft,
     Placed,
     added,
+    behind_one_another,
     in_flash,
     nodes_of,
     placed,
@@ -92,8 +91,6 @@ def lower_inference(
     lowering = Lowering(traced)
     fixed = {one.id for one in (*traced.residents, *lowering.constants) if one.kind is Kind.CONSTANT}
     drafts = [draft for operator in traced.operators for draft in lowering.drafts(operator)]
-    if any(one.kind is Kind.HISTORY for one in traced.residents):
-        drafts = [_as_product(draft) for draft in drafts]
     drafts = without_unread_indices(with_clipped_convolutions(drafts, fixed))
     drafts = with_joined_groups(drafts, lowering.lasting)
     read = {operand for draft in drafts for operand in draft.operands}
@@ -119,14 +116,18 @@ def lower_inference(
     return LoweredInference(with_taking_over(graph), more)
 
 
-def _as_product(draft: Draft) -> Draft:
-    """A convolution of one place as the linear layer that it is, which takes a quarter of the time."""
-    p = parse_params(draft.params) if draft.op == "conv2d" else {}
-    if not p or p["g"] > 1 or p["ph"] or p["pw"] or (p["h"], p["w"]) != (p["r"], p["s"]):
-        return draft
-    params = {"m": p["n"], "k": p["c"] * p["r"] * p["s"], "n": p["k"], "bias": p["bias"]}
-    sizes = OPERATORS["linear"].sizes(params)
-    return replace(draft, op="linear", params=params_key("linear", params), workspace_bytes=sizes.workspace)
+def sharing_inputs(graph: Graph, training: Graph) -> Graph:
+    """The graph of an inference whose inputs lie where those of the training's batch begin, if they have room there.
+
+    So it destroys the batch that was put.
+    """
+    own = graph.residents[len(training.residents) :]
+    given, batch = ((one for one in these if one.kind == "input") for these in (own, training.residents))
+    shared = {one.id: place.offset for one, place in zip(given, batch, strict=False) if one.bytes <= place.bytes}
+    behind = behind_one_another(one for one in own if one.id not in shared)
+    places = {one.id: training.resident_bytes + one.offset for one in behind} | shared
+    residents = (*training.residents, *(replace(one, offset=places[one.id]) for one in own))
+    return replace(graph, residents=residents, resident_bytes=region_bytes(residents))
 
 
 def _refuse_changes(traced: TracedGraph) -> None:

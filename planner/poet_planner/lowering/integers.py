@@ -25,6 +25,7 @@ from poet_runtime.traced_graph import (
     TracedOperator,
     TracedResident,
     TracedValue,
+    View,
     map_refs,
     row_major,
 )
@@ -169,7 +170,7 @@ class _Fusing:
         if same and (same.scale, same.zero) == (ends.scale, ends.zero) and (ends.low, ends.high) == (-128, 127):
             self._names[operator.values[0]] = same.ref
             return []
-        made = (self._table(operator, same, ends, []) if same else self._fused(x, ends)) or _Made(
+        made = (self._table(operator, same, ends, []) if same else self._mapped(operator, x, ends)) or _Made(
             operator, _S8.quantize_s8.default, (x, 1.0 / ends.scale, ends.numbers), x.shape
         )
         return [self._put(operator.values[0], made)]
@@ -220,6 +221,17 @@ class _Fusing:
         if maker is None or self._readers[ref.source] != 1 or maker.outputs[0] != ref.source or not self._lies(ref):
             return None
         return maker if all(id is None or not self._readers[id] for id in maker.outputs[1:]) else None
+
+    def _mapped(self, operator: TracedOperator, x: Ref, ends: _Ends) -> _Made | None:
+        """Of an input's bytes that are looked up, by a table of their own; else as `_fused`."""
+        maker = self._makers.get(x.source)
+        if maker is None or maker.target is not _S8.look_up.default or not self._lies(x):
+            return self._fused(x, ends)
+        given, table = maker.args
+        numbers = self._traced.constants[table.source].roll(128)  # of the byte -128 first
+        mapped = self._constant(operator, "table", _S8.quantize_s8(numbers, 1.0 / ends.scale, ends.numbers))
+        read = replace(given, views=(View(torch.ops.aten.view.dtype, (torch.int8,)),), dtype=torch.int8)
+        return _Made(operator, _S8.map_s8.default, (read, mapped), given.shape)
 
     def _fused(self, x: Ref, ends: _Ends) -> _Made | None:
         """What a quantised value is computed by, with the ReLUs before it; None where that is nothing on int8."""

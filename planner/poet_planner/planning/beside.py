@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,11 +30,14 @@ SECONDS = 5.0
 def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction | None = None) -> Inference | str:
     """The inference beside a training step's schedule, or why there is none.
 
-    Where everything fits at once nothing is cheaper. Otherwise the optimiser has a few seconds.
+    Where everything fits at once nothing is cheaper. Otherwise the optimiser has a few seconds. Its inputs have
+    places of their own, or share the batch's where there is no other way.
     """
     reason = why_no_headers(step.graph, step.constants)
     if reason is not None:
         return reason
+    from poet_planner.lowering.inference import sharing_inputs
+
     try:
         lowered = step.inference()
         if lowered is None:
@@ -41,14 +45,28 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
         reason = why_no_headers(lowered.graph, {**step.constants, **lowered.data})
         if reason is not None:
             return reason
-        graph = _in_bands(step, _as_paged(step, lowered.graph), training.ram_budget_bytes)
-        schedule = _schedule(graph, training.ram_budget_bytes)
-        stream = _stream(step, lowered.stream, training.ram_budget_bytes) if lowered.stream else None
-        data = {**lowered.data, **(lowered.stream.data if lowered.stream else {})}
-        inference = Inference(graph, schedule, data, lowered.loss, lowered.classes, stream)
-        refuse_beyond_room(step.graph, training, step.board, inference, extraction)
+        with suppress(UserError):
+            return _scheduled(step, lowered, training, extraction)
+        stream = lowered.stream and replace(lowered.stream, graph=sharing_inputs(lowered.stream.graph, step.graph))
+        shared = replace(lowered, graph=sharing_inputs(lowered.graph, step.graph), stream=stream)
+        return _scheduled(step, shared, training, extraction)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
+
+
+def _scheduled(
+    step: CostedStep, lowered: LoweredInference, training: Schedule, extraction: Extraction | None
+) -> Inference:
+    budget_bytes = training.ram_budget_bytes
+    graph = _in_bands(step, _as_paged(step, lowered.graph), budget_bytes)
+    schedule, stream, data = _schedule(graph, budget_bytes), None, lowered.data
+    if lowered.stream is not None:
+        newest = _as_paged(step, lowered.stream.graph)
+        stream = Stream(newest, _schedule(newest, budget_bytes), lowered.stream.calls)
+        _verify(stream, "the stream")
+        data = {**data, **lowered.stream.data}
+    inference = Inference(graph, schedule, data, lowered.loss, lowered.classes, stream)
+    refuse_beyond_room(step.graph, training, step.board, inference, extraction)
     _verify(inference, "the inference")
     return inference
 
@@ -59,13 +77,6 @@ def _in_bands(step: CostedStep, graph: Graph, budget_bytes: int) -> Graph:
         return graph
     ways = [_as_paged(step, step.in_bands(graph, bands)) for bands in bands_of(graph)]
     return min((one for one in ways if _fits(one, budget_bytes)), key=once_j, default=graph)
-
-
-def _stream(step: CostedStep, lowered: LoweredInference, budget_bytes: int) -> Stream:
-    graph = _as_paged(step, lowered.graph)
-    stream = Stream(graph, _schedule(graph, budget_bytes), lowered.calls)
-    _verify(stream, "the stream")
-    return stream
 
 
 def with_inference(step: CostedStep, extraction: Extraction, inference: Inference, training: Schedule) -> Extraction:

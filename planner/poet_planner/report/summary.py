@@ -18,7 +18,7 @@ from poet_planner.graph.batch import nodes_of_batch, once_s
 from poet_planner.report.card_wear import wear
 from poet_planner.report.optimiser import optimiser_report
 from poet_planner.report.placement import placement_report
-from poet_planner.schedule.flash import held_bytes, room_for_features
+from poet_planner.schedule.flash import room_for_features
 from poet_planner.schedule.timeline import CostTerm, Moment, energy_by_term, longest_pause_s, timeline
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key, parse_params, taken_over
@@ -35,7 +35,7 @@ def check_graph(graph: Graph) -> None:
     _check_numbers(graph)
     _check_ids(graph)
     _check_order(graph)
-    end = _end("resident", graph.residents)
+    end = _end("resident", _apart(graph))
     if end > graph.resident_bytes:
         raise FaultError(f'"resident_bytes" is {graph.resident_bytes}, but the residents end at {end}')
     _end("constant", graph.constants)
@@ -141,6 +141,16 @@ def _cycle(graph: Graph, producer: dict[str, str]) -> list[str]:
     while walk[-1] not in walk[:-1]:
         walk.append(min(predecessors[walk[-1]] & remaining.keys()))
     return walk[walk.index(walk[-1]) :][::-1]
+
+
+def _apart(graph: Graph) -> Iterator[Resident]:
+    """Residents but an inference's inputs in the place of those of the batch."""
+    batch = {one.offset: one for one in reversed(graph.residents) if one.kind == "input"}
+    beside = any(one.kind == "output" for one in graph.residents)
+    for one in graph.residents:
+        first = batch.get(one.offset, one) if beside and one.kind == "input" else one
+        if first is one or one.bytes > first.bytes:
+            yield one
 
 
 def _end(what: str, tensors: Iterable[Resident | Constant]) -> int:

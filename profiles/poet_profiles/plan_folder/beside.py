@@ -102,6 +102,10 @@ class Inference(PlanBeside):
         """Its inputs, and its output after them."""
         return self.graph.residents[len(training.residents) :]
 
+    def shares_inputs(self, training: Graph) -> bool:
+        """Whether it destroys the batch that was put, in whose place its inputs lie."""
+        return any(one.offset < training.resident_bytes for one in self.own(training))
+
     @property
     def output(self) -> Resident:
         """The last of its residents."""

@@ -82,6 +82,26 @@ def test_transposed(operators: Operators, shape: dict[str, Any], stride: tuple[i
     equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
 
 
+@given(
+    shape=layers, transposed=st.booleans(), samples=st.integers(1, 3), stride=st.integers(1, 3), trained=st.booleans()
+)
+@drawn
+def test_of_one_place_they_are_products(
+    operators: Operators, shape: dict[str, Any], transposed: bool, samples: int, stride: int, trained: bool
+) -> None:
+    """Of groups as well, where there is one sample; a frozen weight leaves the bias's gradient."""
+    axes = shape["axes"]
+    extents = shape["kernel"][:axes] if not transposed else (1,) * axes
+    kinds = [nn.ConvTranspose1d, nn.ConvTranspose2d] if transposed else [nn.Conv1d, nn.Conv2d]
+    layer, x = layer_of(kinds, {**shape, "padding": (0, 0), "extents": extents}, stride=(stride, stride))
+    layer.weight.requires_grad_(trained)
+    x = x[:1].expand(samples, *x.shape[1:]).clone() * torch.randn(samples, *(1,) * (axes + 1))
+    graph = equals_autograd(Twice(layer, tuple(x.shape)), x, operators)
+    used = {node.operation.op for node in graph.nodes if node.operation}
+    products = samples == 1 or layer.groups == 1
+    assert any(op.startswith("conv2d") for op in used) != products
+
+
 @pytest.mark.parametrize(
     "layer",
     [

@@ -83,7 +83,8 @@ def test_no_gradient_is_computed_that_nobody_reads(random: Random, make, batch: 
     kinds = {name: type(module.get_submodule(name.rpartition(".")[0])) for name in trained if "in_proj" not in name}
     convolutions = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose1d, nn.ConvTranspose2d)
     weights = [name for name, kind in kinds.items() if kind in convolutions and name.endswith("weight")]
-    assert counts["conv2d_backward_weight"] == len(weights)
+    of_one_place = make is images and "9.weight" in weights  # a product makes its gradient
+    assert counts["conv2d_backward_weight"] == len(weights) - of_one_place
     read = {id for one in operations for id in one.operands}
     for one in operations:
         wasted = [id for id in one.results if "..unread" in id and one.op.partition("_backward")[1]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,11 @@ from poet_planner.planning.form import Form
 from poet_planner.planning.pipeline import prepare
 from poet_planner.planning.request import Request
 from poet_planner.schedule.store_all import store_all_schedule
-from poet_profiles.errors import UserError
+from poet_profiles.errors import FaultError, UserError
+from poet_profiles.graph import Graph, Node, Resident
 from poet_profiles.graph.file import read_graph
 from poet_profiles.graph.sizes import smallest_ram_bytes
+from poet_profiles.graph.validation import check_graph
 from poet_profiles.losses import Loss
 from poet_profiles.plan_folder.beside import Inference
 from poet_profiles.plan_folder.files import read_plan
@@ -128,8 +131,38 @@ def test_where_not_everything_fits_it_is_planned(prepared: Form, monkeypatch: py
     assert found.ram_bytes <= least
     assert verify(found.graph, found.schedule).sound
     assert found.schedule.energy_j > whole.schedule.energy_j
-    none = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - 4))
+    sample_bytes = whole.own(step.graph)[0].bytes
+    sharing = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - sample_bytes))
+    assert isinstance(sharing, Inference) and sharing.shares_inputs(step.graph)
+    none = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - sample_bytes - 4))
     assert isinstance(none, str)
+
+
+def test_where_the_batchs_input_is_the_room_that_lacks_it_is_shared(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(256, 8), nn.ReLU(), nn.Linear(8, 3))
+    target = torch.zeros(4, dtype=torch.int64)
+    wide = Model("wide", module, (torch.randn(4, 256),), (target,), nn.functional.cross_entropy)
+    asked: dict[str, Any] = {"profile": "m4", "method": "store_all", "micro_batches": 4}
+    roomy = plan(wide, ram="2MB", **asked)
+    tight = plan(wide, ram=f"{store_all_schedule(roomy.graph).ram_budget_bytes}", **asked)
+    assert roomy.inference is not None and tight.inference is not None, tight.why_no_inference
+    assert not roomy.inference.shares_inputs(roomy.graph)
+    assert tight.inference.shares_inputs(tight.graph)
+    assert tight.inference.ram_bytes == roomy.inference.ram_bytes - 4 * 256 <= tight.schedule.ram_budget_bytes
+    given, output = tight.inference.own(tight.graph)
+    batch = next(one for one in tight.graph.residents if one.kind == "input")
+    assert (given.offset, output.offset) == (batch.offset, tight.graph.resident_bytes)
+    tight.write(tmp_path)
+    assert read_plan(tmp_path).inference is not None
+
+
+@pytest.mark.parametrize("sharing", [{"bytes": 1028, "shape": (1, 257)}, {"offset": 4}, {"kind": "history"}])
+def test_nothing_else_shares_a_place(sharing: dict[str, Any]) -> None:
+    batch, output = Resident("x", "input", 1024, 0, (1, 256)), Resident("y", "output", 4, 2048, (1, 1))
+    own = replace(Resident("inference.x", "input", 1024, 0, (1, 256)), **sharing)
+    graph = Graph("shared", (Node("n", 0.0, 0.0, ()),), 2052, residents=(batch, own, output))
+    with pytest.raises(FaultError, match="overlaps"):
+        check_graph(graph)
 
 
 @pytest.mark.parametrize(

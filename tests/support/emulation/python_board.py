@@ -19,11 +19,14 @@ IN_PLACE_OF = {
     "chip.SystemControlSpace": peripherals.PythonSystemControlSpace,
     "nrf52840.NordicSpi": peripherals.PythonNordicSpi,
     "nrf52840.NordicTimer": peripherals.PythonNordicTimer,
+    "nrf52840.NordicUart": peripherals.PythonNordicUart,
     "samd21.SamSpi": peripherals.PythonSamSpi,
     "samd21.SamTimer": peripherals.PythonSamTimer,
+    "samd21.SamUart": peripherals.PythonSamUart,
     "samd21.SpiBus": PythonSpiBus,
     "stm32f411.StmSpi": peripherals.PythonStmSpi,
     "stm32f411.StmTimer": peripherals.PythonStmTimer,
+    "stm32f411.StmUart": peripherals.PythonStmUart,
     "peripherals.spi.SpiBus": PythonSpiBus,
 }
 

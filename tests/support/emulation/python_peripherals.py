@@ -15,6 +15,7 @@ from poet_harness.emulation.counter import NEVER
 from poet_harness.emulation.machine_state import PENDING_AT, Interrupt
 from poet_harness.emulation.peripherals.compare_timer import NordicTimer, SamTimer, StmTimer
 from poet_harness.emulation.peripherals.spi import NordicSpi, SamSpi, StmSpi
+from poet_harness.emulation.peripherals.uart import NordicUart, SamUart, StmUart, Uart
 
 
 class _Wakes(NativePeripheral):
@@ -284,3 +285,148 @@ class PythonStmSpi(_ReceivesBytes, StmSpi):
 
     def read_dr(self) -> int:
         return self._taken()
+
+
+class _Serial(Uart):
+    """Bytes of the line, and a firmware that does nothing but ask an empty UART for the next byte."""
+
+    POLLS = 16
+    WITHIN_CYCLES = 4096
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._byte: int | None = None
+        self._next_arrival = self._sent_at = self._buffer_free_at = 0
+        self._polls = self._first = 0
+
+    def _comes(self) -> bool:
+        """Whether a byte has come, perhaps only now."""
+        byte_cycles, line = self._byte_cycles(), self._line.state
+        if self._byte is None and line.taken < line.count:
+            self._clock.advance_to(self._next_arrival)
+            self._byte = self._line._to_board[line.taken]
+            line.taken += 1
+            self._next_arrival = self._clock.now + byte_cycles
+            self._polls = 0
+        return self._byte is not None
+
+    def _empty_poll(self) -> None:
+        now = self._clock.now
+        if self._polls == 0 or now - self._first > self.WITHIN_CYCLES:
+            self._polls, self._first = 0, now
+        self._polls += 1
+        if self._polls >= self.POLLS:
+            self._polls = 0
+            self._starved()
+
+    def _gives(self, value: int) -> None:
+        line = self._line.state
+        line.sent[line.sent_count] = value & 0xFF
+        line.sent_count += 1
+        self._line.collect()
+        self._polls = 0
+
+
+class PythonNordicUart(_Serial, NordicUart):
+    """UART: events are registers of their own."""
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._sends = self._was_sent = False
+        self._last = 0
+
+    def read_events_rxdrdy(self) -> int:
+        if not self._comes():
+            self._empty_poll()
+        return int(self._byte is not None)
+
+    def write_events_rxdrdy(self, value: int) -> None:
+        assert value == 0
+        self._last, self._byte = self._byte or 0, None
+
+    def read_rxd(self) -> int:
+        return self._last
+
+    def write_txd(self, value: int) -> None:
+        if self._sends and self._clock.now < self._sent_at:
+            raise EmulationError(f"{self.name}: a byte is written before the last one was sent")
+        self._sends, self._sent_at = True, self._clock.now + self._byte_cycles()
+        self._gives(value)
+
+    def read_events_txdrdy(self) -> int:
+        if self._sends:
+            self._clock.advance_to(self._sent_at)
+            self._sends, self._was_sent = False, True
+        return int(self._was_sent)
+
+    def write_events_txdrdy(self, value: int) -> None:
+        self._was_sent = value != 0
+
+
+class _Buffers(_Serial):
+    """One byte in the shift register, and one in the buffer."""
+
+    CAN_SEND: int
+    IS_SENT: int
+    HAS_RECEIVED: int
+
+    def _flags(self) -> int:
+        comes, clock = self._comes(), self._clock
+        if clock.now < self._buffer_free_at:
+            clock.advance_to(self._buffer_free_at)
+        elif clock.now < self._sent_at:
+            clock.advance_to(self._sent_at)
+        elif not comes:
+            self._empty_poll()
+        received = self.HAS_RECEIVED if comes else 0
+        return self.CAN_SEND | received | (self.IS_SENT if clock.now >= self._sent_at else 0)
+
+    def _take_byte(self) -> int:
+        if self._byte is None:
+            raise EmulationError(f"{self.name}: its data register is read while nothing has come")
+        byte, self._byte = self._byte, None
+        return byte
+
+    def _send_byte(self, value: int) -> None:
+        byte_cycles = self._byte_cycles()
+        if self._clock.now < self._buffer_free_at:
+            raise EmulationError(f"{self.name}: a byte is written before the last one has left the buffer")
+        begins = max(self._clock.now, self._sent_at)
+        self._buffer_free_at, self._sent_at = begins, begins + byte_cycles
+        self._gives(value)
+
+
+class PythonSamUart(_Buffers, SamUart):
+    """SERCOM: nothing is sent before the first byte was."""
+
+    CAN_SEND, IS_SENT, HAS_RECEIVED = 1 << 0, 1 << 1, 1 << 2
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._sent_any = False
+
+    def read_usart_intflag(self) -> int:
+        flags = self._flags()
+        return flags if self._sent_any else flags & ~self.IS_SENT
+
+    def read_usart_data(self) -> int:
+        return self._take_byte()
+
+    def write_usart_data(self, value: int) -> None:
+        self._send_byte(value)
+        self._sent_any = True
+
+
+class PythonStmUart(_Buffers, StmUart):
+    """USART."""
+
+    HAS_RECEIVED, IS_SENT, CAN_SEND = 1 << 5, 1 << 6, 1 << 7
+
+    def read_sr(self) -> int:
+        return self._flags()
+
+    def read_dr(self) -> int:
+        return self._take_byte()
+
+    def write_dr(self, value: int) -> None:
+        self._send_byte(value)

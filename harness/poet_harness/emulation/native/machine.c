@@ -204,7 +204,7 @@ void page_store(void *engine, uint64_t offset, unsigned width, uint64_t value, v
     (void)engine;
     if (page->store == NULL ||
         !page->store(page->peripheral, address - page->peripheral_base, width, (uint32_t)value)) {
-        page->machine->spi_checked = 0;
+        page->machine->spi_checked = page->machine->serial_checked = 0;
         page->store_in_python(address, width, (uint32_t)value);
     }
 }

@@ -60,8 +60,9 @@ struct machine {
     uint32_t frame_bytes, entry_cycles, exit_cycles;
     uint8_t in_handler;
     uint8_t reset_wanted, pause_wanted, failed;
-    uint8_t spi_checked; /* Python has looked at every register that a transfer to the card depends on */
-    uint32_t fault;      /* Unicorn's error, where MACHINE_FAULT is returned */
+    /* Python has looked at every register on which a transfer to the card, or a byte from the host, depends. */
+    uint8_t spi_checked, serial_checked;
+    uint32_t fault; /* Unicorn's error, where MACHINE_FAULT is returned */
     uint32_t sleep_count;
     struct sleep sleeps[SLEEPS_KEPT]; /* those that Python has not taken yet */
 };

@@ -3,17 +3,106 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import ClassVar
 
-from ..bus import EmulationError, Peripheral, Register
+from ..bus import EmulationError, NativePeripheral, Register
+from ..library import compiled
+from ..machine_state import MachineState
 from ..parts import Parts
+from ..serial_line import LineState
 from .clock_tree import Feed
 from .gpio import SamPorts, StmPort
 
 BITS_A_BYTE = 10
 
 
-class NordicUart(Peripheral):
+class UartState(ctypes.Structure):
+    """``struct byte_uart`` of native/byte_uart.h."""
+
+    _fields_ = [
+        ("machine", ctypes.POINTER(MachineState)),
+        ("line", ctypes.POINTER(LineState)),
+        *((name, ctypes.c_uint64) for name in ("byte_cycles", "next_arrival", "free_at", "sent_at")),
+        *((name, ctypes.c_uint32) for name in ("data", "send_data", "data_width", "status", "status_width")),
+        *((name, ctypes.c_uint32) for name in ("sent_event", "takes", "received_one", "idle", "empty_polls")),
+        ("first_poll", ctypes.c_uint64),
+        *((name, ctypes.c_uint8) for name in ("sends", "has_sent", "has_received", "received")),
+    ]
+
+
+class Uart(NativePeripheral):
+    """What all have in common: the CPU gives C each byte, and asks it for each.
+
+    After any other store Python looks at the other registers first.
+
+    Attributes
+    ----------
+    DATA, SEND, STATUS, EVENT : str
+        Names of the registers that are read, written and asked; of the event that a byte was sent, if there is one.
+    FLAGS : dict
+        Flags of the status.
+    """
+
+    FUNCTIONS = "byte_uart"
+    DATA: ClassVar[str]
+    SEND: ClassVar[str]
+    STATUS: ClassVar[str]
+    EVENT: ClassVar[str | None] = None
+    FLAGS: ClassVar[dict[str, int]]
+
+    def __init__(self, parts: Parts, name: str, base: int) -> None:
+        self._clock = parts.clock
+        self._line = parts.line
+        self._starved = parts.starved
+        self._machine = parts.machine
+        data, status = self.REGISTERS[self.DATA], self.REGISTERS[self.STATUS]
+        self.state = UartState(
+            machine=ctypes.pointer(parts.machine.state),
+            line=ctypes.pointer(parts.line.state),
+            data=data.offset,
+            send_data=self.REGISTERS[self.SEND].offset,
+            data_width=data.width,
+            status=status.offset,
+            status_width=status.width,
+            sent_event=self.REGISTERS[self.EVENT].offset if self.EVENT else 0,
+            **self.FLAGS,
+        )
+        super().__init__(name, base)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self._machine.state.serial_checked = False
+        state = self.state
+        state.next_arrival = state.free_at = state.sent_at = 0
+        state.sends = state.has_sent = state.has_received = state.received = 0
+
+    def _byte_cycles(self) -> int:
+        """How long a byte takes; faults if the interface is not set up."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        self.state.byte_cycles, self._machine.state.serial_checked = self._byte_cycles(), True
+
+    def _status(self) -> int:
+        """The flags; nothing more comes before the host sends where C says none."""
+        self._check()
+        value, state = ctypes.c_uint32(), self.state
+        if not compiled().byte_uart_load(ctypes.byref(state), state.status, state.status_width, ctypes.byref(value)):
+            state.empty_polls = 0
+            self._starved()
+            return int(state.takes | (state.idle if state.has_sent else 0))
+        return value.value
+
+    def _send(self, value: int) -> None:
+        self._check()
+        self._line.collect()
+        state = self.state
+        if not compiled().byte_uart_store(ctypes.byref(state), state.send_data, state.data_width, value):
+            raise EmulationError(f"{self.name}: a byte is written before the last one has left the buffer")
+
+
+class NordicUart(Uart):
     """nRF52840, 6.33 UART without EasyDMA."""
 
     REGISTERS: ClassVar[dict[str, Register]] = {
@@ -29,129 +118,53 @@ class NordicUart(Peripheral):
         "BAUDRATE": Register(0x524, reset=0x04000000),
         "CONFIG": Register(0x56C),
     }
+    DATA, SEND, STATUS, EVENT = "RXD", "TXD", "EVENTS_RXDRDY", "EVENTS_TXDRDY"
+    NATIVE = frozenset({"RXD", "EVENTS_TXDRDY"})
+    FLAGS: ClassVar[dict[str, int]] = {"received_one": 1}
     BAUDRATES: ClassVar[dict[int, int]] = {0x10000000: 1_000_000, 0x01D7E000: 115_200}
     ENABLED = 4
 
     def __init__(self, parts: Parts, name: str, base: int) -> None:
-        self._clock = parts.clock
-        self._line = parts.line
-        self._starvation = parts.starvation
         self._pins = parts.pins("serial_tx", "serial_rx")
-        super().__init__(name, base)
+        super().__init__(parts, name, base)
 
     def power_on(self) -> None:
         super().power_on()
-        self._receives = self._sends = False
-        self._sent_at: int | None = None
-        self._next_arrival = 0
+        self._started: set[str] = set()
 
     def _byte_cycles(self) -> int:
+        pins = (self.values["PSEL.TXD"], self.values["PSEL.RXD"])
+        if len(self._started) < 2 or self.values["ENABLE"] != self.ENABLED or pins != self._pins:
+            raise EmulationError(
+                f"{self.name} is used before it is enabled, started and connected to the board's serial pins"
+            )
         rate = self.BAUDRATES.get(self.values["BAUDRATE"])
         if rate is None or self.values["CONFIG"] != 0:
             raise EmulationError(f"{self.name}: BAUDRATE 0x{self.values['BAUDRATE']:08X} or CONFIG is not modelled")
         return self._clock.cycles(BITS_A_BYTE / rate)
 
-    def _check(self, started: bool) -> None:
-        pins = (self.values["PSEL.TXD"], self.values["PSEL.RXD"])
-        if not started or self.values["ENABLE"] != self.ENABLED or pins != self._pins:
-            raise EmulationError(
-                f"{self.name} is used before it is enabled, started and connected to the board's serial pins"
-            )
-
     def write_tasks_startrx(self, _value: int) -> None:
-        self._receives = True
+        self._started.add("RX")
 
     def write_tasks_starttx(self, _value: int) -> None:
-        self._sends = True
+        self._started.add("TX")
 
     def read_events_rxdrdy(self) -> int:
-        self._check(self._receives)
-        if not self.values["EVENTS_RXDRDY"]:
-            if self._line.waiting:
-                self._clock.advance_to(self._next_arrival)
-                self._next_arrival = self._clock.now + self._byte_cycles()
-                self.values.update(EVENTS_RXDRDY=1, RXD=self._line.receive())
-                self._starvation.busy()
-            else:
-                self._starvation.empty_poll(self._clock.now)
-        return self.values["EVENTS_RXDRDY"]
+        return self._status()
 
     def write_txd(self, value: int) -> None:
-        self._check(self._sends)
-        if self._sent_at is not None and self._clock.now < self._sent_at:
-            raise EmulationError(f"{self.name}: a byte is written before the last one was sent")
-        self._sent_at = self._clock.now + self._byte_cycles()
-        self._line.send(value & 0xFF)
-        self._starvation.busy()
-
-    def read_events_txdrdy(self) -> int:
-        if self._sent_at is not None:
-            self._clock.advance_to(self._sent_at)
-            self._sent_at = None
-            self.values["EVENTS_TXDRDY"] = 1
-        return self.values["EVENTS_TXDRDY"]
+        self._send(value)
 
 
-class BufferedUart(Peripheral):
-    """One that can have two bytes under way to the host: one in the shift register, one in the buffer.
-
-    Attributes
-    ----------
-    CAN_SEND, IS_SENT, HAS_RECEIVED : int
-        Flags of its status.
-    """
-
-    CAN_SEND: ClassVar[int]
-    IS_SENT: ClassVar[int]
-    HAS_RECEIVED: ClassVar[int]
+class BufferedUart(Uart):
+    """One that can have two bytes under way to the host: one in the shift register, one in the buffer."""
 
     def __init__(self, parts: Parts, name: str, base: int, feed: Feed) -> None:
-        self._clock = parts.clock
-        self._line = parts.line
-        self._starvation = parts.starvation
         self._feed = feed
-        super().__init__(name, base)
-
-    def power_on(self) -> None:
-        super().power_on()
-        self._received: int | None = None
-        self._next_arrival = self._sent_at = self._buffer_free_at = 0
-
-    def _byte_cycles(self) -> int:
-        """How long a byte takes; faults if the interface is not set up."""
-        raise NotImplementedError
-
-    def _status(self) -> int:
-        """The flags. The CPU asks over and over: the clock skips to the next."""
-        byte_cycles, clock = self._byte_cycles(), self._clock
-        if self._received is None and self._line.waiting:
-            clock.advance_to(self._next_arrival)
-            self._received = self._line.receive()
-            self._next_arrival = clock.now + byte_cycles
-            self._starvation.busy()
-        if clock.now < self._buffer_free_at:
-            clock.advance_to(self._buffer_free_at)
-        elif clock.now < self._sent_at:
-            clock.advance_to(self._sent_at)
-        elif self._received is None:
-            self._starvation.empty_poll(clock.now)
-        received = self.HAS_RECEIVED if self._received is not None else 0
-        return self.CAN_SEND | received | (self.IS_SENT if clock.now >= self._sent_at else 0)
+        super().__init__(parts, name, base)
 
     def _take(self) -> int:
-        if self._received is None:
-            raise EmulationError(f"{self.name}: its data register is read while nothing has come")
-        byte, self._received = self._received, None
-        return byte
-
-    def _send(self, value: int) -> None:
-        byte_cycles = self._byte_cycles()
-        if self._clock.now < self._buffer_free_at:
-            raise EmulationError(f"{self.name}: a byte is written before the last one has left the buffer")
-        begins = max(self._clock.now, self._sent_at)
-        self._buffer_free_at, self._sent_at = begins, begins + byte_cycles
-        self._line.send(value & 0xFF)
-        self._starvation.busy()
+        raise EmulationError(f"{self.name}: its data register is read while nothing has come")
 
 
 class SamUart(BufferedUart):
@@ -165,7 +178,11 @@ class SamUart(BufferedUart):
         "USART.SYNCBUSY": Register(0x1C),
         "USART.DATA": Register(0x28, 2),
     }
-    CAN_SEND, IS_SENT, HAS_RECEIVED = 1 << 0, 1 << 1, 1 << 2
+    DATA, STATUS = "USART.DATA", "USART.INTFLAG"
+    DATA = SEND = "USART.DATA"
+    STATUS = "USART.INTFLAG"
+    NATIVE = frozenset({DATA, STATUS})
+    FLAGS: ClassVar[dict[str, int]] = {"takes": 1 << 0, "idle": 1 << 1, "received_one": 1 << 2}
     # Internal clock, least significant bit first, receives on pad 3, sends on pad 2, enabled.
     CTRLA = 1 << 2 | 1 << 30 | 3 << 20 | 1 << 16 | 1 << 1
     CTRLB = 1 << 16 | 1 << 17
@@ -174,10 +191,6 @@ class SamUart(BufferedUart):
     def __init__(self, parts: Parts, name: str, base: int, feed: Feed, ports: SamPorts) -> None:
         self._ports = ports
         super().__init__(parts, name, base, feed)
-
-    def power_on(self) -> None:
-        super().power_on()
-        self._sent_any = False
 
     def write_usart_ctrla(self, value: int) -> None:
         self._feed.require_on()
@@ -197,19 +210,17 @@ class SamUart(BufferedUart):
         return self._clock.cycles(BITS_A_BYTE / baud)
 
     def read_usart_intflag(self) -> int:
-        flags = self._status()
-        return flags if self._sent_any else flags & ~self.IS_SENT
+        return self._status()
 
     def write_usart_intflag(self, value: int) -> None:
-        if value & self.IS_SENT:
-            self._sent_any = False
+        if value & self.FLAGS["idle"]:
+            self.state.has_sent = False
 
     def read_usart_data(self) -> int:
         return self._take()
 
     def write_usart_data(self, value: int) -> None:
         self._send(value)
-        self._sent_any = True
 
 
 class StmUart(BufferedUart):
@@ -221,7 +232,11 @@ class StmUart(BufferedUart):
         "BRR": Register(0x08),
         "CR1": Register(0x0C),
     }
-    HAS_RECEIVED, IS_SENT, CAN_SEND = 1 << 5, 1 << 6, 1 << 7
+    DATA, STATUS = "DR", "SR"
+    DATA = SEND = "DR"
+    STATUS = "SR"
+    NATIVE = frozenset({DATA, STATUS})
+    FLAGS: ClassVar[dict[str, int]] = {"received_one": 1 << 5, "idle": 1 << 6, "takes": 1 << 7}
     CR1 = 1 << 13 | 1 << 3 | 1 << 2
     BUS_DIVIDER = 2
     FUNCTION = 7
@@ -231,6 +246,10 @@ class StmUart(BufferedUart):
         self._baud = parts.board.baud
         self._port = port
         super().__init__(parts, name, base, feed)
+
+    def power_on(self) -> None:
+        super().power_on()
+        self.state.has_sent = True
 
     def _byte_cycles(self) -> int:
         self._feed.require_full_speed()
