@@ -60,7 +60,9 @@ SMALL = {
     "size": 16,
 }
 SMALL |= {"value_nano": 1, "m": 3, "bias": 1, "nesterov": 1}
+SMALL |= {"at": 0, "of": 16, "rows": 3, "top": 0}
 SMALL |= dict.fromkeys(("reverse", "relu", "gy", "gh", "gc", "apart", "ignores"), 1)
+WITHOUT_BIAS = ("conv2d_accumulate", "backward_input_rows")  # a sum so far has its bias already
 # A convolution is summed in another way from 8 channels and filters on.
 BY_WINOGRAD = {"h": 8, "w": 8, "c": 8, "k": 8}
 
@@ -143,8 +145,11 @@ def configurations(name: str, params: tuple[str, ...]) -> Iterator[list[int]]:
     for changed in ({}, BY_WINOGRAD) if is_convolution else ({},):
         sizes = {**SMALL, **changed}
         if is_convolution:
-            sizes["tile"] = sizes["k"]  # all filters, which need not be whole blocks of the card
-            sizes["bias"] = int(not name.endswith("conv2d_accumulate"))  # a sum so far has its bias already
+            # all filters, which need not be whole blocks of the card; a band's gradient reads that band alone
+            sizes |= {"tile": sizes["k"]} | ({"of": sizes["rows"]} if "rows" in params else {})
+            sizes["bias"] = int(not name.endswith(WITHOUT_BIAS))
+        elif "size" in params:
+            sizes["tile"] = sizes["size"]
         if OPERATORS[name].descends:
             sizes |= {"momentum_nano": 0, "nesterov": 0, "adam": 1}
         yield [sizes.get(param, 2) for param in params]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels and rows in tiles on the emulated Cortex-M4F: the tensors have the bits of the whole step."""
+"""Channels and rows in tiles on the emulated Cortex-M4F have the bits of the whole step."""
 
 from __future__ import annotations
 

@@ -41,7 +41,6 @@ GRAPHS = {
     "malformed_edge": "edge ['a']",
     "micro_batches_added_again": "node w.grad..added must add a value to the sum w.grad",
     "micro_batches_allocates": '"micro_batches" is 2; a graph with "allocates" has 1',
-    "micro_batches_kept": '"micro_batches" is 2; a graph with kept tensors that are no constants has 1',
     "micro_batches_overwritten": "node w.grad..added must add a value to the sum w.grad",
     "micro_batches_statistics": "node bn1..update reads g, which is of one micro-batch",
     "micro_batches_sum_is_read": "2 nodes of each micro-batch name the sum w.grad",

@@ -48,14 +48,14 @@ class Volumes(nn.Module):
     def __init__(self):
         super().__init__()
         self.filters = nn.Conv3d(1, 2, 2)
-        self.head = nn.Linear(2, 3)
+        self.head = nn.Linear(4, 3)
 
     def forward(self, x):
         return self.head(self.filters(x).flatten(1))
 
 
 def make(batch):
-    x = torch.randn(2, 1, 2, 2, 2)
+    x = torch.randn(2, 1, 2, 2, 3)
     return Model("volumes", Volumes(), (x,), (torch.tensor([0, 1]),), nn.functional.cross_entropy)
 """
 

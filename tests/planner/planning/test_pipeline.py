@@ -34,8 +34,8 @@ def tiny() -> Model:
 
 
 def volumes() -> Model:
-    module = torch.nn.Sequential(torch.nn.Conv3d(1, 2, 2), torch.nn.Flatten(), torch.nn.Linear(2, 3))
-    x = torch.randn(2, 1, 2, 2, 2)
+    module = torch.nn.Sequential(torch.nn.Conv3d(1, 2, 2), torch.nn.Flatten(), torch.nn.Linear(4, 3))
+    x = torch.randn(2, 1, 2, 2, 3)
     return Model("volumes", module, (x,), tiny().targets, torch.nn.functional.cross_entropy)
 
 
