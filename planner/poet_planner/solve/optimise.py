@@ -7,6 +7,7 @@ It divides the work between search, proof, placement and feasibility. See docs/o
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 from poet_profiles.errors import UserError
@@ -160,7 +161,7 @@ class _Run:
             try:
                 return self._placed(self._proof.found)
             except UnplacedError:
-                return self._in_least_ram(lacks_offsets=True)
+                return self._paged() or self._in_least_ram(lacks_offsets=True)
         finally:
             self._context.statistics.seconds = self._seconds()
 
@@ -171,6 +172,15 @@ class _Run:
             if self._search.incumbent is None:
                 raise
             self._limit.end()
+
+    def _paged(self) -> Schedule | None:
+        """The schedule that pages every value, if it fits: its blocks are those of one node at a time."""
+        paged = page_all(self._graph, self._problem)
+        if paged is None or not keeps_limits(self._problem, paged):
+            return None
+        with suppress(UnplacedError):
+            return self._placed([paged])
+        return None
 
     def _in_least_ram(self, lacks_offsets: bool) -> Schedule:
         """The schedule of the least RAM, or the fastest, if the search for these finds one within the limits.
