@@ -21,8 +21,7 @@ from poet_planner.solve.instance import WORD, Ints, Problem, working_set_bytes
 from poet_planner.solve.placement.first_fit import Placement, alive_bytes, place
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.decode import Decoded, decode
-from poet_planner.solve.search.eviction import by_eviction
-from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, ranked, same
+from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Component, Context, Unplaced
 from poet_planner.solve.time_budget import TimeBudget, Work
@@ -42,8 +41,11 @@ MOST_ATTEMPTS = 12  # plans with RAM in reserve at most, the first plan included
 ATTEMPT_SHARE = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
 LATE_S = 0.2  # for the ejection search of a schedule where the time is up: reference seconds
 MANY_NODES = 500  # from so many nodes on, any schedule with offsets is looked for before the proof
-SECURING_SHARE = 0.3  # for that: fraction of the work left
-SECURING_PASSES = 2  # passes of eviction in each budget that is tried for it
+SQUEEZING_SHARE = 0.3  # for changing the best schedule so that it takes less RAM: fraction of the work left
+SQUEEZES = 8  # changes that are tried at most
+SQUEEZE_SHARE = 0.12  # for the search for each of them: fraction of the work left for all
+LEAST_LESS = 0.01  # how much less RAM the first of them takes: fraction of it
+PRECISE = 0.002  # no further one is tried between two that differ by so little: fraction of the RAM
 RESERVE = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
 STEP_S = 1e-5  # decoding a schedule, for each of its steps: reference seconds
 
@@ -119,7 +121,8 @@ class Placer:
                 return False
             self._try_others(found, EARLY_SHARE, EARLY_SHARE)
             if len(self._problem.node_time) >= MANY_NODES:
-                self._secure(self._share(SECURING_SHARE))
+                with self._context.timed(Component.REPLANNING):
+                    self._squeeze(found[0], self._share(SQUEEZING_SHARE))
         return not self._found_near(found[0], AS_GOOD)
 
     def place(self, found: list[Incumbent]) -> PlacedSchedule:
@@ -147,6 +150,7 @@ class Placer:
                 self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
                 if self._context.has(Component.REPLANNING):
                     with self._context.timed(Component.REPLANNING):
+                        self._squeeze(found[0], self._budget.share(SQUEEZING_SHARE))
                         self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
@@ -205,29 +209,26 @@ class Placer:
             orders = (search.reorder(moves, budget) for _ in range(REORDERINGS))
             yield from (one for one in orders if one is not None)
 
-    def _secure(self, budget: TimeBudget) -> None:
-        """Place any schedule, made by eviction in less RAM.
-
-        The RAM is lowered by what the newest schedule lacks, then by twice as much each time.
-        """
-        problem = self._problem
-        if self._found is not None or not self._context.has(Component.REPLANNING):
-            return
-        assert self._newest is not None
-        less = self._newest.placement.arena_bytes - problem.budget
-        order, random = np.arange(len(problem.node_time)), np.random.default_rng(self._seed)
-        with self._context.timed(Component.REPLANNING):
-            while self._found is None and budget.left() > self._decoding_s and less < problem.budget:
-                planned = replace(problem, budget=problem.budget - less // WORD * WORD)
-                made = cheapest(*by_eviction(planned, order, random, SECURING_PASSES, budget))
-                if made is None:
-                    return
-                if made.time <= problem.deadline:
-                    source = self._context.credited(Component.REPLANNING)
-                    self._keep(
-                        self._decode_and_place(replace(made, source=source), planned, budget.share(1.0, LATE_S), 0)
-                    )
-                less *= 2
+    def _squeeze(self, best: Incumbent, budget: TimeBudget) -> None:
+        """Place ``best``, changed so that it takes a little less RAM: twice as much less, or half, each time."""
+        problem, within = self._problem, self._context.within(Component.REPLANNING)
+        fails, less, fits = 0.0, LEAST_LESS, np.inf
+        effort = min(self._moves, int(SQUEEZE_SHARE * budget.left() * moves_per_second(problem)))
+        for _ in range(SQUEEZES * within.has(Component.REPLANNING)):
+            if self._found_near(best, NEAR) or budget.left() <= self._decoding_s or fits - fails < PRECISE:
+                return
+            reserve = np.minimum(int(less * problem.budget) // WORD * WORD, problem.budget - working_set_bytes(problem))
+            planned = replace(problem, workspace=problem.workspace + reserve)
+            search = Annealer(planned, self._seed, context=within)
+            if search.adopt(best.events, best.source):
+                search.refine(effort, budget)
+            made = search.incumbent and evaluated(problem, search.incumbent.events, search.incumbent.source)
+            share = budget.share(1.0, OTHER_S)
+            if made is None or self._fits(self._keep(self._decode_and_place(made, planned, share, 0))):
+                fits = less
+            else:
+                fails = less
+            less = min(2 * less, (fails + fits) / 2)
 
     def _plan_again(self, best: PlacedSchedule) -> None:
         """Plan again with RAM reserved where blocks were unplaced, and with less of it once all blocks are placed."""
@@ -239,8 +240,8 @@ class Placer:
         for attempt in range(1, MOST_ATTEMPTS):
             tried_enough = self._found is None and attempt > MOST_ATTEMPTS // 2
             late += tried_enough or self._budget.left() < self._least_s
-            if late > 0:
-                self._secure(self._overtime)
+            if late > 0 and self._found is None:
+                self._squeeze(best.incumbent, self._overtime)
             over = self._overtime.left() <= self._decoding_s or (self._found is not None and late > 0)
             if over or self._found_near(best.incumbent, NEAR):
                 break

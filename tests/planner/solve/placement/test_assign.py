@@ -83,8 +83,12 @@ def answer(graph: Graph, problem: Problem, found: PlacedSchedule) -> Schedule:
     )
 
 
+@pytest.mark.parametrize("squeezes", [0, assign.SQUEEZES])
 @pytest.mark.parametrize("seed", UNPLACED)
-def test_what_is_planned_again_is_placed_and_holds(seed: int) -> None:
+def test_what_is_squeezed_or_planned_again_is_placed_and_holds(
+    seed: int, squeezes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assign, "SQUEEZES", squeezes)
     graph, problem, all_found = searched(seed)
     notes: list[str] = []
     placer = placer_of(graph, problem, TimeBudget(LIMIT_S), notes)
@@ -92,7 +96,7 @@ def test_what_is_planned_again_is_placed_and_holds(seed: int) -> None:
 
     found = placer.place(all_found)
 
-    assert notes and "planning again" in notes[0]
+    assert squeezes or "planning again" in notes[0]
     assert found.placement.arena_bytes <= problem.budget
     assert found.placement.unplaced == ()
     assert verify(graph, answer(graph, problem, found)).faults == ()
@@ -160,7 +164,8 @@ def test_without_time_what_was_placed_before_is_the_answer() -> None:
     assert notes == []
 
 
-def test_interrupted_planning_again_answers_with_what_was_placed() -> None:
+def test_interrupted_planning_again_answers_with_what_was_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assign, "SQUEEZES", 0)
     graph, problem, (best, *_) = searched(UNPLACED[0])
     more_expensive = within_less(problem)
     assert more_expensive.energy > 1.01 * best.energy
