@@ -85,6 +85,20 @@ int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint3
     return *bytes != 0 ? POET_OK : POET_E_ARGUMENT;
 }
 
+int poet_input_gradient_sizes(int status, const poet_conv *conv, poet_sizes *sizes)
+{
+    if (status != POET_OK) {
+        return status;
+    }
+    *sizes = (poet_sizes){
+        .inputs = 2,
+        .outputs = 1,
+        .input_bytes = {conv->y_bytes, conv->w_bytes},
+        .output_bytes = {conv->x_bytes},
+    };
+    return poet_input_gradient_workspace(conv, conv->out_channels, &sizes->workspace_bytes);
+}
+
 /* What all phases of some output channels of one group share. */
 typedef struct share {
     const poet_conv *conv;

@@ -9,6 +9,9 @@
 /* For at most so many output channels at a time; POET_E_ARGUMENT if it is too much. */
 int poet_input_gradient_workspace(const poet_conv *conv, int32_t channels, uint32_t *bytes);
 
+/* Of an operator that computes it as a whole; gives the status that `conv` was read with, or that of its workspace. */
+int poet_input_gradient_sizes(int status, const poet_conv *conv, poet_sizes *sizes);
+
 void poet_input_gradient(const poet_conv *conv, const float *gy, const float *w, float *workspace, float *gx);
 
 /* The share of `count` output channels from `first` on, whose weights are `w`. The first channel of a group begins gx

@@ -6,17 +6,7 @@
 int poet_conv2d_backward_input_sizes(const int32_t *params, poet_sizes *sizes)
 {
     poet_conv conv;
-    const int status = poet_conv_read(params, &conv);
-    if (status != POET_OK) {
-        return status;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 1,
-        .input_bytes = {conv.y_bytes, conv.w_bytes},
-        .output_bytes = {conv.x_bytes},
-    };
-    return poet_input_gradient_workspace(&conv, conv.out_channels, &sizes->workspace_bytes);
+    return poet_input_gradient_sizes(poet_conv_read(params, &conv), &conv, sizes);
 }
 
 int poet_conv2d_backward_input_accumulate_sizes(const int32_t *params, poet_sizes *sizes)

@@ -94,17 +94,7 @@ static int read_gradient(const int32_t *params, poet_conv *conv)
 int poet_conv2d_backward_input_rows_sizes(const int32_t *params, poet_sizes *sizes)
 {
     poet_conv conv;
-    const int status = read_gradient(params, &conv);
-    if (status != POET_OK) {
-        return status;
-    }
-    *sizes = (poet_sizes){
-        .inputs = 2,
-        .outputs = 1,
-        .input_bytes = {conv.y_bytes, conv.w_bytes},
-        .output_bytes = {conv.x_bytes},
-    };
-    return poet_input_gradient_workspace(&conv, conv.out_channels, &sizes->workspace_bytes);
+    return poet_input_gradient_sizes(read_gradient(params, &conv), &conv, sizes);
 }
 
 int poet_conv2d_backward_input_rows_run(const poet_op_args *args)
