@@ -132,7 +132,7 @@ def plan_extraction(step: CostedStep, budget_bytes: int) -> Extraction:
             graphs, at_once = graphs_of_fewer, fewer
     graph = min((graph for graph in graphs if _fits(graph, budget_bytes)), key=once_j, default=graphs[0])
     graph = _cut(step, graph, budget_bytes, step.in_tiles)
-    extraction = Extraction(graph, _schedule(graph, budget_bytes), samples, at_once)
+    extraction = Extraction(graph, _schedule(graph, budget_bytes), samples, at_once, None, *step.read_cost())
     _verify(extraction, "the features")
     return extraction
 

@@ -11,6 +11,7 @@ from poet_profiles.boards import Board
 from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.kept import FEATURE
 from poet_profiles.graph.sizes import aligned
+from poet_profiles.plan_folder.beside import stored_parts
 
 from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.planning.training_graph import TrainingStep
@@ -70,6 +71,11 @@ class CostedStep:
     def is_on_features(self) -> bool:
         """Whether it is a head's step."""
         return any(resident.kind == FEATURE for resident in self.graph.residents) and self.training_step is not None
+
+    def read_cost(self) -> tuple[float, float]:
+        """Time and energy of reading a sample's features from the card; 0 where none lie there."""
+        on_card = self.training_step is not None and self.training_step.features_on_card
+        return self.costs.reading(stored_parts(self.graph)) if on_card and self.costs else (0.0, 0.0)
 
     def extraction(self, parts: int, streaming: Streaming) -> Graph:
         """What makes features beside a head's step, with its costs: see `TrainingStep.extraction`."""

@@ -130,6 +130,15 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
     assert rooms["auto"] < 54 <= rooms[54]
 
 
+def test_features_that_the_ram_has_no_room_for_lie_on_the_card() -> None:
+    prepared = prepare(Request(badge_head(), "nrf52840", features=100_000))
+    made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+    assert made.extraction is not None and made.summary.features is not None
+    assert (made.summary.features.room or 0) < 100_000
+    moved = prepared.step.costs.reading([256, 4, 4]) if prepared.step.costs else (0.0, 0.0)
+    assert (made.summary.features.read_time_s, made.extraction.read_energy_j) == moved > (0.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("model", "features", "words"),
     [
@@ -141,7 +150,7 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
 )
 def test_features_that_cannot_be_are_refused(model: Model | str, features: object, words: str) -> None:
     with pytest.raises(UserError) as refused:
-        prepare(Request(model, "nrf52840", features=features))  # type: ignore[arg-type]
+        prepare(Request(model, "nrf52840", features=features, paging=False))  # type: ignore[arg-type]
     assert str(refused.value).startswith(words)
 
 
