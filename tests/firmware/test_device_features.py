@@ -116,15 +116,15 @@ def test_kept_samples_make_another_batch(core: c.CDLL) -> None:
         put(device, 1, labels + 10 * number)
         device.ok("extract 0 0")
         numbers = range(SAMPLES * number, SAMPLES * (number + 1))
-        assert device.ok(f"keep 0 {' '.join(map(str, numbers))}") == {"samples": str(SAMPLES)}
-    assert device.ok(f"keep 1 {room - 1}") == {"samples": "1"}  # the last place of all
+        assert device.ok(f"keep 0 {' '.join(map(str, numbers))}")["samples"] == str(SAMPLES)
+    assert device.ok(f"keep 1 {room - 1}")["samples"] == "1"  # the last place of all
     put(device, 4, np.zeros_like(first))
-    assert device.ok("kept 0 6 1 5") == {"samples": "3"}
-    assert device.ok("kept 3 0") == {"samples": "1"}
+    assert device.ok("kept 0 6 1 5")["samples"] == "3"
+    assert device.ok("kept 3 0")["samples"] == "1"
     both = np.maximum(np.concatenate([first, second]), 0)
     assert get(device, 4) == both[[6, 1, 5, 0]].tobytes()
     assert get(device, 1, 16) == np.array([12, 1, 11, 0], "<i4").tobytes()
-    assert device.ok(f"kept 0 {room - 1}") == {"samples": "1"}
+    assert device.ok(f"kept 0 {room - 1}")["samples"] == "1"
     assert get(device, 4)[: 4 * SIZE] == both[5].tobytes()
 
 
@@ -136,7 +136,9 @@ def test_what_is_not_kept_is_told(core: c.CDLL) -> None:
     assert device.ask("kept 0 3").startswith("err -9")  # noise that no record is
     device.ok("keep 0 3")
     device.ok("kept 0 3")
-    for wrong in (f"keep 0 {room}", f"kept 0 {room}", "keep 4 0", "keep 0 0 1 2 3 4", "keep 0 x", "keep", "kept 3 3 3"):
+    for missing in (f"keep 0 {room}", f"kept 0 {room}"):
+        assert device.ask(missing).startswith("err -9 no card, no label on it")
+    for wrong in ("keep 4 0", "keep 0 0 1 2 3 4", "keep 0 x", "keep", "kept 3 3 3"):
         assert device.ask(wrong).startswith("err -1"), wrong
     for wrong in ("extract 4 0", "extract 0 2", "extract", "extract 0 0 0"):
         assert device.ask(wrong).startswith("err -1"), wrong
@@ -147,6 +149,40 @@ def test_what_is_not_kept_is_told(core: c.CDLL) -> None:
         assert device.ask("kept 0 3").startswith("err -9"), at
         record[place + at] ^= 1
     device.ok("kept 0 3")
+
+
+def test_samples_beyond_the_ram_lie_on_the_card(core: c.CDLL) -> None:
+    """Batch, features and scores are those of samples in RAM, whatever else is read of the card meanwhile."""
+    device = device_with(core, net_that_infers())
+    card = fw.Card(4096)
+    device.insert(card)
+    room = int(device.ok("hello")["room"])
+    samples, labels = batch(8), np.arange(SAMPLES, dtype="<i4")
+    put(device, 0, samples)
+    put(device, 1, labels)
+    device.ok("extract 0 0")
+    device.window_edges()
+    blocks = 3  # features, a label, a check
+    last = room + (4096 - 2048) // blocks - 1
+    answer = device.ok(f"keep 0 {room - 1} {room} {room + 1} {last}")
+    assert device.window_edges() == [1, 0] and int(answer["ticks"]) > 0
+    expected = np.maximum(samples, 0)
+    put(device, 4, np.zeros_like(samples))
+    put(device, 1, np.full(SAMPLES, 9, "<i4"))
+    device.ok(f"kept 0 {last} {room + 1} {room - 1} {room}")
+    assert get(device, 4) == expected[[3, 2, 0, 1]].tobytes()
+    assert get(device, 1, 16) == labels[[3, 2, 0, 1]].tobytes()
+    for place, number in enumerate((room - 1, room, room + 1, last)):
+        assert device.ok(f"infer {number}")["scores"] == expected[place].tobytes().hex()
+    assert get(device, 1, 16) == labels[[3, 2, 0, 1]].tobytes()
+    assert device.ask(f"kept 0 {last + 1}").startswith("err -1")
+    assert device.ask(f"kept 0 {room + 2}").startswith("err -9")  # never kept
+    card.content[(4096 - blocks) * 512] ^= 1
+    assert device.ask(f"kept 0 {room}").startswith("err -9")
+    assert device.ask(f"infer {room}").startswith("err -9")
+    device.ok(f"kept 0 {room + 1}")
+    device.server.store.seed += 1  # what a new start has
+    assert device.ask(f"kept 0 {room + 1}").startswith("err -9")
 
 
 def test_a_sample_of_before_a_reset_is_none(core: c.CDLL) -> None:
@@ -189,7 +225,7 @@ def test_an_inference_is_of_a_sample_that_was_put_or_is_kept(core: c.CDLL) -> No
         assert device.window_edges() == [1, 0] * 2
         assert by_sample["scores"] == by_features["scores"] == expected.hex()
     assert device.ask("infer 4").startswith("err -9")
-    for wrong in (f"infer {room}", "infer x", "infer 5 6"):
+    for wrong in ("infer x", "infer 5 6"):
         assert device.ask(wrong).startswith("err -1"), wrong
     assert get(device, 4) == np.maximum(samples, 0).tobytes()
 

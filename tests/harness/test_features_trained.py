@@ -124,6 +124,27 @@ def test_another_set_is_not_taken_for_what_the_board_has_kept(folder: Path) -> N
     assert found[0] == found[2] != found[1]
 
 
+def test_what_the_ram_has_no_room_for_lies_on_the_card(folder: Path) -> None:
+    read, board = read_plan(folder / "kept"), load_board("native")
+    data = replace(read_training_data(folder / "data.npz", read, 1), batches=[])
+    order, image = Order(COUNT, BATCH, SEED), image_path(folder / "kept", board)
+    found: list[list[float]] = []
+    for _ in range(2):
+        with connect(board, image=image) as target:
+            feed = OverTheLine(read_samples(str(folder / "set.npz"), read, None).train, order, None)
+            trainer = Trainer(target.device, target.meter, read)
+            target.device.format()
+            kept = KeptSamples(order, (KeptSet(COUNT, feed.put),))
+            steps = trainer.train(data, RATE, steps=6, feed=never, kept_samples=kept)
+            assert [step.features.time_s > 0 for step in steps[1:]] == [bool(found)] * 5
+            found.append([step.loss for step in steps])
+            assert (trainer.hello.room == 5) == (len(found) == 2)
+            least_bytes = trainer.hello.ram_bytes - (trainer.hello.room - 5) * 4 * (64 + 1 + 1)
+        reserved_bytes = board.ram_bytes - board.usable_ram_bytes
+        board = board.model_copy(update={"ram_bytes": least_bytes + reserved_bytes})
+    assert found[0] == found[1]
+
+
 def test_a_validation_infers_from_kept_features(folder: Path) -> None:
     """As many samples are right as by whole inferences."""
     drawn = np.random.default_rng(5)

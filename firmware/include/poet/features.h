@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a head's step reads of its batch in place of what it was made of: features, made by a plan beside it, and kept
- * in RAM that no plan takes. A record is what the step reads of one sample; it begins with a CRC-32, so that one which
- * was written over, or was there before a reset, is not taken for a sample's. */
+ * in RAM that no plan takes, and beyond that on a card, from its end on. A record is what the step reads of one sample,
+ * with a CRC-32, so that one which was written over, or was there before a reset, is not taken for a sample's. */
 #ifndef POET_FEATURES_H
 #define POET_FEATURES_H
 
 #include <stdint.h>
 
+#include "poet/block_device.h"
 #include "poet/plan.h"
 #include "poet/runner.h"
 
@@ -19,9 +20,13 @@ typedef struct poet_feature_store {
     uint8_t *ram; /* of the residents */
     uint8_t *records;
     uint32_t record_bytes;
-    uint32_t room; /* for so many records, of the samples with numbers below it */
+    uint32_t room; /* in RAM for so many records, of the samples with numbers below it */
     uint32_t samples;
     uint32_t seed;
+    uint32_t card_blocks; /* of a record there: each row begins at a block, and so does the CRC */
+    const poet_block_device
+        *card; /* caller-owned, NULL: none, as at first; records leave the blocks before `card_from` */
+    uint32_t card_from;
 } poet_feature_store;
 
 /* As poet_runner_check_inference, for both plans; and that batches can be cut into samples. */
@@ -36,10 +41,10 @@ void poet_feature_store_init(poet_feature_store *store, const poet_extraction *e
                              uint8_t *ram, uint32_t taken, uint32_t ram_bytes, uint32_t seed);
 
 /* Keeps what the step reads of the sample at a place of the batch; POET_E_ARGUMENT for another place or number. */
-int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uint32_t number);
+int poet_feature_store_keep(const poet_feature_store *store, uint32_t sample, uint32_t number);
 
-/* The other way; POET_E_ABSENT if no such sample is kept. */
-int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number);
+/* The other way; POET_E_ABSENT if no such sample is kept: the sample's place is then undefined. */
+int poet_feature_store_fill(const poet_feature_store *store, uint32_t sample, uint32_t number);
 
 /* The features of a sample that is kept, to where an inference has them. */
 int poet_feature_store_give(const poet_feature_store *store, const poet_model *infer, uint32_t number);

@@ -65,8 +65,9 @@ static void write(poet_update *update, poet_update_writer *out, const void *data
     out->written += bytes;
 }
 
-/* Fills the waiting block first, writes whole blocks from where they lie, and lets the rest wait. */
-static void add(poet_update *update, poet_update_writer *out, const uint8_t *data, uint32_t bytes)
+/* Fills the waiting block first, writes whole blocks from where they lie, and lets the rest wait, unless nothing
+ * follows: a transfer of its own would take a card as long as two blocks more. */
+static void add(poet_update *update, poet_update_writer *out, const uint8_t *data, uint32_t bytes, bool is_last)
 {
     if (out->waiting > 0) {
         const uint32_t missing = POET_UPDATE_BUFFER_BYTES - out->waiting;
@@ -80,7 +81,7 @@ static void add(poet_update *update, poet_update_writer *out, const uint8_t *dat
         }
         write(update, out, out->buffer, POET_UPDATE_BUFFER_BYTES);
     }
-    out->waiting = bytes % POET_UPDATE_BUFFER_BYTES;
+    out->waiting = is_last ? 0u : bytes % POET_UPDATE_BUFFER_BYTES;
     write(update, out, data, bytes - out->waiting);
     memcpy(out->buffer, data + (bytes - out->waiting), out->waiting);
 }
@@ -159,7 +160,7 @@ static int descend(const poet_update *update, float *const *next, float *gradien
     return poet_update_descend(args->learning_rate, rule, update->weights, gradient, count);
 }
 
-void poet_update_tile(poet_update *update, float *gradient, int32_t count)
+void poet_update_tile(poet_update *update, float *gradient, int32_t count, bool is_last)
 {
     float *const next[POET_MOST_STATES] = {update->next_states, update->next_states + count};
     const int status = descend(update, next, gradient, count);
@@ -168,9 +169,9 @@ void poet_update_tile(poet_update *update, float *gradient, int32_t count)
     update->weights += count;
     update->done += count;
     for (uint32_t i = 0; i < update->states; i++) {
-        add(update, &update->out[1 + i], (const uint8_t *)next[i], bytes);
+        add(update, &update->out[1 + i], (const uint8_t *)next[i], bytes, is_last);
     }
-    add(update, &update->out[0], (const uint8_t *)gradient, bytes);
+    add(update, &update->out[0], (const uint8_t *)gradient, bytes, is_last);
 }
 
 int poet_update_end(poet_update *update)

@@ -4,7 +4,7 @@
  *
  *     poet_update update = poet_update_begin(args, &descent, 2, 1, 0, false, room); // its buffer begins the workspace
  *     for (each tile)
- *         poet_update_tile(&update, gradient, count);                        // `gradient` is overwritten
+ *         poet_update_tile(&update, gradient, count, is_last);               // `gradient` is overwritten
  *     status = poet_update_end(&update);
  */
 #ifndef POET_KERNELS_UPDATE_H
@@ -60,7 +60,7 @@ int poet_update_descend(float rate, poet_gradient_rule rule, const float *weight
  * Adam's factors are the last input. */
 int poet_update_add_states(int status, const poet_descent *descent, int32_t rows, int32_t tile_rows, poet_sizes *sizes);
 
-void poet_update_tile(poet_update *update, float *gradient, int32_t count);
+void poet_update_tile(poet_update *update, float *gradient, int32_t count, bool is_last);
 
 /* Writes what waits, and says whether all went well. What is not finite is not written. */
 int poet_update_end(poet_update *update);

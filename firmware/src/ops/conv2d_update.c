@@ -79,7 +79,7 @@ static int update_weights(const poet_op_args *args, const poet_conv *conv, int32
         if (status != POET_OK) {
             return status;
         }
-        poet_update_tile(&update, gradient, count * conv->taps);
+        poet_update_tile(&update, gradient, count * conv->taps, k + count == out_channels);
     }
     return poet_update_end(&update);
 }
@@ -91,7 +91,7 @@ __attribute__((noinline)) static int update_bias(const poet_op_args *args, const
     poet_update update = poet_update_begin(args, descent, 2, 2, 1, false, states);
     for (int32_t k = 0; k < out_channels_of(conv); k++) {
         *gradient = poet_bias_gradient(conv, k, args->inputs[0], 0.0f);
-        poet_update_tile(&update, gradient, 1);
+        poet_update_tile(&update, gradient, 1, k + 1 == out_channels_of(conv));
     }
     return poet_update_end(&update);
 }

@@ -78,7 +78,7 @@ static int update_weights(const poet_op_args *args, float *present, float *gradi
         if (status != POET_OK) {
             return status;
         }
-        poet_update_tile(&update, gradient, rows * p->k);
+        poet_update_tile(&update, gradient, rows * p->k, n + rows == p->n);
     }
     return poet_update_end(&update);
 }
@@ -93,7 +93,7 @@ __attribute__((noinline)) static int update_bias(const poet_op_args *args, float
     for (int32_t n = 0; n < p->n; n += columns_at_once) {
         const int32_t columns = p->n - n < columns_at_once ? p->n - n : columns_at_once;
         sum_columns((const float *)args->inputs[0] + n, p->m, p->n, columns, gradient);
-        poet_update_tile(&update, gradient, columns);
+        poet_update_tile(&update, gradient, columns, n + columns == p->n);
     }
     return poet_update_end(&update);
 }

@@ -55,7 +55,7 @@ static int run(const poet_op_args *args, bool streamed)
         if (status != POET_OK) {
             return status;
         }
-        poet_update_tile(&update, tile, count);
+        poet_update_tile(&update, tile, count, i + count == p->size);
     }
     return poet_update_end(&update);
 }

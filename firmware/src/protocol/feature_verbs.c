@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs of features: `extract` makes those of a batch, `keep` and `kept` move them to RAM that no plan takes, and back.
- */
+/* Verbs of features: `extract` makes those of a batch, `keep` and `kept` move them to RAM that no plan takes, or to the
+ * card, and back. */
 #include <stddef.h>
 
+#include "poet/board.h"
 #include "reply.h"
 #include "session.h"
 #include "verbs.h"
@@ -41,11 +42,31 @@ int poet_verb_extract(poet_server *server, const char *arguments, poet_text *ans
     return POET_OK;
 }
 
-int poet_feature_refusal(poet_text *answer, int status)
+int poet_feature_refusal(poet_server *server, poet_text *answer, int status)
 {
+    if (status != POET_E_ABSENT && status != POET_E_ARGUMENT) {
+        poet_session_note(server, status);
+        return poet_reply_finish(answer, status);
+    }
     return poet_reply_fail(answer, status,
                            status == POET_E_ABSENT ? "a sample of this number is not kept"
                                                    : "not in the batch, or no room for a sample of this number");
+}
+
+uint32_t poet_feature_window(void)
+{
+    poet_board_window(true);
+    return poet_board_ticks();
+}
+
+int poet_feature_card(poet_server *server, uint32_t number)
+{
+    if (number < server->store.room) {
+        return POET_OK;
+    }
+    const int status = poet_session_behind_pages(server, &server->store.card_from);
+    server->store.card = status == POET_OK ? &server->card : NULL;
+    return status;
 }
 
 static int move_samples(poet_server *server, const char *arguments, poet_text *answer, bool keeping)
@@ -53,21 +74,40 @@ static int move_samples(poet_server *server, const char *arguments, poet_text *a
     uint32_t place;
     uint32_t number;
     uint32_t count = 0;
+    int status = POET_OK;
+    poet_run run = {.ticks = 0};
+    bool on_card = false;
     if (!poet_argument_unsigned(&arguments, &place)) {
         return poet_reply_fail(answer, POET_E_ARGUMENT, "expected: keep|kept PLACE number...");
     }
     if (server->extraction_status != POET_OK) {
         return refuse(server, answer);
     }
-    for (int status = POET_OK; !poet_arguments_end(arguments); count++) {
-        status = !poet_argument_unsigned(&arguments, &number) || count >= server->store.samples ? POET_E_ARGUMENT
-                 : keeping ? poet_feature_store_keep(&server->store, place + count, number)
-                           : poet_feature_store_fill(&server->store, place + count, number);
-        if (status != POET_OK) {
-            return poet_feature_refusal(answer, status);
+    for (; status == POET_OK && !poet_arguments_end(arguments); count++) {
+        if (!poet_argument_unsigned(&arguments, &number) || count >= server->store.samples) {
+            status = POET_E_ARGUMENT;
+            break;
         }
+        if (!on_card && number >= server->store.room) {
+            status = poet_feature_card(server, number);
+            if (status != POET_OK) {
+                return poet_session_fail(answer, status);
+            }
+            on_card = true;
+            run.before = poet_feature_window();
+        }
+        status = keeping ? poet_feature_store_keep(&server->store, place + count, number)
+                         : poet_feature_store_fill(&server->store, place + count, number);
+    }
+    if (on_card) {
+        run.ticks = poet_board_ticks() - run.before;
+        poet_board_window(false);
+    }
+    if (status != POET_OK) {
+        return poet_feature_refusal(server, answer, status);
     }
     poet_reply_number(answer, "samples", count);
+    poet_reply_run(answer, &run);
     return POET_OK;
 }
 

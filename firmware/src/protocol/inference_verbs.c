@@ -32,7 +32,8 @@ static void put_scores(poet_server *server, poet_text *answer)
     }
 }
 
-static int run(poet_server *server, const poet_plan *plan, poet_text *answer)
+/* `ticks` of its window have passed. */
+static int run(poet_server *server, const poet_plan *plan, uint32_t ticks, poet_text *answer)
 {
     poet_runner runner;
     poet_run run = {.hooks = &server->hooks};
@@ -40,8 +41,10 @@ static int run(poet_server *server, const poet_plan *plan, poet_text *answer)
     poet_runner_open(&runner, plan->model, plan->schedule, &server->built->tables, server->ram, server->ram_bytes);
     const int status = poet_session_run_beside(server, &runner, &run);
     if (status != POET_OK) {
+        poet_board_window(false);
         return poet_reply_finish(answer, status);
     }
+    run.ticks += ticks;
     poet_reply_run(answer, &run);
     put_scores(server, answer);
     return POET_OK;
@@ -57,8 +60,18 @@ static int run_on_features(poet_server *server, const char *arguments, poet_text
     if (plan == NULL) {
         return poet_reply_fail(answer, POET_E_UNSUPPORTED, "no inference from features in this build");
     }
-    const int status = poet_feature_store_give(&server->store, plan->model, number);
-    return status != POET_OK ? poet_feature_refusal(answer, status) : run(server, plan, answer);
+    int status = poet_feature_card(server, number);
+    if (status != POET_OK) {
+        return poet_session_fail(answer, status);
+    }
+    const bool on_card = number >= server->store.room;
+    const uint32_t before = on_card ? poet_feature_window() : 0u; /* the run's goes on with it */
+    status = poet_feature_store_give(&server->store, plan->model, number);
+    if (status != POET_OK) {
+        poet_board_window(false);
+        return poet_feature_refusal(server, answer, status);
+    }
+    return run(server, plan, on_card ? poet_board_ticks() - before : 0u, answer);
 }
 
 int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answer)
@@ -69,6 +82,6 @@ int poet_verb_infer(poet_server *server, const char *arguments, poet_text *answe
     if (server->inference_status != POET_OK) {
         return poet_reply_finish(answer, server->inference_status);
     }
-    return poet_arguments_end(arguments) ? run(server, server->built->inference, answer)
+    return poet_arguments_end(arguments) ? run(server, server->built->inference, 0, answer)
                                          : run_on_features(server, arguments, answer);
 }

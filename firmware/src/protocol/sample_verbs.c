@@ -10,21 +10,9 @@
 /* Opens the card, and refuses a block that the plan's pages may overwrite. */
 static int open_behind_pages(poet_server *server, uint32_t block)
 {
-    const int status = poet_session_pager(server);
-    if (status != POET_OK) {
-        return status;
-    }
-    const poet_built *built = server->built;
-    uint32_t taken = poet_runner_card_blocks(built->schedule);
-    const bool on_features = server->extraction_status == POET_OK;
-    const poet_plan *beside[] = {server->inference_status == POET_OK ? built->inference : NULL,
-                                 on_features ? &built->extraction->plan : NULL,
-                                 on_features ? built->extraction->infer : NULL};
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        const uint32_t more = beside[i] != NULL ? poet_runner_card_blocks(beside[i]->schedule) : 0u;
-        taken = more > taken ? more : taken;
-    }
-    return block < server->pager.page_area + taken || block >= server->card.block_count ? POET_E_ARGUMENT : POET_OK;
+    uint32_t first = 0;
+    const int status = poet_session_behind_pages(server, &first);
+    return status != POET_OK || (block >= first && block < server->card.block_count) ? status : POET_E_ARGUMENT;
 }
 
 /* Ends a verb; does nothing for POET_OK. */

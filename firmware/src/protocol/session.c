@@ -84,6 +84,23 @@ int poet_session_pager(poet_server *server)
     return status;
 }
 
+int poet_session_behind_pages(poet_server *server, uint32_t *block)
+{
+    const int status = poet_session_pager(server);
+    const poet_built *built = server->built;
+    const bool on_features = server->extraction_status == POET_OK;
+    const poet_plan *beside[] = {server->inference_status == POET_OK ? built->inference : NULL,
+                                 on_features ? &built->extraction->plan : NULL,
+                                 on_features ? built->extraction->infer : NULL};
+    uint32_t taken = status == POET_OK ? poet_runner_card_blocks(built->schedule) : 0u;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        const uint32_t more = beside[i] != NULL ? poet_runner_card_blocks(beside[i]->schedule) : 0u;
+        taken = more > taken ? more : taken;
+    }
+    *block = server->pager.page_area + taken;
+    return status;
+}
+
 int poet_session_record(poet_server *server, bool preparing_will_do)
 {
     const int status = poet_session_pager(server);

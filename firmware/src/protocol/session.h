@@ -18,6 +18,9 @@ int poet_session_card(poet_server *server);
 /* Opens the card for pages, unless it is another model's; they go after the tensors that a model keeps there. */
 int poet_session_pager(poet_server *server);
 
+/* Opens it likewise, and says which block is the first behind the pages, and a trace, of all plans. */
+int poet_session_behind_pages(poet_server *server, uint32_t *block);
+
 /* Whether the built model, if it can be run, keeps tensors on the card. */
 bool poet_session_keeps_tensors(const poet_server *server);
 

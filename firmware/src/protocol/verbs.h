@@ -25,7 +25,13 @@ POET_OPTIONAL poet_verb poet_sketch_command;
 /* What `hello` says, of a board and of firmware by these names. */
 void poet_hello(const poet_server *server, const char *board, const char *firmware, poet_text *answer);
 
-/* Says why a sample's features are not there: POET_E_ABSENT, POET_E_ARGUMENT. */
-int poet_feature_refusal(poet_text *answer, int status);
+/* Says why a sample's features are not there. */
+int poet_feature_refusal(poet_server *server, poet_text *answer, int status);
+
+/* Opens the card if the features of this number lie there; a failure is for poet_session_fail. */
+int poet_feature_card(poet_server *server, uint32_t number);
+
+/* Begins the window of what is moved there and back: at which tick. */
+uint32_t poet_feature_window(void);
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "poet/crc32.h"
+#include "poet/pager.h"
+#include "poet/saved.h"
 
 static bool is_of_batch(const poet_resident *resident)
 {
@@ -109,86 +111,123 @@ __attribute__((cold)) void poet_feature_store_init(poet_feature_store *store, co
 {
     const poet_model *model = head->model;
     uint32_t bytes = sizeof(uint32_t);
+    uint32_t blocks = 1u;
     for (uint32_t i = next_kept(head, 0); i < model->resident_count; i = next_kept(head, i + 1u)) {
         bytes += model->residents[i].bytes / extraction->samples;
+        blocks += poet_blocks_of(model->residents[i].bytes / extraction->samples);
     }
     const uint32_t room = taken < ram_bytes ? (ram_bytes - taken) / bytes : 0u;
-    *store = (poet_feature_store){*head, ram, ram + taken, bytes, room, extraction->samples, seed};
+    *store = (poet_feature_store){
+        .head = *head,
+        .ram = ram,
+        .records = ram + taken,
+        .record_bytes = bytes,
+        .room = room,
+        .samples = extraction->samples,
+        .seed = seed,
+        .card_blocks = blocks,
+    };
 }
 
-static uint32_t check_of(const poet_feature_store *store, const uint8_t *record, uint32_t number)
+/* Where a record is read or written on. */
+typedef struct place {
+    uint8_t *ram;   /* NULL: on the card */
+    uint32_t block; /* of the card */
+    uint32_t crc;   /* of the rows so far */
+    bool writing;
+} place;
+
+/* Moves a row to a record or from there; NULL: it is read, and nobody wants it. */
+static int move_row(const poet_feature_store *store, place *at, uint8_t *row, uint32_t bytes)
+{
+    if (at->ram != NULL) {
+        if (row != NULL) {
+            memcpy(at->writing ? at->ram : row, at->writing ? row : at->ram, bytes);
+        }
+        at->crc = poet_crc32(at->crc, at->ram, bytes);
+        at->ram += bytes;
+        return POET_OK;
+    }
+    uint8_t dropped[POET_BLOCK_BYTES];
+    const poet_block_device *card = store->card;
+    int status = POET_OK;
+    for (uint32_t part; status == POET_OK && bytes > 0; bytes -= part) {
+        part = row == NULL && bytes > sizeof dropped ? (uint32_t)sizeof dropped : bytes;
+        uint8_t *data = row != NULL ? row : dropped;
+        status = at->writing ? card->write(card->context, at->block, data, part)
+                             : card->read(card->context, at->block, data, part);
+        at->crc = poet_crc32(at->crc, data, part);
+        at->block += poet_blocks_of(part);
+    }
+    return status;
+}
+
+/* POET_E_ARGUMENT if there is no room for a sample of this number. */
+static int find(const poet_feature_store *store, uint32_t number, place *at)
 {
     const uint32_t begin[] = {store->seed, number};
-    const uint32_t crc = poet_crc32(0, begin, sizeof begin);
-    return poet_crc32(crc, record + sizeof crc, store->record_bytes - (uint32_t)sizeof crc);
-}
-
-/* The record of a number; NULL if there is no such place or number. */
-static uint8_t *record_of(const poet_feature_store *store, uint32_t place, uint32_t number)
-{
-    return place < store->samples && number < store->room ? store->records + number * store->record_bytes : NULL;
-}
-
-int poet_feature_store_keep(const poet_feature_store *store, uint32_t place, uint32_t number)
-{
-    const poet_model *model = store->head.model;
-    uint8_t *record = record_of(store, place, number);
-    if (record == NULL) {
-        return POET_E_ARGUMENT;
+    at->crc = poet_crc32(0, begin, sizeof begin);
+    if (number < store->room) {
+        at->ram = store->records + number * store->record_bytes + sizeof at->crc;
+        return POET_OK;
     }
-    uint8_t *to = record + sizeof(uint32_t);
-    for (uint32_t i = next_kept(&store->head, 0); i < model->resident_count; i = next_kept(&store->head, i + 1u)) {
-        const uint32_t bytes = model->residents[i].bytes / store->samples;
-        memcpy(to, store->ram + model->residents[i].offset + place * bytes, bytes);
-        to += bytes;
-    }
-    const uint32_t crc = check_of(store, record, number);
-    memcpy(record, &crc, sizeof crc);
-    return POET_OK;
+    const poet_block_device *card = store->card;
+    const uint32_t blocks =
+        card != NULL && card->block_count > store->card_from ? card->block_count - store->card_from : 0u;
+    const uint32_t before = number - store->room;
+    at->block = card != NULL ? card->block_count - (before + 1u) * store->card_blocks : 0u;
+    return before < blocks / store->card_blocks ? POET_OK : POET_E_ARGUMENT;
 }
 
-/* Finds the record of a sample that is kept, under a number that there is room for. */
-static int find(const poet_feature_store *store, uint32_t number, const uint8_t **rows)
-{
-    const uint8_t *record = record_of(store, 0, number);
-    if (record == NULL) {
-        return POET_E_ARGUMENT;
-    }
-    const uint32_t crc = check_of(store, record, number);
-    *rows = record + sizeof crc;
-    return memcmp(record, &crc, sizeof crc) == 0 ? POET_OK : POET_E_ABSENT;
-}
-
-int poet_feature_store_fill(const poet_feature_store *store, uint32_t place, uint32_t number)
+/* All rows of a record, and its check: of a sample of the batch, or to where an inference has features. */
+static int move(const poet_feature_store *store, uint32_t sample, const poet_model *infer, uint32_t number,
+                bool writing)
 {
     const poet_plan *head = &store->head;
     const poet_resident *residents = head->model->residents;
     const uint32_t count = head->model->resident_count;
-    const uint8_t *from;
-    const int status = place < store->samples ? find(store, number, &from) : POET_E_ARGUMENT;
+    uint32_t own = infer != NULL ? poet_features_own(infer, count) : 0u;
+    place at = {.writing = writing};
+    int status = sample < store->samples ? find(store, number, &at) : POET_E_ARGUMENT;
+    uint8_t *const check = at.ram != NULL ? at.ram - sizeof at.crc : NULL;
     for (uint32_t i = next_kept(head, 0); status == POET_OK && i < count; i = next_kept(head, i + 1u)) {
         const uint32_t bytes = residents[i].bytes / store->samples;
-        memcpy(store->ram + residents[i].offset + place * bytes, from, bytes);
-        from += bytes;
+        uint8_t *row = store->ram + residents[i].offset + sample * bytes;
+        if (infer != NULL) {
+            row = residents[i].kind == POET_RESIDENT_FEATURE ? store->ram + infer->residents[own].offset : NULL;
+            own = row != NULL ? poet_features_own(infer, own + 1u) : own;
+        }
+        status = move_row(store, &at, row, bytes);
+    }
+    const uint32_t crc = at.crc;
+    uint32_t held = crc;
+    if (status == POET_OK) {
+        at.ram = check;
+        status = move_row(store, &at, (uint8_t *)&held, sizeof held);
+    }
+    return status == POET_OK && held != crc ? POET_E_ABSENT : status;
+}
+
+int poet_feature_store_keep(const poet_feature_store *store, uint32_t sample, uint32_t number)
+{
+    return move(store, sample, NULL, number, true);
+}
+
+static int read(const poet_feature_store *store, uint32_t sample, const poet_model *infer, uint32_t number)
+{
+    int status = POET_E_ABSENT;
+    for (uint32_t reads = 0; status == POET_E_ABSENT && reads < POET_PAGE_READS; reads++) {
+        status = move(store, sample, infer, number, false);
     }
     return status;
+}
+
+int poet_feature_store_fill(const poet_feature_store *store, uint32_t sample, uint32_t number)
+{
+    return read(store, sample, NULL, number);
 }
 
 int poet_feature_store_give(const poet_feature_store *store, const poet_model *infer, uint32_t number)
 {
-    const poet_plan *head = &store->head;
-    const poet_resident *residents = head->model->residents;
-    const uint32_t count = head->model->resident_count;
-    uint32_t own = poet_features_own(infer, count);
-    const uint8_t *from;
-    const int status = find(store, number, &from);
-    for (uint32_t i = next_kept(head, 0); status == POET_OK && i < count; i = next_kept(head, i + 1u)) {
-        const uint32_t bytes = residents[i].bytes / store->samples;
-        if (residents[i].kind == POET_RESIDENT_FEATURE) {
-            memcpy(store->ram + infer->residents[own].offset, from, bytes);
-            own = poet_features_own(infer, own + 1u);
-        }
-        from += bytes;
-    }
-    return status;
+    return read(store, 0, infer, number);
 }

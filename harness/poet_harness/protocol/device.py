@@ -347,23 +347,13 @@ class Device:
         """Make the features of samples of the batch, from the place ``first`` on; there is no loss."""
         return self._run(f"extract {first} 0", expected_s)
 
-    def keep(self, numbers: Sequence[int]) -> None:
-        """Keep what the step reads of the batch's samples in RAM, under these numbers."""
-        for place in range(0, len(numbers), SAMPLES_PER_LINE):
-            part = numbers[place : place + SAMPLES_PER_LINE]
-            self._ask(f"keep {place} {' '.join(map(str, part))}")
+    def keep(self, place: int, numbers: Sequence[int]) -> StepReport:
+        """Keep what the step reads of the batch's samples from a place on, under at most `SAMPLES_PER_LINE` numbers."""
+        return self._run(f"keep {place} {' '.join(map(str, numbers))}", 0.0)
 
-    def kept(self, numbers: Sequence[int]) -> bool:
-        """Make a batch of samples that were kept; False, and no batch, if one of them is not."""
-        try:
-            for place in range(0, len(numbers), SAMPLES_PER_LINE):
-                part = numbers[place : place + SAMPLES_PER_LINE]
-                self._ask(f"kept {place} {' '.join(map(str, part))}")
-        except DeviceError as error:
-            if error.number != Status.E_ABSENT:
-                raise
-            return False
-        return True
+    def kept(self, place: int, numbers: Sequence[int]) -> StepReport:
+        """The other way: a `DeviceError` of E_ABSENT, and no batch, if one of them is not kept."""
+        return self._run(f"kept {place} {' '.join(map(str, numbers))}", 0.0)
 
     def _run(self, text: str, expected_s: float) -> StepReport:
         answer = self._ask(text, expected_s)

@@ -190,14 +190,16 @@ class Epochs:
         room = f"the board's RAM has room for those of {hello.room} samples of {wanted}"
         cure = f"poet-plan --features {wanted} makes it"
         sets = [KeptSet(count, feed.put)]
-        if hello.room < count:
+        on_card = extraction.read_time_s > 0
+        if hello.room < count and not on_card:
             _tell(f"features are computed at each use: {room}; {cure}")
             return ()
-        if course.validation is not None and extraction.inference and hello.room >= wanted:
+        if course.validation is not None and extraction.inference and (hello.room >= wanted or on_card):
             line = OverTheLine(course.validation, course.order, course.normalising)
             sets.append(KeptSet(validated, line.put, count))
         kept = sum(one.count for one in sets)
-        _tell(f"features of {kept} samples are computed once, and kept in the board's RAM")
+        beyond = f", those of {kept - hello.room} on its card" if kept > hello.room else ""
+        _tell(f"features of {kept} samples are computed once, and kept in the board's RAM{beyond}")
         if kept < wanted:
             _tell(f"a validation computes all of its samples each time: {room}; {cure}")
         return tuple(sets)

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from poet_profiles.errors import UserError
 from poet_profiles.program.stopping import heed
+from poet_profiles.protocol.status import Status
 
+from ..protocol.device import SAMPLES_PER_LINE
+from ..protocol.link import DeviceError
 from .observed import Made, total
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ def make(device: Device, extraction: Extraction, metered: Metered) -> Made:
         metered(lambda first=first: device.extract(first, extraction.schedule.time_s))  # type: ignore[misc]
         for first in range(0, extraction.samples, extraction.at_once)
     ]
-    return Made(sum(report.work_s for report, _ in made), total([energy_j for _, energy_j in made]))
+    return all_of([Made(report.work_s, energy_j) for report, energy_j in made])
 
 
 def make_all(device: Device, extraction: Extraction, samples: KeptSamples, metered: Metered) -> Made:
@@ -78,7 +82,37 @@ def make_all(device: Device, extraction: Extraction, samples: KeptSamples, meter
             numbers = np.arange(first, first + extraction.samples) % one.count
             one.put(device, numbers)
             made.append(make(device, extraction, metered))
-            device.keep((one.first + numbers[: one.count - first]).tolist())
+            made.append(_moved(device, device.keep, (one.first + numbers[: one.count - first]).tolist(), metered))
+    return all_of(made)
+
+
+def kept(device: Device, numbers: Sequence[int], metered: Metered) -> Made | None:
+    """Make a batch of samples that a board has kept; None, and no batch, if one of them is not."""
+    try:
+        return _moved(device, device.kept, numbers, metered)
+    except DeviceError as error:
+        if error.number != Status.E_ABSENT:
+            raise
+        return None
+
+
+def _moved(
+    device: Device, move: Callable[[int, Sequence[int]], StepReport], numbers: Sequence[int], metered: Metered
+) -> Made:
+    """What it takes to move samples to where a board keeps them, or from there: nothing in its RAM."""
+    made = []
+    for place in range(0, len(numbers), SAMPLES_PER_LINE):
+        part = numbers[place : place + SAMPLES_PER_LINE]
+        if max(part) < device.hello.room:
+            move(place, part)
+            continue
+        report, energy_j = metered(partial(move, place, part))
+        made.append(Made(report.work_s, energy_j))
+    return all_of(made)
+
+
+def all_of(made: Sequence[Made]) -> Made:
+    """What all of it took."""
     return Made(sum(one.time_s for one in made), total([one.energy_j for one in made]))
 
 

@@ -21,7 +21,7 @@ from ..meters.meter import Activity, Mark, Meter
 from ..plan_folder.plan import Plan
 from ..protocol.device import Device, StepReport
 from ..protocol.link import DeviceError, DeviceResetError
-from .features import KeptSamples, make, make_all
+from .features import KeptSamples, all_of, kept, make, make_all
 from .finite import NotFiniteError, count_not_finite, largest_input
 from .held_weights import HeldWeights
 from .metering import Metering
@@ -214,15 +214,16 @@ class Trainer:
             if self._batches == [] or not self._plan.keeps_batches:
                 feed(number, 0)
             return NOTHING_MADE if extraction is None else make(self.device, extraction, self.metering.around)
-        numbers, made = samples.of_step(number).tolist(), NOTHING_MADE
-        if not self._features_kept or not self.device.kept(numbers):
-            made = make_all(self.device, extraction, samples, self.metering.around)
-            self._features_kept = self.device.kept(numbers)
-            if not self._features_kept:
-                raise UserError(
-                    f"{self.device.link.name}: its RAM loses features; give --features each-step", NO_DEVICE
-                )
-        return made
+        numbers, around = samples.of_step(number).tolist(), self.metering.around
+        read = kept(self.device, numbers, around) if self._features_kept else None
+        if read is not None:
+            return read
+        made = make_all(self.device, extraction, samples, around)
+        read = kept(self.device, numbers, around)
+        self._features_kept = read is not None
+        if read is None:
+            raise UserError(f"{self.device.link.name}: it loses features; give --features each-step", NO_DEVICE)
+        return all_of([made, read])
 
     def _step(self, number: int, trace: bool, feed: Feed) -> ObservedStep:
         """A step whose first micro-batch the board has been given."""

@@ -59,8 +59,8 @@ KeptFeatures = Annotated[
     memory_option(
         "--features",
         metavar="N",
-        help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM; auto: "
-        "where that takes a tenth of a step; whole: in each step.",
+        help="Compute what a frozen part makes of a sample once, and keep it, with room for N samples in RAM, or on "
+        "the card; auto: where that takes a tenth of a step; whole: in each step.",
     ),
 ]
 LearningRate = Annotated[float, training_option("--lr", min=0.0, help="Learning rate of the optimizer.")]

@@ -297,6 +297,11 @@ class CostModel:
             time_s, energy_j = time_s * row.time_s / whole[0], energy_j * row.energy_j / whole[1]
         return _Part(fit.name, (time_s, energy_j))
 
+    def reading(self, sizes: Iterable[int]) -> tuple[float, float]:
+        """Time and energy of reading tensors from the card, one by one."""
+        costs = [self._transfer(PAGE_IN, size) for size in sizes]
+        return sum(time_s for time_s, _ in costs), sum(energy_j for _, energy_j in costs)
+
     def _transfer(self, op: str, size: int) -> tuple[float, float]:
         """Time and energy of moving so many bytes in or out."""
         if PAGE_IN not in self._by_op or PAGE_OUT not in self._by_op:

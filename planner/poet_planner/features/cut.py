@@ -27,10 +27,14 @@ Network = dict[Vertex, dict[Vertex, float]]
 
 @dataclass(frozen=True)
 class Cut:
-    """Ids of what is ``kept``, values or inputs of the batch, and of the nodes that are computed ``once`` a sample."""
+    """Ids of what is ``kept``, values or inputs of the batch, and of the nodes that are computed ``once`` a sample.
+
+    What the RAM has no room for may lie ``on_card``.
+    """
 
     kept: tuple[str, ...]
     once: frozenset[str]
+    on_card: bool = False
 
 
 def least_cut(graph: Graph, fixed: Collection[str], read_j: Callable[[str, int], float]) -> Cut:

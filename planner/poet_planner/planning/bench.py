@@ -18,7 +18,7 @@ from poet_profiles.graph.kept import kept_constants
 from poet_profiles.graph.state_names import read_names
 from poet_profiles.shipped import profile_names, shipped_profile
 
-from poet_planner.graph.layout import MemoryLayout
+from poet_planner.graph.layout import MemoryLayout, Tiles
 from poet_planner.planning.costed_step import CostedStep, without_paging, without_parameters
 from poet_planner.planning.request import Request, calibration
 from poet_planner.planning.training_graph import TrainingStep, training_step
@@ -174,7 +174,7 @@ class Bench:
             graph = costed.graph
         program = step.program(graph) if board.kind == "linux" else None
         made = CostedStep(graph, layout, board, costed, step.constants(graph), program, step.names())
-        return replace(made, training_step=step, costs=costs)
+        return replace(made, training_step=step, costs=costs, in_tiles=self.request.tiles != Tiles.OFF)
 
     def _part(self, layout: MemoryLayout) -> TrainingStep:
         """The step on one part of the batch, of as many as the layout has."""

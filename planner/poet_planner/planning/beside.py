@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside, Stream
 from poet_profiles.schedule import Schedule
 
 from poet_planner.graph.batch import once_j
 from poet_planner.graph.streaming import Streaming
 from poet_planner.planning.costed_step import CostedStep, without_paging
-from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED, bands_of
+from poet_planner.planning.families import LARGER_TILES_BYTES, STREAMED, TILES, bands_of
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.flash import refuse_beyond_room
 from poet_planner.schedule.store_all import store_all_schedule
@@ -49,16 +50,20 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
             return _scheduled(step, lowered, training, extraction)
         stream = lowered.stream and replace(lowered.stream, graph=sharing_inputs(lowered.stream.graph, step.graph))
         shared = replace(lowered, graph=sharing_inputs(lowered.graph, step.graph), stream=stream)
-        return _scheduled(step, shared, training, extraction)
+        return _scheduled(step, shared, training, extraction, in_tiles=step.in_tiles)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
 
 
 def _scheduled(
-    step: CostedStep, lowered: LoweredInference, training: Schedule, extraction: Extraction | None
+    step: CostedStep,
+    lowered: LoweredInference,
+    training: Schedule,
+    extraction: Extraction | None,
+    in_tiles: bool = False,
 ) -> Inference:
     budget_bytes = training.ram_budget_bytes
-    graph = _in_bands(step, _as_paged(step, lowered.graph), budget_bytes)
+    graph = _cut(step, _as_paged(step, lowered.graph), budget_bytes, in_tiles)
     schedule, stream, data = _schedule(graph, budget_bytes), None, lowered.data
     if lowered.stream is not None:
         newest = _as_paged(step, lowered.stream.graph)
@@ -71,11 +76,18 @@ def _scheduled(
     return inference
 
 
-def _in_bands(step: CostedStep, graph: Graph, budget_bytes: int) -> Graph:
-    """The graph, or the cheapest in bands that fits, where it does not and the step is in bands, too."""
-    if step.layout.bands is None or _fits(graph, budget_bytes):
+def _cut(step: CostedStep, graph: Graph, budget_bytes: int, in_tiles: bool) -> Graph:
+    """The graph, or where it does not fit the cheapest that does: in bands, as the step is, or in tiles.
+
+    Tiles are for nodes that are too large: what else does not fit may be paged.
+    """
+    if _fits(graph, budget_bytes):
         return graph
-    ways = [_as_paged(step, step.in_bands(graph, bands)) for bands in bands_of(graph)]
+    in_bands = bands_of(graph) if step.layout.bands is not None else []
+    ways = [_as_paged(step, step.cut(graph, bands)) for bands in in_bands]
+    if in_tiles and smallest_ram_bytes(graph) > budget_bytes:
+        ways += [_as_paged(step, step.cut(graph, None, tiles)) for tiles in TILES]
+        graph = next((one for one in ways if smallest_ram_bytes(one) <= budget_bytes), graph)
     return min((one for one in ways if _fits(one, budget_bytes)), key=once_j, default=graph)
 
 
@@ -119,7 +131,8 @@ def plan_extraction(step: CostedStep, budget_bytes: int) -> Extraction:
         if graphs_of_fewer := _graphs(step, samples // fewer):
             graphs, at_once = graphs_of_fewer, fewer
     graph = min((graph for graph in graphs if _fits(graph, budget_bytes)), key=once_j, default=graphs[0])
-    extraction = Extraction(graph, _schedule(graph, budget_bytes), samples, at_once)
+    graph = _cut(step, graph, budget_bytes, step.in_tiles)
+    extraction = Extraction(graph, _schedule(graph, budget_bytes), samples, at_once, None, *step.read_cost())
     _verify(extraction, "the features")
     return extraction
 

@@ -11,6 +11,7 @@ from poet_profiles.boards import Board
 from poet_profiles.graph import Graph, Node
 from poet_profiles.graph.kept import FEATURE
 from poet_profiles.graph.sizes import aligned
+from poet_profiles.plan_folder.beside import stored_parts
 
 from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.planning.training_graph import TrainingStep
@@ -43,6 +44,7 @@ class CostedStep:
     excluded_bytes: int = 0  # parameters, gradients and state that are left out of the RAM
     training_step: TrainingStep | None = None  # of the model that it was made of
     costs: CostModel | None = None  # those that its costs come from
+    in_tiles: bool = True  # whether what is beside it may be
 
     def inference(self) -> LoweredInference | None:
         """The inference beside it, with its costs; None without a model or a profile. Raises as `TrainingStep`'s."""
@@ -54,18 +56,26 @@ class CostedStep:
             stream = replace(stream, graph=self.costs.apply(stream.graph).graph)
         return replace(lowered, graph=self.costs.apply(lowered.graph).graph, stream=stream)
 
-    def in_bands(self, graph: Graph, bands: Bands) -> Graph:
-        """The graph of an inference in bands, with its costs."""
+    def cut(self, graph: Graph, bands: Bands | None, tiles: int = 1) -> Graph:
+        """The graph of what is beside it, in bands or in tiles, with its costs."""
         from poet_planner.lowering.in_place import with_taking_over, without_taking_over
+        from poet_planner.lowering.tiles.regions import with_tiles
         from poet_planner.lowering.tiles.rows import with_bands
 
         assert self.costs is not None
-        return self.costs.apply(with_taking_over(with_bands(without_taking_over(graph), bands))).graph
+        graph = without_taking_over(graph)
+        graph = with_tiles(graph, tiles) if bands is None else with_bands(graph, bands)
+        return self.costs.apply(with_taking_over(graph)).graph
 
     @property
     def is_on_features(self) -> bool:
         """Whether it is a head's step."""
         return any(resident.kind == FEATURE for resident in self.graph.residents) and self.training_step is not None
+
+    def read_cost(self) -> tuple[float, float]:
+        """Time and energy of reading a sample's features from the card; 0 where none lie there."""
+        on_card = self.training_step is not None and self.training_step.features_on_card
+        return self.costs.reading(stored_parts(self.graph)) if on_card and self.costs else (0.0, 0.0)
 
     def extraction(self, parts: int, streaming: Streaming) -> Graph:
         """What makes features beside a head's step, with its costs: see `TrainingStep.extraction`."""

@@ -16,6 +16,7 @@ from poet_profiles.graph import Graph
 from poet_profiles.graph.kept import TRAINED_KINDS
 from poet_profiles.graph.sizes import aligned
 
+from poet_planner.features.cut import Cut
 from poet_planner.graph.batch import nodes_of_batch, once_j
 from poet_planner.graph.layout import (
     GRADIENTS_EARLY,
@@ -156,6 +157,12 @@ def parts_asked_for(request: Request) -> int | None:
 def kept_samples(request: Request) -> int | None:
     """For how many samples' features there is to be room in RAM; None: nobody has asked."""
     return int(request.features) if str(request.features).isdecimal() else None
+
+
+def cuts(bench: Bench, cut: Cut) -> tuple[Cut, ...]:
+    """The cut with features in RAM, and with those on the card that it has no room for, if that may be."""
+    on_card = kept_samples(bench.request) and _why_no_card(bench) is None
+    return (cut, replace(cut, on_card=True)) if on_card else (cut,)
 
 
 def head(bench: Bench) -> Division:

@@ -117,8 +117,8 @@ def chosen_contest(bench: Bench, method: Method = OPTIMAL, searches: bool = True
     _refuse_untraced(bench)
     request = bench.request
     division = Division() if method.in_parts else families.head(bench)
-    if division.cut is not None:
-        head = Contest(bench.head(division.cut), searches=searches)
+    for cut in () if division.cut is None else families.cuts(bench, division.cut):
+        head = Contest(bench.head(cut), searches=searches)
         with suppress(UserError):  # what is wrong with the whole step is said of that
             _choose(head)
             if head.chosen.fits:
@@ -160,7 +160,8 @@ def _spare_extraction(contest: Contest) -> None:
     """Leave a head's step the RAM that features and the tables of both plans leave; a `UserError` if that is none."""
     head, request = contest.chosen, contest.bench.request
     board = head.step.board
-    contest.spare(stored_bytes(head.graph) * (families.kept_samples(request) or 0))
+    in_ram = 0 if head.step.read_cost()[0] else families.kept_samples(request) or 0
+    contest.spare(stored_bytes(head.graph) * in_ram)
     extraction = plan_extraction(head.step, contest.chosen.budget_bytes)
     refuse_beyond_flash(head.graph, head.store_all, board, extraction=extraction)
     if request.ram is None and board is not None:

@@ -173,6 +173,11 @@ class TrainingStep:
         step._cut, step._uncut = cut, self
         return step
 
+    @property
+    def features_on_card(self) -> bool:
+        """Whether a head's step has features on the card."""
+        return self._cut is not None and self._cut.on_card
+
     def extraction(self, head: Graph, parts: int = 1, streaming: Streaming = FETCHED_WHOLE) -> Graph:
         """What makes the features of a batch, or of one of so many equal parts of it, beside the head's graph.
 

@@ -126,7 +126,12 @@ def summarise(
         features=None
         if extraction is None
         else FeaturesReport(
-            **_beside(extraction), sample_bytes=extraction.sample_bytes, at_once=extraction.at_once, room=room
+            **_beside(extraction),
+            sample_bytes=extraction.sample_bytes,
+            at_once=extraction.at_once,
+            room=room,
+            read_time_s=extraction.read_time_s,
+            read_energy_j=extraction.read_energy_j,
         ),
         placement=placement_report(
             statistics.unplaced if statistics else None,

@@ -132,6 +132,8 @@ def _features_rows(s: Summary) -> list[tuple[str, str, str]]:
     one = s.features
     paged = f", {_counted(one.page_ins, 'page-in')}" if one.page_ins else ""
     room = "" if one.room is None else f"; the board's RAM keeps those of {_counted(one.room, 'sample')}"
+    if one.read_time_s:
+        room += f", the card others: {energy_text(one.read_energy_j)} and {time_text(one.read_time_s)} to read one"
     return [
         (
             "features",

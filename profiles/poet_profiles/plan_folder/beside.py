@@ -142,11 +142,15 @@ class Extraction(PlanBeside):
         Of how many samples it makes the features: those of the first places of the batch.
     inference : PlanBeside or None
         One sample in evaluation mode, from features of its own, which lie after all that an inference has.
+    read_time_s, read_energy_j : float
+        What it takes to read a sample's that lie on the card, as those beyond the RAM's room do; 0: none lies there.
     """
 
     samples: int
     at_once: int
     inference: PlanBeside | None = None
+    read_time_s: float = 0.0
+    read_energy_j: float = 0.0
 
     @property
     def sample_bytes(self) -> int:
@@ -174,7 +178,12 @@ def ram_bytes(
 
 
 def stored_bytes(head: Graph) -> int:
-    """Bytes that the firmware stores of a sample: what the head's step reads, and a CRC-32."""
+    """Bytes that the firmware stores of a sample in RAM."""
+    return sum(stored_parts(head))
+
+
+def stored_parts(head: Graph) -> list[int]:
+    """Bytes of each tensor that the head's step reads of a sample, and of a CRC-32."""
     read = {id for node in head.nodes for id in (node.operation.operands if node.operation else ())}
     batch = [one for one in head.residents if one.kind == FEATURE or (one.kind in BATCH_KINDS and one.id in read)]
-    return sum(one.bytes // one.shape[0] for one in batch) + CRC_BYTES
+    return [*(one.bytes // one.shape[0] for one in batch), CRC_BYTES]

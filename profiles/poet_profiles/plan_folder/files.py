@@ -163,4 +163,5 @@ def _extraction(folder: Path, head: Graph, summary: Summary | None) -> Extractio
     is_this = graph.residents == head.residents and said is not None and said.graph_hash == schedule.graph_hash
     if said is None or not is_this or samples % said.at_once:
         raise _strange(folder / EXTRACTION)
-    return Extraction(graph, schedule, samples, said.at_once, _beside(folder / FROM_FEATURES, graph))
+    beside = _beside(folder / FROM_FEATURES, graph)
+    return Extraction(graph, schedule, samples, said.at_once, beside, said.read_time_s, said.read_energy_j)

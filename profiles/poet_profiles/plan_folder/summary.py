@@ -189,7 +189,7 @@ class FeaturesReport:
     """Features that are kept of a sample, and their costs, without idle power.
 
     ``at_once`` samples are made at a time. ``room`` is for how many samples the board's RAM has room beside the
-    plans, None where no board is named.
+    plans, None where no board is named; those of others lie on the card if reading one takes any time, else nowhere.
     """
 
     graph_hash: str
@@ -200,6 +200,8 @@ class FeaturesReport:
     ram_bytes: int
     page_ins: int
     room: int | None
+    read_time_s: float = 0.0
+    read_energy_j: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,6 +100,21 @@ def test_what_makes_features_fits_where_a_whole_batch_does_not() -> None:
     assert smallest_ram_bytes(prepare(replace(request, features="whole", micro_batches=1)).graph) > 48 * 1024
 
 
+def test_what_makes_features_goes_in_tiles_where_one_operator_has_no_room() -> None:
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 1), nn.ReLU(), nn.AvgPool2d(16))
+    module = nn.Sequential(body.requires_grad_(False), nn.Flatten(), nn.Linear(16, 3))
+    model = Model("planes", module, (torch.randn(1, 1, 16, 16),), (torch.zeros(1, dtype=torch.long),), cross_entropy)
+    request = Request(model, "nrf52840", ram=20_000, features="auto")
+    prepared = prepare(request)
+    assert prepared.step.is_on_features
+    made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+    assert made.extraction is not None and made.inference is not None
+    largest = 4 * (16 + 8) * 16 * 16  # what the second convolution reads and writes
+    assert max(made.extraction.ram_bytes, made.inference.ram_bytes) <= 20_000 < largest
+    assert not prepare(replace(request, tiles="off")).step.is_on_features
+
+
 def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
     request = Request(wide_head(4), "nrf52840", features="auto")
     rooms = {}
@@ -115,6 +130,15 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
     assert rooms["auto"] < 54 <= rooms[54]
 
 
+def test_features_that_the_ram_has_no_room_for_lie_on_the_card() -> None:
+    prepared = prepare(Request(badge_head(), "nrf52840", features=100_000))
+    made = verified(prepared, replace(prepared.store_all, ram_budget_bytes=prepared.budget_bytes))
+    assert made.extraction is not None and made.summary.features is not None
+    assert (made.summary.features.room or 0) < 100_000
+    moved = prepared.step.costs.reading([256, 4, 4]) if prepared.step.costs else (0.0, 0.0)
+    assert (made.summary.features.read_time_s, made.extraction.read_energy_j) == moved > (0.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("model", "features", "words"),
     [
@@ -126,7 +150,7 @@ def test_there_is_room_for_the_samples_that_are_asked_for() -> None:
 )
 def test_features_that_cannot_be_are_refused(model: Model | str, features: object, words: str) -> None:
     with pytest.raises(UserError) as refused:
-        prepare(Request(model, "nrf52840", features=features))  # type: ignore[arg-type]
+        prepare(Request(model, "nrf52840", features=features, paging=False))  # type: ignore[arg-type]
     assert str(refused.value).startswith(words)
 
 

@@ -151,7 +151,7 @@ Built = structure(
 )  # fmt: skip
 FeatureStore = structure(
     "FeatureStore", head=Plan, ram=c.c_void_p, records=c.c_void_p, record_bytes=u32, room=u32, samples=u32,
-    seed=u32,
+    seed=u32, card_blocks=u32, card=P(BlockDevice), card_from=u32,
 )  # fmt: skip
 Line = structure("Line", text=c.c_char * 513, length=u32, complete=c.c_bool, overflow=c.c_bool)
 Request = structure("Request", sequence=u16, body=c.c_char_p)
