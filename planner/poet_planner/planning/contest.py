@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import ContestRow
@@ -71,12 +72,10 @@ class Contest:
         self._planned: dict[MemoryLayout, Schedule | NoScheduleError] = {}
         self._spared_bytes = 0
 
-    def with_batch(self, samples: int) -> Contest:
-        """That of the forms in RAM of the step on fewer samples, within the same budget."""
+    def with_batch(self, samples: int, families: Sequence[Family] = FAMILIES[:1]) -> Contest:
+        """That of the forms in RAM, or others, of the step on fewer samples, within the same budget."""
         is_the_boards = self.bench.request.ram is None and not self._spared_bytes
-        return Contest(
-            self.bench.with_batch(samples, None if is_the_boards else self.chosen.budget_bytes), self.families[:1]
-        )
+        return Contest(self.bench.with_batch(samples, None if is_the_boards else self.chosen.budget_bytes), families)
 
     def in_ram(self) -> list[Form]:
         """Those of the whole batch in RAM."""
@@ -122,6 +121,14 @@ class Contest:
             if fitting := [form for form in self._opened(family) if form.fits]:
                 return fitting[family.start]
         return None
+
+    def first_planned(self) -> Form | None:
+        """The first form of which a short search has a schedule."""
+        usual = self.usual
+        may_fit = (family for family in self._open() if usual is None or family.may_fit(usual))
+        layouts = (layout for family in may_fit for level in family.levels(self.bench) for layout in level)
+        forms = (self._form(layout, usual) for layout in layouts)
+        return next((form for form in forms if form.fits and form.found_j < inf), None)
 
     def spare(self, bytes: int) -> None:
         """Leave so much RAM to others."""

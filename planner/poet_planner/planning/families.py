@@ -449,8 +449,23 @@ def streamed(bench: Bench) -> tuple[Streaming, ...]:
     return STREAMED if above is None else (Streaming(size_bytes(above, "--stream-above", "64KB")),)
 
 
+def _leanest(bench: Bench) -> Iterator[list[MemoryLayout]]:
+    """Of each family what needs the least."""
+    if bench.request.parameters != Parameters.CARD:
+        finest = MemoryLayout(micro_batches=max(counts_of_parts(bench), default=1))
+        yield [*next(_in_ram(bench))[-2:], finest]
+        whole = Form(bench.step(finest), 0)
+        if _why_no_bands(bench, whole) is None:
+            yield [replace(finest, bands=bands) for bands in bands_of(whole.graph)[-2:]]
+        if _why_no_tiles(bench, whole) is None:
+            yield next(_in_tiles(bench))[:-3:-1]
+    if _why_not_on_card(bench, None) is None:
+        yield from (level[:1] for levels in (_on_card, _on_card_in_parts) for level in [*levels(bench)][-1:])
+
+
 LARGER_TILES = Refinement(_in_larger_tiles, room=ROOMY)
 
+LEANEST = Family("what needs the least RAM", _leanest, may_fit=_fits_in_tiles)
 FAMILIES = (
     Family("whole batch in RAM", _in_ram, _why_not_in_ram, note=notes.of_gradients),
     Family(

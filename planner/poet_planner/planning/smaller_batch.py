@@ -6,23 +6,30 @@ A store-all schedule's energy is exact. Half a batch takes a short search where 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 from math import floor, inf
 
 from poet_profiles.errors import UserError
 from poet_profiles.plan_folder.summary import ContestRow
 from poet_profiles.schedule import Schedule
 
-from poet_planner.graph.layout import Gradients, Parameters
+from poet_planner.graph.layout import Gradients, Parameters, Tiles
 from poet_planner.graph.optimizer import Method, Optimizer
 from poet_planner.planning import families, notes
 from poet_planner.planning.contest import Contest, row
 from poet_planner.planning.form import Form
 from poet_planner.planning.more_ram import DEAR
-from poet_planner.planning.request import AUTO_PARTS
+from poet_planner.planning.request import AUTO_PARTS, Request
 
+Lever = Callable[[Request, int], Request]  # of a step on so many samples
+RESIDENT = Parameters.RESIDENT
+IN_BYTES = "with inputs in bytes (x.float() / 255 in the module)"
+TOGETHER = 2  # levers at most
+MOST_TOLD = 4  # of what would do
 LINES = 4  # guesses on a line through what two batches lack; then the middle
 
 
@@ -71,35 +78,70 @@ class SmallerBatches:
         return notes.FITS.format(f"--batch {largest}") if largest else self._nearest()
 
     def _nearest(self) -> str:
-        """The largest batch in RAM that a short search has a schedule of; and with plain SGD, if that is larger."""
-        bench, own = self._whole.bench, self._whole.bench.request
-        if bench.training_step is None or not bench.is_for_a_microcontroller or own.deadline is not None:
+        """What would do, found by trying: the largest batch with each set of levers, where no fewer of them do as well.
+
+        Each has a schedule that a short search found.
+        """
+        bench, levers = self._whole.bench, self._levers()
+        if bench.training_step is None or not bench.is_for_a_microcontroller or bench.request.deadline is not None:
             return ""
+        samples, most, told = bench.training_step.samples, dict[frozenset[str], int](), []
+        is_free = _freed(bench.request) == bench.request
+        for used in (frozenset(some) for count in range(TOGETHER + 1) for some in combinations(levers, count)):
+            most[used] = low = max((most[fewer] for fewer in most if fewer < used), default=0)
+            high, size, words = samples + bool(used or not is_free), low + 1, ""
+            while low < samples and low < size < high:
+                form = self._form_of(size, [levers[name] for name in levers if name in used])
+                low, high = (low, size) if form is None else (size, high)
+                words = words if form is None else self._words_of(form, size if size < samples else 0)
+                size = samples if size == most[used] + 1 else (low + high) // 2
+            most[used] = low
+            told += [notes.FITS.format(" ".join([words, *(name for name in levers if name in used)]))] if words else []
+        return "".join(told[:MOST_TOLD])
+
+    def _levers(self) -> dict[str, Lever]:
+        """What may be asked for instead, by its words: of each the least RAM that it may need."""
+        bench, own = self._whole.bench, self._whole.bench.request
         plain = Optimizer(weight_decay=own.optimizer.weight_decay, clip_value=own.optimizer.clip_value)
         kept = "momentum" if own.optimizer.method is Method.SGD else f"--optimizer {own.optimizer.method}"
-        low, last = 0, dict[Optimizer, str]()
-        for optimizer in dict.fromkeys((own.optimizer, plain)):
-            high = bench.training_step.samples + 1
-            while high - low > 1:
-                size = (low + high) // 2
-                form = self._in_ram(size, optimizer)
-                if form is None:
-                    high = size
-                    continue
-                low = size
-                gradients = [f"--gradients {form.layout.gradients}"] if form.layout.early_updates else []
-                without = [] if optimizer == own.optimizer else [f"without {kept}"]
-                last[optimizer] = notes.FITS.format(" ".join([f"--batch {size}", *gradients, *without]))
-        return "".join(last.values())
+        levers: dict[str, Lever] = {}
+        if own.optimizer != plain:
+            levers[f"without {kept}"] = lambda asked, _: replace(asked, optimizer=plain)
+        if bench.cut is None and own.frozen is None and own.stream is None:
+            levers[IN_BYTES] = self._in_bytes
+        if bench.board is not None and bench.board.has_card and not (own.paging and own.parameters != RESIDENT):
+            words = f"with --parameters {Parameters.CARD}{'' if own.paging else ' --paging'}"
+            levers[words] = lambda asked, _: replace(asked, parameters=Parameters.CARD, paging=True)
+        return levers
 
-    def _in_ram(self, samples: int, optimizer: Optimizer) -> Form | None:
+    def _in_bytes(self, asked: Request, samples: int) -> Request:
+        """The same of a step that reads bytes; a `UserError` if it reads no floats."""
+        from poet_planner.tracing.micro_batches import first_samples, of_bytes
+
+        step = self._whole.bench.training_step
+        assert step is not None
+        return replace(asked, network=first_samples(of_bytes(step.model), samples), batch=None, weights=None)
+
+    def _words_of(self, form: Form, samples: int) -> str:
+        """A form's batch (0: the same), and what has to be asked for otherwise."""
+        own, layout, words = self._whole.bench.request, form.layout, []
+        if layout.early_updates or (own.gradients != Gradients.AUTO and layout.micro_batches > 1):
+            words.append(f"--gradients {layout.gradients if layout.early_updates else Gradients.AUTO}")
+        if families.parts_asked_for(own) not in (None, layout.micro_batches):
+            words.append(f"--micro-batches {AUTO_PARTS}")
+        if own.tiles == Tiles.OFF and (layout.bands is not None or layout.tiles > 1):
+            words.append(f"--tiles {Tiles.AUTO}")
+        return " ".join([f"--batch {samples}" if samples else "the same batch", *words])
+
+    def _form_of(self, samples: int, levers: Iterable[Lever]) -> Form | None:
         """A form with a schedule of that step, whatever was asked for of its parts and gradients; None without."""
-        smaller = self._whole.with_batch(samples)
-        free = replace(smaller.bench.request, parameters=Parameters.AUTO, micro_batches=AUTO_PARTS)
-        smaller.bench.request = replace(free, gradients=Gradients.AUTO, optimizer=optimizer)
         with suppress(UserError):
-            form = smaller.choose()
-            return form if form.fits and form.found_j < inf else None
+            smaller = self._whole.with_batch(samples, [families.LEANEST])
+            asked = _freed(smaller.bench.request)
+            for lever in levers:
+                asked = lever(asked, samples)
+            smaller.bench.request = asked
+            return smaller.first_planned()
         return None
 
     def largest(self) -> int:
@@ -143,6 +185,13 @@ class SmallerBatches:
                 if step is not None and step.samples == size and smaller.in_ram():
                     self._contests[size] = smaller
         return self._contests[size]
+
+
+def _freed(own: Request) -> Request:
+    """The same, whatever was asked for of gradients, parts, tiles and the card."""
+    parameters = RESIDENT if own.parameters == RESIDENT else Parameters.AUTO
+    free = replace(own, parameters=parameters, gradients=Gradients.AUTO, micro_batches=AUTO_PARTS)
+    return replace(free, tiles=Tiles.AUTO)
 
 
 def _is_plain(form: Form) -> bool:

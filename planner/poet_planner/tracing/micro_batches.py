@@ -67,6 +67,28 @@ def first_samples(model: Model, count: int) -> Model:
     return replace(model, inputs=inputs, targets=targets)
 
 
+def of_bytes(model: Model) -> Model:
+    """The model on bytes of 0 to 255 in the place of f32; raises a `UserError` if it reads none."""
+    given = tensors_in(model.inputs)
+    if not any(one.dtype == torch.float32 for one in given):
+        raise UserError(f"{model.name}: no input is f32")
+    inputs = with_tensors(model.inputs, (one.to(torch.uint8) if one.dtype == torch.float32 else one for one in given))
+    numbers = [place for place, one in enumerate(given) if one.dtype == torch.float32]
+    return replace(model, module=_OfBytes(model.module, numbers), inputs=inputs)
+
+
+class _OfBytes(nn.Module):
+    def __init__(self, module: nn.Module, numbers: Sequence[int]) -> None:
+        super().__init__()
+        self.module, self._numbers = module, frozenset(numbers)
+        self.training = module.training
+
+    def forward(self, *inputs: Any) -> Any:
+        given = enumerate(tensors_in(inputs))
+        read = (one.float() / 255 if place in self._numbers else one for place, one in given)
+        return self.module(*with_tensors(inputs, read))
+
+
 def micro_batch(model: Model, traced: TracedGraph, count: int, divisor: int | None = None) -> Model:
     """The model with a part of its batch, and a loss whose gradients are that part's share of the batch's.
 

@@ -164,12 +164,69 @@ def test_a_refusal_names_the_nearest_batch_gradients_and_optimizer(asked: dict[s
 
     with pytest.raises(NoScheduleError) as refusal:
         plan(wide(64), profile="nrf52840", options=BRIEF, ram="62KB", parameters="resident", **asked)
-    *_, named = re.findall(r"; --batch (\d+)( --gradients \w+)?( without .*?)? fits", str(refusal.value))
+    *_, named = re.findall(r"; --batch (\d+)( --gradients \w+)?( without [^()]*?)? fits", str(refusal.value))
     size, gradients = int(named[0]), named[1].rpartition(" ")[2] or "auto"
     assert named[2] == (f" without {words}" if words else "")
     without = {"optimizer": Optimizer(clip_value=asked["optimizer"].clip_value)} if words else {}
     assert fits(size, gradients=gradients, **without)
     assert not fits(size + 1, gradients=gradients, **without)
+
+
+def pictures(side: int, filters: int, batch: int = 4, in_bytes: bool = False) -> Model:
+    """Of few weights in a convolution, many behind it, and inputs that are large."""
+    torch.manual_seed(side)
+    layers = [nn.Conv2d(3, filters, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    net: nn.Module = nn.Sequential(*layers, nn.Linear(((side - 2) // 2) ** 2 * filters, 3))
+    x = torch.rand(batch, 3, side, side)
+    if in_bytes:
+        net, x = nn.Sequential(FromBytes(), net), (255 * x).to(torch.uint8)
+    return Model("pictures", net, (x,), (torch.arange(batch) % 3,), cross_entropy)
+
+
+class FromBytes(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() / 255
+
+
+@pytest.mark.parametrize(
+    ("side", "filters", "kilobytes", "asked", "named"),
+    [
+        (26, 4, 36, {"optimizer": Optimizer("adam")}, {"without --optimizer adam", "with inputs in bytes"}),
+        (46, 2, 48, {}, {"with inputs in bytes", "with --parameters card"}),
+        (46, 2, 60, {"tiles": "off"}, {"--tiles auto"}),
+    ],
+)
+def test_a_refusal_says_what_no_tile_takes_and_each_lever_that_it_names_does(
+    side: int, filters: int, kilobytes: int, asked: dict[str, Any], named: set[str]
+) -> None:
+    asked = {"profile": "nrf52840", "options": BRIEF, "ram": 1024 * kilobytes, "parameters": "resident", **asked}
+    with pytest.raises(NoScheduleError) as refusal:
+        plan(pictures(side, filters), **asked)
+    said = str(refusal.value)
+    parameters = sum(one.numel() * 4 for one in pictures(side, filters).module.parameters()) / 1024
+    taken = {"parameters": parameters, "gradients": parameters, "inputs": 4 * 3 * side**2 / 1024}
+    taken |= {"moments and statistics": 2 * parameters} if "optimizer" in asked else {}
+    parts = re.search(r"no page and no tile takes ([^;]+)", said)
+    assert parts
+    told = {name: float(size) for size, name in re.findall(r"([\d.]+) KB of ([a-z ]+?)(?: and (?=\d)|,|$)", parts[1])}
+    assert told == pytest.approx(taken, abs=0.2)
+    assert plan(pictures(side, filters), **{**asked, "ram": refusal.value.possible_bytes})
+    found = set()
+    for batch, other in re.findall(r"; (--batch \d+|the same batch)( [^;]*)? fits", said):
+        free = dict(asked)
+        for words, option, value in (
+            ("without --optimizer adam", "optimizer", Optimizer()),
+            ("with --parameters card", "parameters", "card"),
+            ("--tiles auto", "tiles", "auto"),
+            ("--gradients early", "gradients", "early"),
+            ("with inputs in bytes", "", None),
+        ):
+            if words in other:
+                found |= {words} - {"--gradients early"}
+                free |= {option: value} if option else {}
+        size = int(batch.partition(" ")[2]) if batch.startswith("--") else 4
+        assert plan(pictures(side, filters, size, "in bytes" in other), **free)
+    assert found == named
 
 
 def test_ram_that_the_board_lacks_is_no_advice(whole: Summary) -> None:

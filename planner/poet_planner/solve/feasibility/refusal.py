@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
 from poet_profiles.graph import Graph
+from poet_profiles.graph.sizes import aligned
 
 from poet_planner.solve.feasibility.minimum_ram import CLOSE
 from poet_planner.solve.instance import Problem, busy_s, working_set_bytes
@@ -14,6 +17,10 @@ from poet_planner.solve.options import NoScheduleError, Refused
 
 KB = 1024
 MORE_WORK = "--time-limit gives the search more work"
+# What is there throughout by its kind, in words; others by the kind's own name.
+STAYS = {"parameter": "parameters", "gradient": "gradients", "state": "moments and statistics", "input": "inputs"}
+TOLD_FROM = 0.1  # of the RAM asked for: less is not what keeps a step from it
+PARTS = frozenset({"", "rows", "band", "held", "begun", "sums", "filters", "tile"})  # in names that lowering adds
 
 
 @dataclass(frozen=True)
@@ -30,11 +37,14 @@ class Known:
     possible_bytes: int | None = None  # in as much one was found
     possible_s: float | None = None  # the shortest time that was found within the RAM asked for
     form: str = ""  # which form of the step this is, in words; empty where there is only one
+    staying: Mapping[str, int] = field(default_factory=dict)  # bytes that are there throughout, by their kind
 
 
 def known_of(graph: Graph, problem: Problem) -> Known:
     """What is known before any search."""
-    needed = graph.resident_bytes + int(working_set_bytes(problem).max(initial=0))
+    needed, staying = graph.resident_bytes + int(working_set_bytes(problem).max(initial=0)), Counter[str]()
+    for one in graph.residents:
+        staying[one.kind] += aligned(one.bytes)
     return Known(
         asked_bytes=graph.resident_bytes + problem.budget,
         asked_s=problem.deadline,
@@ -42,6 +52,7 @@ def known_of(graph: Graph, problem: Problem) -> Known:
         largest=_largest(graph, problem),
         computing_s=busy_s(problem),
         impossible_below_bytes=needed,
+        staying=staying,
     )
 
 
@@ -69,7 +80,7 @@ def no_schedule(known: Known, lacks_offsets: bool = False, possible_form: str = 
     if lacks_offsets and not is_proven:
         fact = f"schedules fit {asked}{_within(known)}, but for none that was tried were offsets found there"
     fact = fact or f"no schedule {'fits' if is_proven else 'was found in'} {asked}{_within(known)}"
-    said = [fact]
+    said = [fact, *_staying(known, unit)]
     lower, enough = known.impossible_below_bytes, known.possible_bytes
     if lower > max(known.needed_bytes, known.asked_bytes + 1):
         said.append(f"less than {_at_least(lower, unit)} is proven too little")
@@ -92,6 +103,16 @@ def _largest(graph: Graph, problem: Problem) -> str:
     return "what lives until the end (gradients)" if is_end else _in_users_words(node.id)
 
 
+def _staying(known: Known, unit: int) -> list[str]:
+    """What no page and no tile takes from the RAM, largest first, where that is much and one node does not fit."""
+    told = [(STAYS.get(kind, kind), size) for kind, size in known.staying.items()]
+    told = sorted((one for one in told if one[1] >= TOLD_FROM * known.asked_bytes), key=lambda one: -one[1])
+    if not told or known.needed_bytes <= known.asked_bytes:
+        return []
+    parts = " and ".join(", ".join(f"{_at_least(size, unit)} of {name}" for name, size in told).rsplit(", ", 1))
+    return [f"of it no page and no tile takes {parts}"]
+
+
 def _in_users_words(id: str) -> str:
     """A node by what the user wrote: what lowering adds to it stands behind two dots."""
     of, _, added = id.partition("..")
@@ -99,6 +120,8 @@ def _in_users_words(id: str) -> str:
         return id
     if added.startswith("operand"):
         return f"a copy that {of} reads"
+    if added.partition("..")[0].rstrip("0123456789.") in PARTS:
+        return f"a part of {of}"
     return f"{of} on int8" if added == "int8" else f"{of} ({added})"
 
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from poet_planner.graph.layout import Bands
+from poet_planner import Model
+from poet_planner.graph.layout import GRADIENTS_RESIDENT, Bands
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.in_place import with_taking_over
 from poet_planner.lowering.tiles.rows import with_bands
+from poet_planner.planning.bench import Bench
+from poet_planner.planning.request import Request
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
@@ -85,3 +88,15 @@ def test_bands_have_the_bits_of_the_whole(name: str, bands: Bands, operators: Op
 def test_what_cannot_be_cut_stays_whole(name: str, operators: Operators) -> None:
     op, layers = NOT_CUT[name]
     assert op in cut_alike(layers, Bands(4, 0, 0), operators)
+
+
+def test_an_inference_in_bands_ends_in_what_is_resident() -> None:
+    module, x, y = network(NETWORKS["camera"])
+    module(x)
+    request = Request(Model("camera", module, (x,), (y,), cross_entropy), "nrf52840")
+    step = Bench(request).step(GRADIENTS_RESIDENT)
+    lowered = step.inference()
+    assert lowered is not None
+    graph = step.in_bands(lowered.graph, Bands(2, 0, 0))
+    check_graph(graph)
+    assert sum(node.operation.op == "linear_rows" for node in graph.nodes if node.operation) == 2
