@@ -80,5 +80,5 @@ def _by_filters(chain: list[Node], above_bytes: int, make: Maker) -> Iterator[No
         params = {"k": size, "n": q["n"], "of": q["k"], "at": first * oh * ow, "bias": bias}
         operands = (value, dense.operation.operands[1], so_far, *dense.operation.operands[2 : 2 + bias])
         so_far = dense.operation.results[0] if last else added(dense.id, name)
-        made = dense.values if last else None  # an inference has its output resident, as no value
-        yield make.node(dense, dense.id if last else so_far, f"linear{ROWS}", params, operands, (so_far,), made)
+        values = dense.values if last else None  # none of its own where the sums are a resident
+        yield make.node(dense, dense.id if last else so_far, f"linear{ROWS}", params, operands, (so_far,), values)

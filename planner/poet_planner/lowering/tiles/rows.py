@@ -374,7 +374,7 @@ class _Chain:
         whole = id not in self._banded
         last = whole and self._is_last(node, number)
         name = node.id if last else added(node.id, f"held{number}")
-        result = id if last else name
+        result, values = (id, node.values) if last else (name, None)
         before = self._window.get(id, "")
         if whole and node.id in self._so_far:
             before, self._so_far[node.id] = self._so_far[node.id][0], (result,)
@@ -383,9 +383,9 @@ class _Chain:
         if rows == of:  # all at once
             params = {"d0": 1, "d1": 1, "d2": 1, "d3": plane.bytes // 4, "s0": 0, "s1": 0, "s2": 0, "s3": 1}
             params |= {"offset": 0, "size": plane.bytes // 4}
-            return self.node(node, name, "strided_copy", params, (self._new[id],), (result,))
+            return self.node(node, name, "strided_copy", params, (self._new[id],), (result,), values)
         shifted = {"rows": plane.channels, "kept": (of - rows) * plane.columns, "count": rows * plane.columns}
-        return self.node(node, name, "shift", shifted, (self._new[id], before), (result,))
+        return self.node(node, name, "shift", shifted, (self._new[id], before), (result,), values)
 
     def filled(
         self, node: Node, number: int, op: str, params: Mapping[str, int], operands: tuple[str, ...]

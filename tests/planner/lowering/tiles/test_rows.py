@@ -6,20 +6,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from poet_planner import Model
-from poet_planner.graph.layout import GRADIENTS_RESIDENT, Bands
+from poet_planner.graph.layout import Bands
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.in_place import with_taking_over
 from poet_planner.lowering.tiles.rows import with_bands
-from poet_planner.planning.bench import Bench
-from poet_planner.planning.request import Request
+from poet_planner.models import Model
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
+from poet_profiles.boards import load_board
 from poet_profiles.graph.validation import check_graph
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from tests.support import needs
 from tests.support.firmware.host_operators import Operators
@@ -90,13 +90,25 @@ def test_what_cannot_be_cut_stays_whole(name: str, operators: Operators) -> None
     assert op in cut_alike(layers, Bands(4, 0, 0), operators)
 
 
-def test_an_inference_in_bands_ends_in_what_is_resident() -> None:
-    module, x, y = network(NETWORKS["camera"])
-    module(x)
-    request = Request(Model("camera", module, (x,), (y,), cross_entropy), "nrf52840")
-    step = Bench(request).step(GRADIENTS_RESIDENT)
-    lowered = step.inference()
-    assert lowered is not None
-    graph = step.in_bands(lowered.graph, Bands(2, 0, 0))
-    check_graph(graph)
-    assert sum(node.operation.op == "linear_rows" for node in graph.nodes if node.operation) == 2
+INFERENCES: dict[str, tuple[nn.Module, ...]] = {
+    "scores by filters": (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)),
+    "a plane of scores": (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3)),
+    "a plane of probabilities": (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 3, 3), nn.Sigmoid()),
+}
+
+
+@pytest.mark.parametrize("name", INFERENCES)
+@pytest.mark.parametrize("bands", [Bands(3, 1000, 0), Bands(99, 0, 0)])
+def test_an_inferences_output_is_a_resident(name: str, bands: Bands, operators: Operators) -> None:
+    torch.manual_seed(0)
+    module, x = nn.Sequential(*INFERENCES[name]), torch.randn(1, 3, 20, 18)
+    step = TrainingStep(Model("scores", module, (x,), (torch.zeros_like(module(x)),), mse_loss))
+    plain = step.inference(step.graph(load_board("nrf52840"))).graph
+    cut = with_taking_over(with_bands(plain, bands))
+    check_graph(cut)
+    assert "conv2d_rows" in {node.operation.op for node in cut.nodes if node.operation}
+    given = {id: tensor.detach().numpy() for id, tensor in module.state_dict().items()}
+    given["inference.input"] = x.numpy()
+    expected, found = (run_step(graph, given, operators)["inference.output"] for graph in (plain, cut))
+    assert found.tobytes() == expected.tobytes()
+    np.testing.assert_allclose(found, module(x).detach(), atol=1e-5)
