@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of bytes are looked up in a table of what a model makes of each; those of int16 are read as they are.
+"""Inputs of bytes are looked up in a table of what a model makes of each; int16 is widened.
 
 So an input takes a byte a number in RAM, on the line and on the card, and ``x.float() / 255`` has PyTorch's bits: the
 table is computed by PyTorch. One of int16 takes two, and steps make f32 of it. An input that anything reads as whole
@@ -53,7 +53,7 @@ def with_bytes_looked_up(traced: TracedGraph) -> TracedGraph:
 
 
 def with_int16_widened(traced: TracedGraph) -> TracedGraph:
-    """The same step, where whatever reads an input of int16 makes f32 of it, if nothing reads whole numbers."""
+    """The same step, in which readers of int16 make f32 of it, if none reads whole numbers."""
     inputs = {one.id: one for one in traced.residents if one.kind is Kind.INPUT and one.dtype == torch.int16}
     as_words = {ref.source for ref in (traced.loss, *traced.gradients.values())}
     as_words |= {ref.source for one in traced.operators if not _makes_floats(one, traced) for ref in one.refs}

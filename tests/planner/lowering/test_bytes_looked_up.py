@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of bytes take a byte a number, of int16 two, and have PyTorch's bits of what becomes of them."""
+"""Inputs of bytes take a byte a number, int16 two; what becomes of them has PyTorch's bits."""
 
 from __future__ import annotations
 
