@@ -108,6 +108,18 @@ def look_up(x: Tensor, table: Tensor) -> Tensor:
     return table[x.view(torch.uint8).long()]
 
 
+@torch.library.custom_op("poet::levels_s8", mutates_args=())
+def levels_s8(x: Tensor, levels: Tensor, low: int) -> Tensor:
+    """Of numbers of int16: ``low``, and 1 more for each of the rising levels below it."""
+    return (torch.searchsorted(levels, x.contiguous()) + low).to(torch.int8)
+
+
+@torch.library.custom_op("poet::widen", mutates_args=())
+def widen(x: Tensor) -> Tensor:
+    """Of numbers of int16, as f32."""
+    return x.float()
+
+
 @quantize_s8.register_fake
 def _(x: Tensor, *_args: object) -> Tensor:
     return torch.empty_like(x, dtype=torch.int8)
@@ -138,6 +150,16 @@ def _(x: Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence
 @avg_pool2d_s8.register_fake
 def _(x: Tensor, window: Sequence[int], stride: Sequence[int], padding: Sequence[int], *_args: object) -> Tensor:
     return x.new_empty((*x.shape[:-2], *_extents(x, window, stride, padding)))
+
+
+@widen.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x, dtype=torch.float32)
+
+
+@levels_s8.register_fake
+def _(x: Tensor, *_args: object) -> Tensor:
+    return torch.empty_like(x, dtype=torch.int8)
 
 
 @look_up.register_fake

@@ -67,10 +67,10 @@ class Bytes(nn.Module):
         return x.float() / 255
 
 
-def camera(batch: int) -> Model:
-    """Pictures in bytes, parts of one sample, an activation before a pooling."""
+def camera(batch: int, dtype: torch.dtype = torch.uint8) -> Model:
+    """Pictures in bytes or int16, parts of one sample, an activation before a pooling."""
     layers = (Bytes(), nn.Conv2d(3, 4, 3), nn.LeakyReLU(0.1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 3))
-    x = torch.randint(0, 256, (batch, 3, 10, 10), dtype=torch.uint8)
+    x = torch.randint(0, 256, (batch, 3, 10, 10), dtype=dtype)
     return Model("camera", nn.Sequential(*layers), (x,), (torch.randint(3, (batch,)),), cross_entropy)
 
 
@@ -86,6 +86,7 @@ CASES: dict[str, tuple[Callable[[], Model], int, Optimizer]] = {
     "adam, clipped": (lambda: models.load("digits_cnn_small", 8), 4, Optimizer(Method.ADAM, clip_value=0.01)),
     "mask": (lambda: masked(6), 3, Optimizer(momentum=0.9, nesterov=True, weight_decay=0.01, clip_value=0.05)),
     "camera": (lambda: camera(6), 6, Optimizer(momentum=0.9)),
+    "int16": (lambda: camera(4, torch.int16), 2, PLAIN),
     "a loss that sums": (lambda: summed(8), 4, Optimizer(Method.ADAMW, weight_decay=0.1)),
 }
 SCHEDULES = {"kept": store_all_schedule, "paged": everything_paged, "recomputed": everything_recomputed}
@@ -101,7 +102,7 @@ def drawn_data(model: Model, graph: Graph) -> Tensors:
         for resident, example in zip(residents, given[kind], strict=True):
             shuffled = [example[torch.randperm(len(example))].numpy() for _ in range(STEPS)]
             array = np.stack(shuffled)
-            data[resident.id] = array.astype(np.int32) if array.dtype.kind == "i" else array
+            data[resident.id] = array.astype(np.int32) if array.dtype.kind == "i" and resident.dtype is None else array
     return data
 
 

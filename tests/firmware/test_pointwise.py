@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from poet_profiles.firmware.compiled_operators import CSizes, StatusError
 from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
-from poet_profiles.firmware.steps import KINDS, SPREAD, SUM, Step, pointwise_params, steps_in
+from poet_profiles.firmware.steps import KINDS, SPREAD, SUM, WIDEN, Step, pointwise_params, steps_in
 
 from tests.support import ROOT
 from tests.support.firmware.groups_of_steps import EXACT, groups_of_steps
@@ -69,6 +69,25 @@ def test_blocks_give_what_steps_give_one_by_one(operators: Operators, params: di
         assert all(same(one.view(np.float32), other) for one, other in zip(found, expected, strict=True))
 
 
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 131, 300])
+def test_int16_is_read_block_by_block_beside_words(operators: Operators, size: int) -> None:
+    random = np.random.default_rng(size)
+    x, z = random.integers(-(1 << 15), 1 << 15, size).astype(np.int16), random.standard_normal(size).astype(np.float32)
+    numbers = x.astype(np.float32)
+    wanted = {
+        "widen(y0,x0)": numbers,
+        "widen(r0,x0);mulc(r0,r0,0.0390625);mul(y0,r0,x1)": numbers * np.float32(10 / 256) * z,
+        "mulc(r1,x1,2);widen(r0,x0);widen(r2,x0);add(r0,r0,r2);sub(y0,r0,r1)": numbers + numbers - z * np.float32(2),
+    }
+    for steps, expected in wanted.items():
+        params = parse_params(f"size={size} steps={steps}")
+        inputs = [x, z][: 1 + ("x1" in steps)]
+        assert OPERATORS["pointwise"].sizes(params).takes_over == ((1,) if len(inputs) > 1 else ())
+        for over in (None, *OPERATORS["pointwise"].sizes(params).takes_over):
+            (found,) = operators.run("pointwise", params, inputs, over=over)
+            assert np.array_equal(found.view(np.float32), expected)
+
+
 @given(groups_of_steps())
 def test_a_key_says_all_of_a_group(params: dict[str, int]) -> None:
     assert parse_params(params_key("pointwise", params)) == params
@@ -90,7 +109,7 @@ def test_a_changed_word_is_refused_or_stays_inside(
     except StatusError as refused:
         assert refused.status == -1
         return
-    operators.run("pointwise", other, [np.ones(size // 4, np.float32) for size in sizes.input_bytes[: sizes.inputs]])
+    operators.run("pointwise", other, [np.ones(size, np.uint8) for size in sizes.input_bytes[: sizes.inputs]])
 
 
 @pytest.mark.parametrize(
@@ -108,6 +127,11 @@ def test_a_changed_word_is_refused_or_stays_inside(
         "sum(y0,x0,1);copy(y1,y0)",  # a sum is read
         "sum(y0,x0,1);sum(y0,x0,1)",  # and written twice
         "select(y0,x0,x1)",  # what was never there
+        "widen(r0,x0);add(y0,r0,x0)",  # an input of i16 and of words
+        "copy(r0,x0);widen(r1,x0);add(y0,r0,r1)",
+        "spread(r0,x0,1,5);widen(r1,x0);add(y0,r0,r1)",
+        "widen(r0,x0);spread(r1,x0,1,5);add(y0,r0,r1)",
+        "relu(r0,x0);widen(y0,r0)",  # i16 in a register
     ],
 )
 def test_steps_that_make_no_sense_are_refused(operators: Operators, steps: str) -> None:
@@ -131,7 +155,7 @@ def test_text_that_is_no_step_is_refused(key: str) -> None:
 
 
 def test_every_step_is_in_the_tables() -> None:
-    assert {*EXACT, SPREAD, SUM} == set(KINDS)
+    assert {*EXACT, SPREAD, SUM, WIDEN} == set(KINDS)
 
 
 def test_an_activation_is_named_in_two_files() -> None:

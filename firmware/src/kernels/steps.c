@@ -16,6 +16,7 @@
 #endif
 
 typedef int32_t __attribute__((may_alias)) whole;
+typedef int16_t __attribute__((may_alias)) narrow;
 
 static inline int at_most_zero(uint32_t bits)
 {
@@ -93,6 +94,7 @@ static const uint8_t last_input[] = {1};
 #define LOOP_bits(name, value) LOOP(name, poet_bits, poet_bits, value, FOURS, NONE, NONE, NONE, NONE)
 #define LOOP_paired(name, value) LOOP(name, poet_bits, poet_bits, value, FOURS, READ, NONE, NONE, NONE)
 #define LOOP_integer(name, value) LOOP(name, whole, float, value, FOURS, NONE, NONE, NONE, NONE)
+#define LOOP_narrow(name, value) LOOP(name, narrow, float, value, FOURS, NONE, NONE, NONE, NONE)
 #define LOOP_function(name, value) LOOP(name, float, float, value, false, NONE, NONE, NONE, NONE)
 #define LOOP_function_1(name, value) LOOP(name, float, float, value, false, NONE, NONE, NUMBER, NONE)
 #define LOOP_derivative(name, value) LOOP(name, float, float, value, false, READ, NONE, NONE, NONE)
@@ -119,6 +121,7 @@ static const uint8_t last_input[] = {1};
 #define ROW_bits(name) ROW_unary(name)
 #define ROW_paired(name) ROW_binary(name)
 #define ROW_integer(name) ROW_unary(name)
+#define ROW_narrow(name) ROW_unary(name)
 #define ROW_function(name) ROW_unary(name)
 #define ROW_function_1(name) ROW_unary_1(name)
 #define ROW_derivative(name) ROW_binary(name)

@@ -2,7 +2,8 @@
 /* A group of elementwise operators as data: all its steps over a block of elements, then over the next block.
  *
  * A step is a word, code | y << 8 | a << 16 | b << 24, and its numbers. A place is one of 8 registers, each a block in
- * the workspace, an input (8 to 19) or an output (20 to 23); b is a where a step has one operand. */
+ * the workspace, an input (8 to 19) or an output (20 to 23); b is a where a step has one operand. An input of i16 is
+ * read by steps that widen it alone. */
 #include "../kernels/mathematics.h"
 #include "../kernels/shape.h"
 #include "../kernels/steps.h"
@@ -37,9 +38,10 @@ static const poet_step *step_of(uint32_t code)
 /* What steps have done so far; a bit a place. */
 typedef struct group {
     uint32_t read, written;
-    uint32_t small; /* inputs that are spread */
-    uint32_t sums;  /* outputs of one element */
-    uint32_t late;  /* read after the first output was written */
+    uint32_t small;  /* inputs that are spread */
+    uint32_t narrow; /* inputs of i16 */
+    uint32_t sums;   /* outputs of one element */
+    uint32_t late;   /* read after the first output was written */
     int32_t counts[POET_MAX_INPUTS];
 } group;
 
@@ -57,14 +59,25 @@ static bool spreads(group *group, const step_word *step, const int32_t *numbers,
     return fits;
 }
 
+/* Reads an input of i16; false if it is none, or was read otherwise. */
+static bool widens(group *group, uint32_t input)
+{
+    const bool fits = (input & BITS(INPUT, POET_MAX_INPUTS) & ~(group->read & ~group->narrow)) != 0;
+    group->narrow |= input;
+    return fits;
+}
+
 /* Takes one more step; false if it makes no sense. */
 static bool takes(group *group, const poet_step *kind, const step_word *step, const int32_t *numbers, int32_t size)
 {
     const uint32_t y = BIT(step->y);
     const uint32_t from = BIT(step->a) | BIT(step->b) | (kind->reads_y ? y : 0u);
-    const uint32_t whole = (BITS(INPUT, POET_MAX_INPUTS) & ~group->small) | (group->written & ~group->sums);
+    const uint32_t odd = group->small | group->narrow;
+    const uint32_t whole = (BITS(INPUT, POET_MAX_INPUTS) & ~odd) | (group->written & ~group->sums);
     const bool sums = step->code == POET_STEP_SUM;
-    const bool reads = step->code == POET_STEP_SPREAD ? spreads(group, step, numbers, size) : (from & ~whole) == 0;
+    const bool reads = step->code == POET_STEP_SPREAD  ? spreads(group, step, numbers, size)
+                       : step->code == POET_STEP_WIDEN ? widens(group, from)
+                                                       : (from & ~whole) == 0;
     const bool writes =
         sums ? step->y >= OUTPUT && (group->written & y) == 0 : (y & (BITS(INPUT, POET_MAX_INPUTS) | group->sums)) == 0;
     group->sums |= sums ? y : 0u;
@@ -120,10 +133,10 @@ int poet_pointwise_sizes(const int32_t *params, poet_sizes *sizes)
         return POET_E_ARGUMENT;
     }
     for (uint32_t i = 0; i < sizes->inputs; i++) {
-        const bool small = (group.small & BIT(INPUT + i)) != 0;
-        sizes->input_bytes[i] = small ? 4 * (uint32_t)group.counts[i] : bytes;
-        sizes->takes_over |=
-            small || (group.sums & BIT(OUTPUT)) != 0 || (group.late & BIT(INPUT + i)) != 0 ? 0 : BIT(i);
+        const bool small = (group.small & BIT(INPUT + i)) != 0, narrow = (group.narrow & BIT(INPUT + i)) != 0;
+        const bool stays = small || narrow || (group.sums & BIT(OUTPUT)) != 0 || (group.late & BIT(INPUT + i)) != 0;
+        sizes->input_bytes[i] = small ? 4 * (uint32_t)group.counts[i] : narrow ? bytes / 2 : bytes;
+        sizes->takes_over |= stays ? 0 : BIT(i);
     }
     for (uint32_t i = 0; i < sizes->outputs; i++) {
         sizes->output_bytes[i] = (group.sums & BIT(OUTPUT + i)) != 0 ? 4u : bytes;
@@ -191,6 +204,7 @@ typedef struct pointers {
     float *places[PLACES];
     uint8_t going[POET_MAX_INPUTS + OUTPUTS]; /* places that go on from block to block */
     uint32_t going_count;
+    uint32_t narrow; /* of i16, a bit a place */
     bool by_blocks;
 } pointers;
 
@@ -201,11 +215,13 @@ static void find(const poet_op_args *args, pointers *found)
     const uint32_t of_register = (uint32_t)block_of(p->size);
     uint32_t known = 0;
     found->going_count = 0;
+    found->narrow = 0;
     while (word < end) {
         const step_word step = decoded(*word++);
         const uint32_t staying =
             step.code == POET_STEP_SPREAD ? step.a : (step.code == POET_STEP_SUM ? step.y : (uint32_t)PLACES);
         const uint32_t of_step[] = {step.a, step.b, step.y};
+        found->narrow |= step.code == POET_STEP_WIDEN ? BIT(step.a) : 0;
         for (uint32_t i = 0; i < 3; i++) {
             const uint32_t place = of_step[i];
             if ((known & BIT(place)) == 0) {
@@ -239,8 +255,9 @@ int poet_pointwise_run(const poet_op_args *args)
     for (int32_t at = 0; at < p->size; at += block) {
         const int32_t left = p->size - at;
         compute(p, found.places, at, left < block ? left : block);
-        for (uint32_t i = 0; i < found.going_count; i++) {
-            found.places[found.going[i]] += left < block ? left : block;
+        for (uint32_t i = 0; i < found.going_count && left > block; i++) { /* blocks but the last are even */
+            const uint32_t place = found.going[i];
+            found.places[place] += (found.narrow & BIT(place)) != 0 ? block / 2 : block;
         }
     }
     return POET_OK;

@@ -18,6 +18,7 @@ from poet_profiles.firmware.operators import OPERATORS, parse_params
 from poet_profiles.graph import Graph, Kept, Operation, PageCost, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, CONSTANT, TRAINED_KINDS
 from poet_profiles.graph.micro_batches import waiting_nodes
+from poet_profiles.graph.model import number_bytes
 from poet_profiles.graph.parts import joined, name_of
 from poet_profiles.plan_folder import DATA_FILE, GRAPH_FILE, PROGRAM_FILE, SCHEDULE_FILE
 from poet_profiles.plan_folder.files import PlanFiles, there
@@ -33,8 +34,7 @@ from .program import packed, read_program, tensors_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WORD_BYTES = 4
-NUMPY_BYTES = {"u8": "|u1", "i8": "|i1"}
+NUMPYS = {"u8": "|u1", "i8": "|i1", "i16": "<i2"}
 UNKNOWN = PageCost(math.nan, math.nan, math.nan, math.nan)
 # Operands that are integers: their place, and the parameter that says how many there are to choose from, None where any
 # will do. Every other tensor is f32 (docs/SPEC.md, section 1).
@@ -184,7 +184,7 @@ def read_plan(folder: Path) -> Plan:
         actions=_actions_of_calls(graph, schedule, folder / SCHEDULE_FILE),
         choices=choices,
         ignored=ignored,
-        types={**dict.fromkeys(choices, "<i4"), **{one.id: NUMPY_BYTES[one.dtype] for one in tensors if one.dtype}},
+        types={**dict.fromkeys(choices, "<i4"), **{one.id: NUMPYS[one.dtype] for one in tensors if one.dtype}},
         data=(folder / DATA_FILE).read_bytes() if (folder / DATA_FILE).is_file() else b"",
         optimizer=optimizer,
         generators=generators,
@@ -222,7 +222,7 @@ def _refuse_residents(graph: Graph, path: Path) -> None:
         raise UserError(f"{path}: residents: is missing: no board can run it; plan with --parameters resident")
     tensors: tuple[Resident | Kept, ...] = (*graph.residents, *graph.kept)
     for tensor in tensors:
-        size = 1 if tensor.dtype else WORD_BYTES
+        size = number_bytes(tensor.dtype)
         if tensor.bytes != size * math.prod(tensor.shape):
             raise UserError(
                 f"{path}: {tensor.id}: {tensor.bytes} bytes are not those of shape {list(tensor.shape)}, {size} "

@@ -127,6 +127,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         + [_matmul(*shape) for m, k, n in small for shape in ((m, n, k, 0, 0), (n, m, k, 1, 0), (m, k, n, 0, 1))],
         "m n": [{"m": m, "n": n} for m, n in rows],
         "size": [{"size": size} for size in (64, 512, 4096, 16384)],
+        "size levels": [{"size": size, "levels": levels} for size in (64, 4096) for levels in (15, 255)],
         "size tile": [{"size": size, "tile": min(size, 512)} for size in (64, 512, 4096)],
         "n c size": [
             {"n": n, "c": c, "size": size} for n, c, size in ((1, 8, 64), (8, 8, 64), (8, 16, 64), (4, 16, 256))

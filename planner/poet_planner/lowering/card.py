@@ -31,7 +31,6 @@ from poet_profiles.firmware.operators import (
 from poet_profiles.firmware.steps import POINTWISE
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.kept import BATCH_KINDS, COMMIT, CONSTANT, FETCH, TRAINED_KINDS, commits_each_step
-from poet_profiles.graph.model import I8
 from poet_profiles.graph.parts import name_of
 from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import poets_own
@@ -418,18 +417,18 @@ def _commit(nodes: list[Node]) -> Node:
 def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant, ...]:
     """The largest constants that flash has room for, in the graph's order: so the fewest bytes have to be fetched.
 
-    Those of int8 come first, as nothing fetches bytes.
+    Those of int8 and int16 come first, as nothing fetches but words.
     """
     if flash_bytes is None:
         return graph.constants
     fitting: set[str] = set()
-    for constant in sorted(graph.constants, key=lambda constant: (constant.dtype != I8, -constant.bytes)):
+    for constant in sorted(graph.constants, key=lambda constant: (constant.dtype is None, -constant.bytes)):
         if aligned(constant.bytes) <= flash_bytes:
             flash_bytes -= aligned(constant.bytes)
             fitting.add(constant.id)
-        elif constant.dtype == I8:
+        elif constant.dtype is not None:
             raise UserError(
-                f"{graph.name}: {constant.id}, of int8, has no room in flash, and no card gives the firmware int8; "
+                f"{graph.name}: {constant.id}, {constant.dtype}, has no room in flash, and a card gives only words; "
                 "use a board with more flash"
             )
     return tuple(constant for constant in graph.constants if constant.id in fitting)

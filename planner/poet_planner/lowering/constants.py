@@ -74,8 +74,8 @@ def viewed(ref: Ref, data: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def stored(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor as the firmware has it: f32, bytes of int8, or i32 for other whole numbers and flags."""
-    if tensor.dtype == torch.int8:
+    """A tensor as the firmware has it: f32, int8 and int16 as they are, or i32 for other whole numbers and flags."""
+    if tensor.dtype in (torch.int8, torch.int16):
         return tensor.detach().contiguous().numpy()
     if tensor.is_complex():
         tensor = tensor.real  # no operator of the firmware's will read it

@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from poet_profiles.firmware.operators import INFER
 from poet_profiles.graph import Constant, Node, Operation, Refusal, Resident, Value
-from poet_profiles.graph.model import I8, U8
+from poet_profiles.graph.model import I8, I16, U8, number_bytes
 from poet_profiles.graph.sizes import aligned
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, TracedResident
 
-BYTES = {torch.uint8: U8, torch.int8: I8}
+NARROW = {torch.uint8: U8, torch.int8: I8, torch.int16: I16}
 Placed = TypeVar("Placed", Resident, Constant)
 
 
@@ -75,7 +75,8 @@ def placed(residents: Iterable[tuple[TracedResident, int]]) -> tuple[Resident, .
     offset = 0
     for resident, size in residents:
         kind = "state" if resident.kind is Kind.BUFFER else resident.kind.value
-        dtype = BYTES.get(resident.dtype) if size == prod(resident.shape) else None
+        dtype = NARROW.get(resident.dtype)
+        dtype = dtype if size == number_bytes(dtype) * prod(resident.shape) else None
         places.append(Resident(resident.id, kind, size, offset, resident.shape, dtype=dtype))
         offset += aligned(size)
     return tuple(places)
@@ -97,7 +98,7 @@ def in_flash(constants: Mapping[str, NDArray[Any]]) -> tuple[Constant, ...]:
     offset = 0
     for id, data in constants.items():
         crc = f"{crc32(data.tobytes()):08x}"
-        places.append(Constant(id, data.nbytes, offset, data.shape, crc, I8 if data.itemsize == 1 else None))
+        places.append(Constant(id, data.nbytes, offset, data.shape, crc, {1: I8, 2: I16}.get(data.itemsize)))
         offset += aligned(data.nbytes)
     return tuple(places)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from poet_profiles.errors import UserError
-from poet_profiles.firmware.operators import LOOK_UP, OPERATORS, params_key
+from poet_profiles.firmware.operators import OPERATORS, params_key, parse_params
 from poet_profiles.graph import Graph, Value
 from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
@@ -22,12 +22,13 @@ from poet_planner.lowering.affine_norms import with_weights
 from poet_planner.lowering.aten import aten_operation
 from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
 from poet_planner.lowering.bias_gradients import with_sums_of_biases
-from poet_planner.lowering.bytes_looked_up import with_bytes_looked_up
+from poet_planner.lowering.bytes_looked_up import with_bytes_looked_up, with_int16_widened
 from poet_planner.lowering.concat import with_padded_joins
 from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
 from poet_planner.lowering.convolutions import with_plain_convolutions
 from poet_planner.lowering.decompositions import with_decompositions
 from poet_planner.lowering.draft import (
+    NARROW,
     Draft,
     added,
     arena_value,
@@ -67,6 +68,7 @@ from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
 ON_INT8 = (folded, with_int8, with_integers)
 PASSES = (
     with_bytes_looked_up,
+    with_int16_widened,
     *ON_INT8,
     with_plain_attention,
     with_plain_losses,
@@ -324,8 +326,14 @@ def refuse_no_numbers(name: str, constants: dict[str, NDArray[Any]]) -> None:
 
 
 def held(residents: Iterable[TracedResident], drafts: Iterable[Draft]) -> Iterator[tuple[TracedResident, int]]:
-    """Those that are no constants, with their bytes: every number has four, but one of an input that is looked up."""
-    looked_up = {draft.operands[0] for draft in drafts if draft.op in (LOOK_UP, "map_s8")}
-    for resident in residents:
-        if resident.kind is not Kind.CONSTANT:
-            yield resident, (1 if resident.id in looked_up else 4) * prod(resident.shape)
+    """Those that are no constants, with their bytes: four a number, but of an input what the operators read of it."""
+    residents = [one for one in residents if one.kind is not Kind.CONSTANT]
+    narrow = {one.id for one in residents if one.dtype in NARROW}
+    read = {
+        id: size
+        for draft in drafts
+        if not narrow.isdisjoint(draft.operands) and draft.op in OPERATORS
+        for id, size in zip(draft.operands, OPERATORS[draft.op].sizes(parse_params(draft.params)).inputs, strict=True)
+    }
+    for one in residents:
+        yield one, read[one.id] if one.id in narrow & read.keys() else 4 * prod(one.shape)

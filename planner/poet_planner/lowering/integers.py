@@ -31,6 +31,7 @@ from poet_runtime.traced_graph import (
 )
 from torch import Tensor
 
+from poet_planner.lowering.bytes_looked_up import Function, functions_of, is_whole
 from poet_planner.lowering.constants import computed_constants
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.folded_norms import lies_by_outputs
@@ -132,6 +133,8 @@ class _Fusing:
         self._values = dict(traced.values)
         self._constants: dict[str, Tensor] = {}
         self._made: dict[str, TracedOperator] = {}
+        self._inputs = {one.id: one for one in traced.residents if one.kind is Kind.INPUT and one.dtype == torch.int16}
+        self._of_int16 = functions_of(traced, self._inputs)
 
     def graph(self) -> TracedGraph:
         instead = [made for operator in self._traced.operators for made in self._instead(operator)]
@@ -225,13 +228,27 @@ class _Fusing:
     def _mapped(self, operator: TracedOperator, x: Ref, ends: _Ends) -> _Made | None:
         """Of an input's bytes that are looked up, by a table of their own; else as `_fused`."""
         maker = self._makers.get(x.source)
-        if maker is None or maker.target is not _S8.look_up.default or not self._lies(x):
+        if maker is None or not self._lies(x):
+            return self._fused(x, ends)
+        if (function := self._of_int16.get(x.source)) is not None:
+            return self._levelled(operator, function, ends) or self._fused(x, ends)
+        if maker.target is not _S8.look_up.default:
             return self._fused(x, ends)
         given, table = maker.args
         numbers = self._traced.constants[table.source].roll(128)  # of the byte -128 first
         mapped = self._constant(operator, "table", _S8.quantize_s8(numbers, 1.0 / ends.scale, ends.numbers))
         read = replace(given, views=(View(torch.ops.aten.view.dtype, (torch.int8,)),), dtype=torch.int8)
         return _Made(operator, _S8.map_s8.default, (read, mapped), given.shape)
+
+    def _levelled(self, operator: TracedOperator, function: Function, ends: _Ends) -> _Made | None:
+        """Of an input of int16, where no number has a smaller result than the one below it."""
+        made = _S8.quantize_s8(function.table.roll(1 << 15), 1.0 / ends.scale, ends.numbers).int()  # -32768's first
+        low, high = int(made[0]), int(made[-1])
+        if not is_whole(function.of, self._inputs) or low == high or (made.diff() < 0).any():
+            return None
+        levels = torch.searchsorted(made, torch.arange(low + 1, high + 1)) - (1 << 15) - 1
+        rising = self._constant(operator, "levels", levels.to(torch.int16))
+        return _Made(operator, _S8.levels_s8.default, (function.of, rising, low), function.of.shape)
 
     def _fused(self, x: Ref, ends: _Ends) -> _Made | None:
         """What a quantised value is computed by, with the ReLUs before it; None where that is nothing on int8."""

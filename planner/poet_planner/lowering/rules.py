@@ -689,6 +689,12 @@ def _map_s8(operator: TracedOperator) -> Lowered | None:
     return _lowered("map_s8", {"size": prod(x.shape)}, (x, table), operator.outputs[0])
 
 
+def _levels_s8(operator: TracedOperator) -> Lowered | None:
+    x, levels, low = operator.args
+    params = {"size": prod(x.shape), "low": low, "levels": prod(levels.shape)}
+    return _lowered("levels_s8", params, (x, levels), operator.outputs[0])
+
+
 def _recurrent(operator: TracedOperator) -> Lowered | None:
     """Flags among the arguments, and operands that may be missing, have the names of the parameters that say so."""
     name = operator.target._schema.name.removeprefix("poet::")
@@ -773,6 +779,7 @@ RULES: dict[str, Rule] = {
     "poet.avg_pool2d_s8.default": _avg_pool2d_s8,
     "poet.add_s8.default": _add_s8,
     "poet.map_s8.default": _map_s8,
+    "poet.levels_s8.default": _levels_s8,
     "poet.look_up.default": _look_up,
 }
 

@@ -9,7 +9,7 @@ from math import e, log, pi, prod, sqrt
 from typing import Any
 
 import torch
-from poet_profiles.firmware.steps import COPY, FLOAT, KINDS, POINTWISE, SPREAD, Step
+from poet_profiles.firmware.steps import COPY, FLOAT, KINDS, POINTWISE, SPREAD, WIDEN, Step
 from poet_runtime.traced_graph import Ref, TracedOperator, TracedValue, View
 
 from poet_planner.lowering.groups import Group
@@ -72,7 +72,7 @@ def elementwise(operator: TracedOperator, known: Mapping[str, TracedValue]) -> L
     """
     rule = STEPS.get(aten_name(operator))
     ids = [id for id in operator.outputs if id is not None]
-    if rule is None or not ids or any(ref.dtype not in _READ for ref in operator.refs):
+    if rule is None or not ids or (rule != WIDEN and any(ref.dtype not in _READ for ref in operator.refs)):
         return None
     values = [known[id] for id in ids]
     if any(value.dtype not in (torch.float32, torch.bool) or value.shape != values[0].shape for value in values):
@@ -366,6 +366,7 @@ STEPS: dict[str, Rule] = {
     },
     **{f"{name}.default": name for name in ("floor", "round", "relu", "sigmoid", "tanh", "silu", "hardswish")},
     **{f"{name}_backward.default": f"{name}_backward" for name in ("sigmoid", "tanh", "silu", "hardswish")},
+    "poet.widen.default": WIDEN,
     "lerp.Scalar": _lerp,
     "xlogy.Scalar_Other": _xlogy,
     "clamp_min.default": lambda s, x, low: _clamp(s, x, low),

@@ -18,6 +18,7 @@ from poet_profiles.firmware.arduino import library_properties
 from poet_profiles.firmware.operators import OPERATORS, kernels_of, parse_params
 from poet_profiles.graph import Graph, Kept, Operation, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, FEATURE
+from poet_profiles.graph.model import number_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference, Stream, plans_beside, ram_bytes
 from poet_profiles.schedule import Schedule
 from poet_profiles.schedule.file import schedule_hash
@@ -398,7 +399,7 @@ def _batch(graph: Graph) -> int:
     """Samples in a step: the first axis of the input. 1 where the tensors of a batch cannot be cut so."""
     samples = _samples(graph)
     batch = samples[-1].shape[0] if samples and samples[-1].shape else 1
-    return batch if all(one.bytes % ((1 if one.dtype else 4) * batch) == 0 for one in samples) else 1
+    return batch if all(one.bytes % (number_bytes(one.dtype) * batch) == 0 for one in samples) else 1
 
 
 def _identifiers(ids: Iterable[str], name: str) -> list[str]:

@@ -59,8 +59,8 @@ def _checked(path: Path, resident: TracedResident, array: Array) -> Array:
             f"{path}: {resident.id} is {array.dtype} of shape {array.shape}; the model takes {wanted.name} of shape "
             f"({samples})"
         )
-    bytes_as_they_are = resident.dtype in (torch.uint8, torch.int8)
-    held = np.dtype(str(resident.dtype).removeprefix("torch.") if bytes_as_they_are else wanted.stored)
+    as_they_are = resident.dtype in (torch.uint8, torch.int8, torch.int16)
+    held = np.dtype(str(resident.dtype).removeprefix("torch.") if as_they_are else wanted.stored)
     with np.errstate(over="ignore"):  # Infinity is found below.
         stored = array.astype(held)
     if not np.isfinite(stored).all() or (held.kind in "iu" and not np.array_equal(stored, array)):

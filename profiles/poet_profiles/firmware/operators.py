@@ -51,7 +51,7 @@ _PER_ELEMENT = {
     5: "layer_norm_backward_weight group_norm_backward_weight",
     6: "binary_cross_entropy_backward",
     7: "batch_norm layer_norm",
-    8: "group_norm",
+    8: "group_norm levels_s8",
     10: "batch_norm_update",
     11: "batch_norm_backward",
     12: "layer_norm_backward_input group_norm_backward_input",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from poet_profiles.shipped import FIRMWARE
 
 POINTWISE = "pointwise"
-SPREAD, SUM, COPY, FLOAT, SELECT = "spread", "sum", "copy", "float", "select"
+SPREAD, SUM, COPY, FLOAT, SELECT, WIDEN = "spread", "sum", "copy", "float", "select", "widen"
 ADDITION = "add(y0,x0,x1)"
 REGISTERS, MOST_INPUTS, MOST_OUTPUTS = 8, 12, 4
 MOST_WORDS = 38  # of the firmware's 46, so that a line of the protocol holds them
@@ -129,7 +129,7 @@ def alone(steps: Sequence[Step]) -> Step | None:
     names = ("y0", "x0", "x1")
     step, *others = steps
     kind = KINDS[step.name]
-    whole = not (others or kind.reads_y or step.name in (SPREAD, SUM))
+    whole = not (others or kind.reads_y or step.name in (SPREAD, SUM, WIDEN))
     return step if whole and (step.y, *step.sources) == names[: 1 + kind.operands] else None
 
 

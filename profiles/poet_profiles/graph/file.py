@@ -15,13 +15,13 @@ from poet_profiles.files.document_hash import document_hash
 from poet_profiles.files.json_file import check_document, of_format, read_document
 from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, PageCost, Part, Refusal, Resident, Uses, Value
-from poet_profiles.graph.model import I8, U8
+from poet_profiles.graph.model import I8, I16, U8
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.validation import check_graph, refuse_unsound
 from poet_profiles.profile import SOURCES
 
 FORMAT = "poet-graph/1"
-_WORDS, BYTES = ("f32", "i32"), (I8, U8)
+_WORDS, NARROW = ("f32", "i32"), (I8, U8, I16)
 KEPT_KINDS = ("parameter", "state", "constant", "input", "target")
 RESIDENT_KINDS = (*KEPT_KINDS, "gradient", "loss", "output", "feature", "history")
 
@@ -380,9 +380,9 @@ def _constant(entry: Any) -> Constant:
 def _dtype(entry: dict[str, Any], where: str) -> str | None:
     """None of words, whose type the operators say that read them."""
     dtype = entry.get("dtype", _WORDS[0])
-    if dtype not in (*_WORDS, *BYTES):
-        raise FaultError(f'{where}: "dtype" is {dtype!r}; it must be one of {", ".join((*_WORDS, *BYTES))}')
-    return dtype if dtype in BYTES else None
+    if dtype not in (*_WORDS, *NARROW):
+        raise FaultError(f'{where}: "dtype" is {dtype!r}; it must be one of {", ".join((*_WORDS, *NARROW))}')
+    return dtype if dtype in NARROW else None
 
 
 def _shape(entry: dict[str, Any], where: str) -> tuple[int, ...]:

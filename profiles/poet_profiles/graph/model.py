@@ -144,7 +144,12 @@ class Resident:
     dtype: str | None = None
 
 
-I8, U8 = "i8", "u8"
+I8, U8, I16 = "i8", "u8", "i16"
+
+
+def number_bytes(dtype: str | None) -> int:
+    """What a number of a tensor takes: a word, or what its ``dtype`` says."""
+    return {I8: 1, U8: 1, I16: 2}.get(dtype or "", 4)
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class Constant:
     crc32 : str
         Of its bytes as they lie there (IEEE): 8 hex digits.
     dtype : str, optional
-        ``i8`` or ``u8``, of a byte a number; otherwise each has four.
+        ``i8`` or ``u8``, of a byte a number, or ``i16``, of two; otherwise each has four.
     """
 
     id: str

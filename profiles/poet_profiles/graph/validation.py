@@ -12,12 +12,11 @@ from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
+from poet_profiles.graph.model import number_bytes
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
 
 MOST_BYTES = 2**40
-# f32, i32 and u32: what a board has beside PyTorch.
-NUMBER_BYTES = 4
 
 
 def refuse_unsound(graph: Graph) -> None:
@@ -79,7 +78,7 @@ def _check_shapes(graph: Graph) -> None:
     tensors += [("constant", constant) for constant in graph.constants]
     tensors += [("kept tensor", kept) for kept in graph.kept]
     for what, tensor in tensors:
-        needed = (1 if tensor.dtype else NUMBER_BYTES) * math.prod(tensor.shape)
+        needed = number_bytes(tensor.dtype) * math.prod(tensor.shape)
         if tensor.shape and tensor.bytes != needed:
             raise FaultError(
                 f'{what} {tensor.id}: "bytes" is {tensor.bytes}, but "shape" is {list(tensor.shape)}: {needed} bytes'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of bytes take a byte a number, and have PyTorch's bits of what becomes of them."""
+"""Inputs of bytes take a byte a number, int16 two; what becomes of them has PyTorch's bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MADE: dict[str, Callable[[Tensor], Tensor]] = {
     "of chosen bytes": lambda x: torch.where(x > 100, x / 7, 0.5),
     "as a camera lays it": lambda x: x.permute(0, 2, 3, 1).float() / 255,
     "a double": lambda x: (x.double() / 255).float(),
-    "a part": lambda x: x[:, :, 1:].float() / 9,
+    "a part": lambda x: x[:, :, 1:].float() / 8,
     "with a row": lambda x: x.float() * torch.arange(5.0),
     "two of it": lambda x: torch.cat([x.float() / 255, 1 - x / 128], 1),
 }
@@ -65,6 +65,21 @@ def lowered(made: Callable[[Tensor], Tensor], x: Tensor, operators: Operators) -
     return graph, tensors_of_step(graph, {**data, **given}, operators)
 
 
+# What is divided by a number is multiplied by its inverse, and doubles are none of the firmware's: by tables alone.
+OF_INT16 = {
+    "scaled": lambda x: x.float() * (10 / 256),
+    "promoted": lambda x: x / 256,
+    "a number": lambda x: x.float(),
+    "chosen": lambda x: torch.where(x > 100, x / 8, 0.5),
+    "as a camera lays it": lambda x: x.permute(0, 2, 3, 1).float() / 256,
+    "as maps": lambda x: x.unsqueeze(1).float().flatten(1, 2) * 0.5,
+    **{name: MADE[name] for name in ("a part", "with a row")},
+    "two of it": lambda x: torch.cat([x.float() / 256, 1 - x / 128], 1),
+    "normalised": lambda x: (x.float() / 256 - 0.4914) / 0.25,
+    "twice": lambda x: (x.float() - 100) * (x.float() / 4),
+}
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 @pytest.mark.parametrize("name", MADE)
 def test_bytes_become_pytorchs_numbers(name: str, dtype: torch.dtype, operators: Operators) -> None:
@@ -73,6 +88,15 @@ def test_bytes_become_pytorchs_numbers(name: str, dtype: torch.dtype, operators:
     (given,) = (one for one in graph.residents if one.id == "input")
     assert (given.bytes, given.dtype) == (300, "u8" if dtype == torch.uint8 else "i8")
     # With a factor of one, the loss is zero where each number has the bits that PyTorch gave the target.
+    assert held["loss"].view(np.float32)[0] == 0
+
+
+@pytest.mark.parametrize("name", OF_INT16)
+def test_int16_becomes_pytorchs_numbers(name: str, operators: Operators) -> None:
+    x = torch.randint(-(1 << 15), 1 << 15, (2, 2, 15, 5), generator=torch.Generator().manual_seed(0)).to(torch.int16)
+    graph, held = lowered(OF_INT16[name], x, operators)
+    (given,) = (one for one in graph.residents if one.id == "input")
+    assert (given.bytes, given.dtype) == (600, "i16")
     assert held["loss"].view(np.float32)[0] == 0
 
 

@@ -212,29 +212,30 @@ class Scaled(nn.Module):
         return x.float() * (10 / 256)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
-def test_bytes_of_a_sample_reach_int8_by_one_table(operators: Operators, dtype: torch.dtype) -> None:
-    """They have no copy in f32; each byte becomes what PyTorch quantises it to."""
+@pytest.mark.parametrize(("dtype", "by"), [(torch.uint8, "map_s8"), (torch.int8, "map_s8"), (torch.int16, "levels_s8")])
+def test_whole_numbers_of_a_sample_reach_int8_at_once(operators: Operators, dtype: torch.dtype, by: str) -> None:
+    """They have no copy in f32; each becomes what PyTorch quantises it to."""
     torch.manual_seed(0)
     backbone = nn.Sequential(Scaled(), chain()).requires_grad_(False).eval()
-    x = torch.arange(BATCH * EXTENT * EXTENT).to(dtype).reshape(BATCH, 1, EXTENT, EXTENT)
+    step = 97 if dtype == torch.int16 else 1
+    x = (step * torch.arange(BATCH * EXTENT * EXTENT)).to(dtype).reshape(BATCH, 1, EXTENT, EXTENT)
     module = nn.Sequential(OrderedDict(backbone=backbone, head=nn.Linear(backbone(x).shape[1], 10)))
     model = Model("bytes", module, (x,), (torch.arange(BATCH) % 10,), functional.cross_entropy)
     step = TrainingStep(model, calibration=Calibration())
     graph = step.graph(BOARD)
-    assert kinds(graph)[:2] == ["map_s8", "conv2d_s8"]
-    assert next(one for one in graph.residents if one.id == "input").bytes == x.numel()
+    assert kinds(graph)[:2] == [by, "conv2d_s8"]
+    assert next(one for one in graph.residents if one.id == "input").bytes == x.nbytes
     given = given_to(model)
     arrays: dict[str, Any] = {id: stored(given[id]) for id in ("target", "head.weight", "head.bias")}
     found = tensors_of_step(graph, {**arrays, "input": x.numpy(), **step.constants(graph)}, operators)
     plain = values_of(quantised(step.traced), given)
-    (mapped,) = (node.operation.results[0] for node in graph.nodes if node.operation and node.operation.op == "map_s8")
+    (mapped,) = (node.operation.results[0] for node in graph.nodes if node.operation and node.operation.op == by)
     assert np.array_equal(found[mapped].view(np.int8), plain[mapped].numpy().ravel())
     exact = values_of(in_integers(step.traced), given)["head"]
     assert functional.cross_entropy(exact, given["target"]).item() == pytest.approx(found["loss"].view(np.float32)[0])
     beside = step.inference(graph)
-    assert kinds(beside.graph)[:2] == ["map_s8", "conv2d_s8"]
-    assert next(one for one in beside.graph.residents if one.id == "inference.input").bytes == EXTENT * EXTENT
+    assert kinds(beside.graph)[:2] == [by, "conv2d_s8"]
+    assert next(one for one in beside.graph.residents if one.id == "inference.input").bytes == x[0].nbytes
 
 
 def test_what_int8_has_no_form_for_stays_in_f32_between_layers_on_int8() -> None:

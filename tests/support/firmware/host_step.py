@@ -30,7 +30,7 @@ def tensors_of_step(graph: Graph, given: Tensors, operators: Operators) -> Tenso
     lasting = (*graph.residents, *graph.kept)
     for tensor in (*lasting, *graph.constants):
         array = given.get(tensor.id, np.full(tensor.shape, np.nan, np.float32))
-        whole = array.dtype.kind == "i" and array.itemsize > 1
+        whole = array.dtype.kind == "i" and tensor.dtype is None
         held[tensor.id] = np.ascontiguousarray(array.astype(np.int32) if whole else array)
         assert held[tensor.id].nbytes == tensor.bytes
     on_card = {kept.id for kept in graph.kept}

@@ -101,7 +101,20 @@ def map_s8(p: Params, draw: Any) -> Operands:
     return (x, table), S8.map_s8(x, table)
 
 
+def levels_s8(p: Params, draw: Any) -> Operands:
+    """Levels and numbers that meet at times, and the ends of int16."""
+    choices = torch.randperm(1 << 16, generator=draw.generator)[: p["levels"]] - (1 << 15)
+    levels = choices.sort().values.to(torch.int16)
+    x = torch.randint(-(1 << 15), 1 << 15, (p["size"],), generator=draw.generator).to(torch.int16)
+    for place, number in enumerate((levels[0], levels[-1], -(1 << 15), (1 << 15) - 1)):
+        x[place::5] = number
+    return (x, levels), ((x[:, None] > levels).sum(1) + p["low"]).to(torch.int8)
+
+
 INTEGER_REFERENCES: dict[str, Callable[[Params, Any], Operands]] = {
     reference.__name__: reference
-    for reference in (quantize_s8, dequantize_s8, conv2d_s8, linear_s8, max_pool2d_s8, avg_pool2d_s8, add_s8, map_s8)
+    for reference in (
+        *(quantize_s8, dequantize_s8, conv2d_s8, linear_s8, max_pool2d_s8, avg_pool2d_s8, add_s8, map_s8),
+        levels_s8,
+    )
 }

@@ -397,6 +397,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "batch_norm_eval_backward_input": integers(n=(1, 4), c=(1, 6), size=(1, 40), eps_nano=(1, 10**6)),
     "batch_norm_eval_backward_weight": integers(n=(1, 4), c=(1, 6), size=(4, 40), eps_nano=(1, 10**6)),
     "quantize_s8": _together(_elements(), ranges_s8(), _floats("inverse_f32")).map(_one_zero),
+    "levels_s8": _together(_elements(), integers(low=(-128, 0), levels=(1, 127))),
     "dequantize_s8": _together(_elements(), _zeros("zero"), _floats("scale_f32")),
     "conv2d_s8": _together(convolutions_s8(), _zeros("zero_x"), ranges_s8()),
     "linear_s8": _together(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poet_profiles.firmware.operators import LOOK_UP, MATMUL, parse_params, positions, way_of
-from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, steps_in
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, WIDEN, steps_in
 from poet_profiles.graph import Graph, Node
 
 CONV, POOLS = "conv2d", ("max_pool2d", "max_pool2d_infer", "avg_pool2d")
@@ -89,7 +89,7 @@ def axis_of(node: Node) -> Axis | None:
         return None
     op, p = node.operation.op, parse_params(node.operation.params)
     if op == POINTWISE:
-        suits = not {step.name for step in steps_in(p)} & {SPREAD, SUM}
+        suits = not {step.name for step in steps_in(p)} & {SPREAD, SUM, WIDEN}
     elif op.startswith(CONV):
         # of one sample, neither by an algorithm for whole planes nor as one long row
         direct = (p["n"], p["g"]) == (1, 1) and way_of(p) == "direct" and (p["r"], p["s"]) != (1, 1)

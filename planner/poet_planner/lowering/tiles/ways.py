@@ -20,7 +20,7 @@ from poet_profiles.firmware.operators import (
     positions,
     rows_together,
 )
-from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, Step, pointwise_params, steps_in
+from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, WIDEN, Step, pointwise_params, steps_in
 from poet_profiles.graph import Operation
 
 ADD_ROWS, SUM_ROWS, CONV = "add_rows", "sum_rows", "conv2d"
@@ -131,7 +131,7 @@ def _of_elements(operation: Operation, p: Mapping[str, int], axis: Axis) -> Way 
         return None
     operands: list[Axis | None] = [axis] * len(operation.operands)
     for step in steps_in(p):
-        if step.name == SUM:
+        if step.name in (SUM, WIDEN):
             return None
         if step.name == SPREAD:
             if not step.sources[0].startswith("x"):
