@@ -249,7 +249,7 @@ def raced(seeds: Seeds, trained: str, goal: float, step_j: float) -> Advice:
     cost = Cost(step_j, 0.0, 0.0, 0.0, 0, 0, 1, "", is_bound=False)
     step = AdviceStep(learned(task, trained), task.batch, _optimizer(task), cost)
     ones = [Candidate(step, rate) for rate in MOMENTUM_RATES]
-    race = Race(ones, seeds, goal_of_share(goal), task.data(task.seeds[0]).trained, len(task.seeds), EPOCHS)
+    race = Race(ones, seeds, goal_of_share(goal), [len(task.data(one).train) for one in task.seeds], EPOCHS)
     race.run()
     return Advice(task.name, PROFILE, (step,), race.goal, race)
 
