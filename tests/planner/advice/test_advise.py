@@ -198,18 +198,18 @@ def test_samples_of_one_group_are_held_back_together(folder: Path, capsys: Said)
 
 
 def test_labels_at_random_have_no_advice() -> None:
+    """Half of the answers are to be right, where a third is so by chance: of three draws alone some would be advice."""
     cost, random = Cost(1.0, 1.0, 0.0, 0.0, 1, 1, 1, "", False), torch.Generator().manual_seed(0)
     for _ in range(20):
         x, y = torch.randn(60, 6, generator=random), torch.randint(3, (60,), generator=random)
         module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
         model = poet.Model("random", module, (x[:4],), (y[:4],), cross_entropy)
-        goal = goal_of("accuracy 0.8", lambda outputs, targets: 0.0)
+        goal = goal_of("accuracy 0.5", lambda outputs, targets: 0.0)
         sets = Sets(Data((x,), (y,)))
         ones = [Candidate(Step(sets_of(module)[-1], 4, of, cost), rate) for of in STATEFUL for rate in (0.01, 0.1)]
-        race = Race(ones, Curves(model, sets, goal.measure), goal, [sets.counts(0)[0]] * 3, 12)
+        race = Race(ones, Curves(model, sets, goal.measure), goal, [sets.counts(0)[0]] * poet.Search().draws, 12)
         race.run()
         assert race.winner is None
-        assert all(one.verdict.startswith("never kept: ") for one in ones)
 
 
 def test_what_nothing_reaches_is_said(folder: Path, capsys: Said) -> None:
