@@ -1,64 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joules to a share of right answers: `python -m benchmarks.evaluation accuracy` makes `accuracy_*.csv`.
+"""Joules to a share of right answers: `python -m benchmarks.evaluation accuracy` makes `accuracy.csv`.
 
 Three tasks are fine-tuned: a watch learns its wearer's exercises, digits are held at another angle, and what knows six
-speakers is to tell three others apart. Each way of training has its own accuracy, by PyTorch, and its own energy a
-step, by the nRF52840's emulated profile. Where a way is not trained by a plan of the whole batch, the batch is cut into
-the fewest equal parts whose store-all schedule fits half of the RAM that full training takes; their gradients add up to
-those of the whole batch, and so the curve is its own.
+speakers is to tell three others apart. For each way of training `poet_planner.advice` races four rates to each goal:
+the draws of its races are here seeds, each with samples of its own. Energies of a step are those of a plan by the
+nRF52840's emulated profile. Where a way is not trained by a plan of the whole batch, the batch is cut into the fewest
+equal parts whose store-all schedule fits half of the RAM that full training takes; their gradients add up to those of
+the whole batch, and so the curve is its own.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
-from io import StringIO
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import groupby
+from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from poet_planner.advice.goal import goal_of
-from poet_planner.comparison.code_version import code_version
+from poet_planner.advice.advice import MOMENTUM_RATES, Advice
+from poet_planner.advice.candidates import STATEFUL, Cost
+from poet_planner.advice.candidates import Step as AdviceStep
+from poet_planner.advice.goal import Goal, goal_of
+from poet_planner.advice.race import Candidate, Race
+from poet_planner.advice.report import by_interest
 from poet_planner.solve import NoScheduleError
 from poet_profiles.errors import NO_SCHEDULE, UserError
-from poet_profiles.files.whole_file import write_whole
 
 from benchmarks.evaluation.exact import WORDS
 from benchmarks.evaluation.markdown import table
+from benchmarks.evaluation.records import write_rows
 from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from poet_planner import Model, Optimizer
+    from poet_planner.advice.curves import Curves, Data, Key, Sets
     from poet_planner.advice.trained_sets import TrainedSet
     from poet_planner.planning.plan import Plan
     from torch import Tensor, nn
 
-CURVES, STEPS = HERE / "accuracy_curves.csv", HERE / "accuracy_steps.csv"
+PATH = HERE / "accuracy.csv"
 PROFILE = "nrf52840"
 LIMIT_S = 8.0
 EPOCHS = 30
-ACCURACY = goal_of("accuracy 1", lambda outputs, targets: 0.0)
-RATES = (0.003, 0.01, 0.03, 0.1)
-MOMENTUM = 0.9
 SHARE = 0.5  # of the RAM that full training takes
 FULL, LAST_BLOCK, BIASES, HEAD = "full", "last block", "biases and head", "head"
-IN_PARTS = "store_all_micro_batches"
-LAST = 3  # epochs whose share is that at the end
 TRAINED = (FULL, LAST_BLOCK, BIASES, HEAD)
-Record = TypeVar("Record")
-
-
-class Data(NamedTuple):
-    """What is learned, and what is asked afterwards."""
-
-    shown: Tensor
-    labels: Tensor
-    tested: Tensor
-    answers: Tensor
+IN_HALF, IN_PARTS = "poet in half", "parts in half"
+# What is trained, how the table calls it, and the planner's method.
+WAYS = (
+    (FULL, "store-all", "store_all"),
+    (FULL, IN_HALF, "optimal"),
+    *((trained, IN_PARTS, "store_all_micro_batches") for trained in TRAINED),
+)
 
 
 @dataclass(frozen=True)
@@ -73,50 +71,45 @@ class Task:
     last: tuple[str, str]  # layers: the last block before the head, and the head
     sample: tuple[int, ...]
     classes: int
-    data: Callable[[int], Data]
+    data: Callable[[int], Sets]
     network: Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
-class Curve:
-    """The share of right answers after an epoch; epoch 0 is before the first."""
+class Row:
+    """What a way of training takes to a goal, or why it does not get there.
 
-    task: str
-    trained: str
-    rate: float
-    seed: int
-    epoch: int
-    right: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a step of the whole batch takes; where ``why_none`` has a word there is no schedule."""
+    Joules to the goal are the seeds' mean, least and most. Without a schedule there are no parts.
+    """
 
     task: str
     trained: str
     way: str
-    why_none: str
+    goal: float
+    why_not: str
     parts: int
     ram_bytes: int
-    energy_j: float
-    time_limit_s: float
-    code_version: str
+    step_j: float
+    mean_j: float
+    least_j: float
+    most_j: float
 
 
-def _watch_data(seed: int) -> Data:
+def samples(x: Tensor, labels: NDArray[np.integer] | Tensor) -> Data:
+    """As the advice has them."""
     import torch
+    from poet_planner.advice.curves import Data
+
+    return Data((x,), (torch.as_tensor(labels).long(),))
+
+
+def _watch_data(seed: int) -> Sets:
+    from poet_planner.advice.curves import Sets
 
     from benchmarks.firmware.watch import load_example
 
     watch = load_example()
-    (shown, labels), (tested, answers) = watch.labelled_by(seed), watch.tested_with(seed)
-    return Data(
-        watch.numbers(shown),
-        torch.from_numpy(labels).long(),
-        watch.numbers(tested),
-        torch.from_numpy(answers).long(),
-    )
+    return Sets(*(samples(watch.numbers(x), y) for x, y in (watch.labelled_by(seed), watch.tested_with(seed))))
 
 
 def _watch_network() -> nn.Module:
@@ -140,16 +133,17 @@ def _digits() -> tuple[Tensor, Tensor, Tensor]:
     return (*images, torch.from_numpy(digits.target).long())  # type: ignore[return-value]
 
 
-def _digits_data(seed: int) -> Data:
+def _digits_data(seed: int) -> Sets:
+    from poet_planner.advice.curves import Sets
+
     _, turned, labels = _digits()
     order = np.random.default_rng(seed).permutation(np.arange(1000, len(labels)))
-    shown, tested = order[:192], order[192:]
-    return Data(turned[shown], labels[shown], turned[tested], labels[tested])
+    return Sets(*(samples(turned[at], labels[at]) for at in (order[:192], order[192:])))
 
 
 @cache
-def _pretrained_digits() -> dict[str, Tensor]:
-    """Weights that know the first thousand digits, upright."""
+def _digits_network() -> nn.Module:
+    """Knows the first thousand digits, upright."""
     import torch
     from poet_planner.models.digits import digits_cnn
     from torch.nn.functional import cross_entropy
@@ -157,46 +151,34 @@ def _pretrained_digits() -> dict[str, Tensor]:
     upright, _, labels = _digits()
     torch.manual_seed(0)
     module = digits_cnn()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.03, momentum=MOMENTUM)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.03, momentum=0.9)
     for epoch in range(12):
         for at in np.random.default_rng(epoch).permutation(1000).reshape(-1, 25):
             optimizer.zero_grad()
             cross_entropy(module(upright[at]), labels[at]).backward()
             optimizer.step()
-    return module.state_dict()
-
-
-def _digits_network() -> nn.Module:
-    from poet_planner.models.digits import digits_cnn
-
-    module = digits_cnn()
-    module.load_state_dict(_pretrained_digits())
     return module
 
 
-def _speech_data(seed: int) -> Data:
+def _speech_data(seed: int) -> Sets:
     """Eighteen of thirty utterances of each stranger; asked are those of other occasions."""
-    import torch
+    from poet_planner.advice.curves import Sets
 
     from notebooks import voices
 
-    first, rest, (later, answers) = voices.utterances(voices.STRANGERS)
+    first, rest, later = voices.utterances(voices.STRANGERS)
     said, speakers = (np.concatenate(parts) for parts in zip(first, rest, strict=True))
     random = np.random.default_rng(seed)
     shown = np.concatenate(
         [random.permutation(np.flatnonzero(speakers == one))[: voices.ENROLLED] for one in np.unique(speakers)]
     )
-    return Data(
-        voices.numbers(said[shown]),
-        torch.from_numpy(speakers[shown]).long(),
-        voices.numbers(later),
-        torch.from_numpy(answers).long(),
-    )
+    return Sets(*(samples(voices.numbers(x), y) for x, y in ((said[shown], speakers[shown]), later)))
 
 
 @cache
-def _speaker_backbone() -> nn.Module:
-    """What tells six speakers apart, without its head; each batch norm is one with its convolution, as on a board."""
+def _speech_network() -> nn.Module:
+    """Told six speakers apart, with a new head; each batch norm is one with its convolution, as on a board."""
+    import torch
     from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -206,16 +188,9 @@ def _speaker_backbone() -> nn.Module:
     layers = []
     for conv, norm, relu in blocks:
         layers += [fuse_conv_bn_eval(conv, norm), relu]
-    return nn.Sequential(*layers, pool, flatten)
-
-
-def _speech_network() -> nn.Module:
-    """With a new head for three others."""
-    import torch
-
-    backbone = deepcopy(_speaker_backbone())
     torch.manual_seed(0)
-    return torch.nn.Sequential(*backbone, torch.nn.Linear(64, 3))
+    # PyTorch has frozen the biases that it made of norms.
+    return nn.Sequential(*layers, pool, flatten, nn.Linear(64, 3)).requires_grad_()
 
 
 WATCH = Task(
@@ -243,193 +218,136 @@ def learned(task: Task, trained: str) -> TrainedSet:
     return TrainedSet(trained, patterns, matching(task.network(), patterns, task.name))
 
 
-def curves(task: Task, trained: str, seed: int, rates: Sequence[float] = RATES, epochs: int = EPOCHS) -> list[Curve]:
-    """Train at each rate, and ask after every epoch."""
-    from poet_planner.advice.curves import Curves, Key, Sets
-    from poet_planner.advice.curves import Data as Samples
+@dataclass
+class Seeds:
+    """Trainings of a task, for a race whose draws are its seeds."""
 
-    data = task.data(seed)
-    sets = Sets(Samples((data.shown,), (data.labels,)), Samples((data.tested,), (data.answers,)))
-    made = Curves(_model(task), sets, ACCURACY.measure)
-    keys = [Key(learned(task, trained), task.batch, _optimizer(task), rate, seed) for rate in rates]
-    for _ in range(epochs):
-        made.extend(keys)
-    return [
-        Curve(task.name, trained, key.rate, seed, epoch, right)
-        for key in keys
-        for epoch, right in enumerate(made.values[key])
-    ]
+    task: Task
+    values: dict[Key, list[float]] = field(default_factory=dict)
+
+    @cached_property
+    def _of(self) -> list[Curves]:
+        from poet_planner.advice.curves import Curves
+
+        return [Curves(model(self.task), self.task.data(seed), goal_of_share(1.0).measure) for seed in self.task.seeds]
+
+    def begun(self, key: Key) -> list[float]:
+        """The values of a training, at least that before its first epoch."""
+        self.values[key] = self._of[key.draw].begun(key)
+        return self.values[key]
+
+    def extend(self, keys: Sequence[Key]) -> None:
+        """Train an epoch more of each."""
+        for draw, curves in enumerate(self._of):
+            if here := [key for key in keys if key.draw == draw]:
+                curves.extend(here)
 
 
-def steps(task: Task, limit_s: float) -> list[Step]:
+def raced(seeds: Seeds, trained: str, goal: float, step_j: float) -> Advice:
+    """At which rate a way reaches a goal first in its worst seed."""
+    task = seeds.task
+    cost = Cost(step_j, 0.0, 0.0, 0.0, 0, 0, 1, "", is_bound=False)
+    step = AdviceStep(learned(task, trained), task.batch, _optimizer(task), cost)
+    ones = [Candidate(step, rate) for rate in MOMENTUM_RATES]
+    race = Race(ones, seeds, goal_of_share(goal), [len(task.data(one).train) for one in task.seeds], EPOCHS)
+    race.run()
+    return Advice(task.name, PROFILE, (step,), race.goal, race)
+
+
+def rows(task: Task, limit_s: float) -> Iterator[Row]:
     """Full training in all and in half of its RAM; the other ways in half of it."""
-    store_all = _planned(task, FULL, "store_all", "8MB", limit_s)
-    ram = int(SHARE * store_all.schedule.peak_bytes)
-
-    def step(trained: str, way: str, method: str) -> Step:
+    seeds, ram = Seeds(task), 0
+    for trained, way, method in WAYS:
         try:
-            plan = _planned(task, trained, method, ram, limit_s) if method else store_all
+            plan = _planned(task, trained, method, ram or "8MB", limit_s)
         except UserError as lack:
             if lack.exit_code != NO_SCHEDULE:
                 raise
             why_none = WORDS[lack.status] if isinstance(lack, NoScheduleError) else NONE_EXISTS
-            return Step(task.name, trained, way, why_none, 0, 0, 0.0, limit_s, code_version())
-        parts, made = plan.graph.micro_batches, plan.schedule
-        return Step(task.name, trained, way, "", parts, made.peak_bytes, made.energy_j, limit_s, code_version())
-
-    made = [step(FULL, "store-all", ""), step(FULL, "poet in half", "optimal")]
-    return made + [step(trained, "parts in half", IN_PARTS) for trained in TRAINED]
+            yield from (Row(task.name, trained, way, goal, why_none, 0, 0, *[inf] * 4) for goal in task.goals)
+            continue
+        made = plan.schedule
+        ram = ram or int(SHARE * made.peak_bytes)
+        for goal in task.goals:
+            advice = raced(seeds, trained, goal, made.energy_j)
+            joules = advice.joules if advice.winner else [inf]
+            why_not = "" if advice.winner else by_interest(advice)[0].verdict
+            step = plan.graph.micro_batches, made.peak_bytes, made.energy_j
+            mean_j = sum(joules) / len(joules)
+            yield Row(task.name, trained, way, goal, why_not, *step, mean_j, min(joules), max(joules))
 
 
 def _planned(task: Task, trained: str, method: str, ram: int | str, limit_s: float) -> Plan:
     from poet_planner import OptimiseOptions, plan
     from poet_planner.models.trained import train_only
 
-    model = _model(task)
-    train_only(model.module, learned(task, trained).learns)
+    given = model(task)
+    train_only(given.module, learned(task, trained).learns)
     options = OptimiseOptions(time_limit_s=limit_s)
-    return plan(model, profile=PROFILE, ram=ram, optimizer=_optimizer(task), method=method, options=options)
+    return plan(given, profile=PROFILE, ram=ram, optimizer=_optimizer(task), method=method, options=options)
 
 
-def _model(task: Task) -> Model:
+def model(task: Task) -> Model:
+    """The task's network, and a batch of random numbers."""
     import torch
     from poet_planner import Model
     from torch.nn.functional import cross_entropy
 
     inputs, targets = torch.randn(task.batch, *task.sample), torch.randint(task.classes, (task.batch,))
-    return Model(task.name, task.network(), (inputs,), (targets,), cross_entropy)
+    return Model(task.name, deepcopy(task.network()), (inputs,), (targets,), cross_entropy)
 
 
 def _optimizer(task: Task) -> Optimizer:
-    from poet_planner import Optimizer
-
-    return Optimizer(momentum=MOMENTUM, clip_value=task.clip)
+    return replace(STATEFUL[0], clip_value=task.clip)
 
 
-def run_accuracy(limit_s: float = LIMIT_S, path: Path = CURVES, energies: Path = STEPS) -> None:
-    """Train what the table of curves lacks; plan the steps anew where the limit or the code is another."""
+def goal_of_share(share: float) -> Goal:
+    """So many right answers."""
+    return goal_of(f"accuracy {share}", lambda outputs, targets: 0.0)
+
+
+def run_accuracy(limit_s: float = LIMIT_S, path: Path = PATH) -> None:
+    """Plan and train everything anew, and write the table."""
     import torch
 
     torch.set_num_threads(1)  # sums in one order, whatever the computer
-    known = read(path, Curve)
-    done = {(one.task, one.trained, one.rate, one.seed) for one in known}
+    write_rows([row for task in TASKS for row in rows(task, limit_s)], Row, path)
+
+
+def cheapest(rows: Sequence[Row]) -> dict[str, str]:
+    """By task, what is trained for the fewest joules to the middle goal; without tasks that were not run."""
+    found = {}
     for task in TASKS:
-        for trained in TRAINED:
-            for seed in task.seeds:
-                rates = [rate for rate in RATES if (task.name, trained, rate, seed) not in done]
-                known += curves(task, trained, seed, rates) if rates else []
-            write(known, Curve, path)
-            print(f"{task.name}, {trained}: trained", flush=True)
-    kept = [one for one in read(energies, Step) if (one.time_limit_s, one.code_version) == (limit_s, code_version())]
-    for task in TASKS:
-        if task.name not in {one.task for one in kept}:
-            kept += steps(task, limit_s)
-            write(kept, Step, energies)
-            print(f"{task.name}: planned", flush=True)
-
-
-def read(path: Path, kind: type[Record]) -> list[Record]:
-    """The records of a table; none if it is not there."""
-    if not path.exists():
-        return []
-    frame = pd.read_csv(path)
-    words = {field.name: "" for field in fields(kind) if field.type == "str"}  # type: ignore[arg-type]
-    return [kind(**record) for record in frame.fillna(words).to_dict("records")]
-
-
-def write(records: Sequence[Record], kind: type[Record], path: Path) -> None:
-    """Write a table whole."""
-    text = StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(kind)], lineterminator="\n")  # type: ignore[arg-type]
-    writer.writeheader()
-    writer.writerows(asdict(record) for record in records)  # type: ignore[call-overload]
-    write_whole(path, text.getvalue())
-
-
-def epochs_to(right: Sequence[float], goal: float) -> int | None:
-    """The first epoch from which several keep the goal; None if there is none."""
-    epoch, is_sure = replace(ACCURACY, number=goal).least_epoch(right)
-    return epoch if is_sure else None
-
-
-def joules_to(curves: pd.DataFrame, goal: float, epoch_j: float) -> list[float] | None:
-    """Of each seed, at the rate by which the mean reaches the goal soonest; None if it reaches it at none.
-
-    A seed that does not reach it by itself is not a number.
-    """
-    soonest = {
-        rate: epochs_to(here.groupby("epoch")["right"].mean().tolist(), goal) for rate, here in curves.groupby("rate")
-    }
-    reached = {rate: epoch for rate, epoch in soonest.items() if epoch is not None}
-    if not reached:
-        return None
-    best = curves[curves["rate"] == min(reached, key=lambda rate: reached[rate])]
-    each = [epochs_to(here.sort_values("epoch")["right"].tolist(), goal) for _, here in best.groupby("seed")]
-    return [float("nan") if epoch is None else epoch * epoch_j for epoch in each]
-
-
-def cheapest(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
-    """By task, what is trained for the fewest joules to the middle goal; without tasks whose rows were not made."""
-    frame, found = _frame(curves), {}
-    for task in TASKS:
-        joules = {}
-        for step in (one for one in energies if one.task == task.name and not one.why_none):
-            here = frame[(frame["task"] == task.name) & (frame["trained"] == step.trained)]
-            reached = None if here.empty else joules_to(here, task.goals[1], _epoch_j(task, step))
-            if reached is not None:
-                joules[step.trained, step.way] = float(np.nanmean(reached))
-        if joules:
-            found[task.name] = ", ".join(min(joules, key=lambda way: joules[way]))
+        here = [row for row in rows if (row.task, row.goal) == (task.name, task.goals[1]) and isfinite(row.mean_j)]
+        if here:
+            best = min(here, key=lambda row: row.mean_j)
+            found[task.name] = f"{best.trained}, {best.way}"
     return found
 
 
-def facts(curves: Sequence[Curve], energies: Sequence[Step]) -> dict[str, str]:
+def facts(rows: Sequence[Row]) -> dict[str, str]:
     """What the pages say of it, and the table beside them."""
-    frame = _frame(curves)
     lines = []
     for task in TASKS:
-        here, own = frame[frame["task"] == task.name], [one for one in energies if one.task == task.name]
-        lines += [[task.name, one.trained, one.way, *_cells(task, one, here)] for one in own]
-        lines += [] if own else [[task.name, *[NOT_RUN] * 7]]
-    header = ["task", "trained", "way", "parts", "RAM, B", "mJ a step", "mJ to the goals", "right at the end, %"]
+        here = [row for row in rows if row.task == task.name]
+        lines += [[task.name, *cells] for cells in _lines(here)] or [[task.name, *[NOT_RUN] * 6]]
+    header = ["task", "trained", "way", "parts", "RAM, B", "mJ a step", "mJ to the goals"]
     goals = ", ".join(f"{100 * task.goals[1]:.0f} % ({task.name})" for task in TASKS)
-    return {
-        "table": table(header, lines),
-        "goals": goals,
-    }
+    return {"table": table(header, lines), "goals": goals}
 
 
-def _frame(curves: Sequence[Curve]) -> pd.DataFrame:
-    return pd.DataFrame([asdict(one) for one in curves], columns=[field.name for field in fields(Curve)])
+def _lines(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """A line a way, with all goals."""
+    for (trained, way), some in groupby(rows, lambda row: (row.trained, row.way)):
+        first, *others = some
+        if not first.parts:
+            yield [trained, way, *[first.why_not] * 4]
+            continue
+        to_goals = "; ".join(f"{row.goal:.0%}: {_joules(row)}" for row in (first, *others))
+        yield [trained, way, str(first.parts), f"{first.ram_bytes:,}", f"{1e3 * first.step_j:.3g}", to_goals]
 
 
-def _epoch_j(task: Task, step: Step) -> float:
-    return step.energy_j * (len(task.data(task.seeds[0]).labels) // task.batch)
-
-
-def _ends(curves: pd.DataFrame) -> pd.Series:
-    """The share of right answers in the last epochs of each seed, at the rate with the highest mean."""
-    last = curves[curves["epoch"] > curves["epoch"].max() - LAST].groupby(["rate", "seed"])["right"].mean()
-    return last[last.groupby("rate").mean().idxmax()]
-
-
-def _cells(task: Task, step: Step, curves: pd.DataFrame) -> list[str]:
-    if step.why_none:
-        return [step.why_none] * 5
-    energy = [str(step.parts), f"{step.ram_bytes:,}", f"{1e3 * step.energy_j:.3g}"]
-    here = curves[curves["trained"] == step.trained]
-    if here.empty:
-        return [*energy, NOT_RUN, NOT_RUN]
-    epoch_j, end = _epoch_j(task, step), _ends(here)
-    goals = "; ".join(f"{goal:.0%}: {_spread(joules_to(here, goal, epoch_j))}" for goal in task.goals)
-    return [*energy, goals, f"{100 * end.mean():.1f} ({100 * end.min():.1f} to {100 * end.max():.1f})"]
-
-
-def _spread(joules: list[float] | None) -> str:
-    """Mean, least and most; of those that reach the goal, if not all do."""
-    reached = [1e3 * one for one in joules or [] if one == one]
-    if not reached:
-        return "never"
-    some = "" if len(reached) == len(joules or []) else f", {len(reached)} of {len(joules or [])}"
-    mean, least, most = (f"{float(f'{one:.3g}'):,.10g}" for one in (np.mean(reached), min(reached), max(reached)))
-    return f"{mean} ({least} to {most}{some})"
+def _joules(row: Row) -> str:
+    """Mean, least and most, in mJ; or why there are none."""
+    mean, least, most = (f"{float(f'{1e3 * one:.3g}'):,.10g}" for one in (row.mean_j, row.least_j, row.most_j))
+    return row.why_not or f"{mean} ({least} to {most})"

@@ -8,23 +8,20 @@ the store-all schedule's energy there.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from io import StringIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from poet_planner.comparison.code_version import code_version
 from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.starts import cheapest_start
 from poet_profiles.errors import UserError
-from poet_profiles.files.whole_file import write_whole
 from poet_profiles.graph import Graph, Node, Value
 from poet_profiles.schedule import Schedule
 
 from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import HERE, NOT_RUN
 from benchmarks.evaluation.subjects import paper_subject, traced_subject
 
@@ -140,31 +137,17 @@ def _case(case: Case, limit_s: float) -> list[Row]:
     return rows_of(case, subject.graph, ram, limit_s)
 
 
-def read_rows(path: Path = PATH) -> list[Row]:
-    """The rows that were made."""
-    return [Row(**record) for record in pd.read_csv(path).to_dict("records")] if path.exists() else []  # type: ignore[misc]
-
-
-def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """Write the table whole."""
-    text = StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    write_whole(path, text.getvalue())
-
-
 def run_beliefs(limit_s: float = LIMIT_S, path: Path = PATH, plan: Callable[[Case, float], list[Row]] = _case) -> None:
     """Make the cases that the table lacks: of another limit, or by other code, they are made anew."""
     asked = limit_s, code_version()
     of_case: dict[Case, list[Row]] = {}
-    for row in read_rows(path):
+    for row in read_rows(path, Row):
         if (row.time_limit_s, row.code_version) == asked:
             of_case.setdefault(row.case, []).append(row)
     for case in CASES:
         if case not in of_case:
             of_case[case] = plan(case, limit_s)
-            write_rows([row for one in CASES for row in of_case.get(one, [])], path)
+            write_rows([row for one in CASES for row in of_case.get(one, [])], Row, path)
             print(f"{case[0]} {case[1]} {case[2]:.0%}: {len(of_case[case])} rows", flush=True)
 
 

@@ -8,17 +8,14 @@ computer, since a limit in seconds is worth what that does in them.
 
 from __future__ import annotations
 
-import csv
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import version
-from io import StringIO
 from pathlib import Path
 
-import pandas as pd
 from poet_planner.comparison.code_version import code_version
 from poet_planner.comparison.methods import checkmate, poet_ilp
 from poet_planner.comparison.methods.stages import Answer
@@ -27,10 +24,10 @@ from poet_planner.schedule.verify import verify
 from poet_planner.solve import OptimiseOptions
 from poet_planner.solve.options import NoScheduleError, Refused
 from poet_profiles.errors import UserError
-from poet_profiles.files.whole_file import write_whole
 from poet_profiles.schedule import Schedule
 
 from benchmarks.evaluation.markdown import percent, table
+from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import HERE, NONE_EXISTS, NOT_RUN, TIME
 from benchmarks.evaluation.subjects import paper_subject
 
@@ -131,42 +128,15 @@ def _of_plain(method: str, bound: float, plain: Schedule) -> float:
     return bound / (plain.energy_j if method == "poet_ilp" else plain.time_s) - 1
 
 
-def read_rows(path: Path = PATH) -> list[Row]:
-    """The rows that were made; none if the pass was never run."""
-    if not path.exists():
-        return []
-    frame = pd.read_csv(path, keep_default_na=False)
-    kinds = {field.name: str(field.type) for field in fields(Row)}
-    return [
-        Row(**{name: _read(kinds[name], value) for name, value in record.items()})  # type: ignore[arg-type]
-        for record in frame.to_dict("records")
-    ]
-
-
-def _read(kind: str, value: object) -> object:
-    if kind.startswith("float"):
-        return None if value == "" else float(str(value))
-    return int(str(value)) if kind == "int" else str(value)
-
-
-def write_rows(rows: list[Row], path: Path) -> None:
-    """Write the table whole."""
-    text = StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: "" if value is None else value for name, value in asdict(row).items()} for row in rows)
-    write_whole(path, text.getvalue())
-
-
 def run_exact(limit_s: float = LIMIT_S, path: Path = PATH, plan: Callable[..., Row] = exact_row) -> None:
     """Make the rows that the table lacks: of another limit, or by other code, they are made anew."""
     asked = limit_s, code_version(), version("highspy")
-    known = {row.place: row for row in read_rows(path)}
+    known = {row.place: row for row in read_rows(path, Row)}
     for number, place in enumerate(places(), 1):
         row = known.get(place)
         if row is None or (row.time_limit_s, row.code_version, row.solver_version) != asked:
             known[place] = plan(*place, limit_s)
-            write_rows([known[one] for one in places() if one in known], path)
+            write_rows([known[one] for one in places() if one in known], Row, path)
             print(f"{number} of {len(places())}: {known[place].status}, {known[place].seconds:g} s", flush=True)
 
 

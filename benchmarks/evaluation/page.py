@@ -34,6 +34,7 @@ from benchmarks.evaluation import (
     table_3,
 )
 from benchmarks.evaluation.markdown import as_csv, table, wrapped
+from benchmarks.evaluation.records import read_rows
 from benchmarks.evaluation.results import HERE, Results, read_results
 
 PAGES = (HERE / "results.md", HERE / "tables.md")
@@ -57,11 +58,10 @@ def committed_tables() -> claims.Tables:
     """All that the pages are made of."""
     return claims.Tables(
         {name: read_results(name) for name in SWEEPS},
-        tuple(exact.read_rows()),
+        tuple(read_rows(exact.PATH, exact.Row)),
         pd.read_csv(micro_batches.TABLE),
-        tuple(accuracy.read(accuracy.CURVES, accuracy.Curve)),
-        tuple(accuracy.read(accuracy.STEPS, accuracy.Step)),
-        tuple(beliefs.read_rows()),
+        tuple(read_rows(accuracy.PATH, accuracy.Row)),
+        tuple(read_rows(beliefs.PATH, beliefs.Row)),
     )
 
 
@@ -72,7 +72,7 @@ def page_facts(tables: claims.Tables) -> dict[str, str | dict[str, str]]:
         "sources": _sources(results),
         "commit": COMMIT,
         "claims": claims.facts(tables),
-        "accuracy": accuracy.facts(tables.curves, tables.steps),
+        "accuracy": accuracy.facts(tables.trained),
         "beliefs": beliefs.facts(tables.beliefs),
         "exact": exact.facts(tables.exact),
         "figure_2": figure_2.facts(),

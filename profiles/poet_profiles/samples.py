@@ -93,7 +93,7 @@ def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalis
     reading = _Reading(source, tensors, normalising)
     path = Path(source)
     if path.is_dir():
-        mapped = {file.stem: _mapped(file) for file in sorted(path.glob("*.npy"))}
+        mapped = {file.stem: mapped(file) for file in sorted(path.glob("*.npy"))}
         return reading.of_named_arrays(mapped)
     if path.suffix == ".npz" or path.is_file():
         return reading.of_named_arrays(read_arrays(path, "numpy.savez"))
@@ -106,7 +106,8 @@ def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalis
     )
 
 
-def _mapped(path: Path) -> Array:
+def mapped(path: Path) -> Array:
+    """A .npy, which stays in its file."""
     try:
         array: Array = np.load(path, mmap_mode="r")
     except (OSError, ValueError):  # whose words advise to run whatever code is there

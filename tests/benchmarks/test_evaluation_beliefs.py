@@ -13,6 +13,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.schedule import Action
 
 from benchmarks.evaluation import beliefs
+from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import NOT_RUN
 from tests.support.graphs.paper_graphs import paper_graph
 
@@ -82,10 +83,10 @@ def test_cases_are_resumed_and_what_was_not_run_is_said(tmp_path: Path) -> None:
     beliefs.run_beliefs(2.0, path, plan)
     beliefs.run_beliefs(2.0, path, plan)
     assert made == list(beliefs.CASES)
-    rows = beliefs.read_rows(path)
+    rows = read_rows(path, beliefs.Row)
     assert {row.case for row in rows} == set(beliefs.CASES)
-    beliefs.write_rows([row for row in rows if row.case != beliefs.CASES[2]], path)
-    assert beliefs.facts(beliefs.read_rows(path))["table"].count(NOT_RUN) == 5
+    write_rows([row for row in rows if row.case != beliefs.CASES[2]], beliefs.Row, path)
+    assert beliefs.facts(read_rows(path, beliefs.Row))["table"].count(NOT_RUN) == 5
     assert beliefs.facts(rows)["table"].count("| 50 | 1 to 2 | 3 | 4 | 5 |") == len(beliefs.CASES)
     beliefs.run_beliefs(2.0, path, plan)
     assert made[len(beliefs.CASES) :] == [beliefs.CASES[2]]

@@ -21,26 +21,15 @@ ROW = Row("bert", "m4", 0.5, 9, "poet_ilp", "highs", "1", 600.0, 1.5, "feasible"
 
 def tables() -> Tables:
     """The committed sweeps, and rows of what is no sweep."""
-    return replace(committed_tables(), exact=(ROW,), curves=curves(), steps=tuple(steps()), beliefs=tuple(believed()))
+    return replace(committed_tables(), exact=(ROW,), trained=tuple(trained()), beliefs=tuple(believed()))
 
 
-def curves() -> tuple[accuracy.Curve, ...]:
-    """Everything is right from the first epoch on."""
-    return tuple(
-        accuracy.Curve(task.name, trained, 0.1, seed, epoch, float(epoch > 0))
-        for task in accuracy.TASKS
-        for trained in accuracy.TRAINED
-        for seed in task.seeds
-        for epoch in range(5)
-    )
-
-
-def steps() -> Iterator[accuracy.Step]:
-    """Parts cost more than a plan of the whole batch; the head costs least."""
+def trained() -> Iterator[accuracy.Row]:
+    """Parts by hand cost more than poet; the head costs least."""
     for task in accuracy.TASKS:
-        yield accuracy.Step(task.name, accuracy.FULL, "poet in half", "", 1, 9, 2.0, 8.0, "c")
-        for energy_j, trained in zip((4.0, 3.0, 2.0, 1.0), accuracy.TRAINED, strict=True):
-            yield accuracy.Step(task.name, trained, "parts in half", "", 2, 9, energy_j, 8.0, "c")
+        yield accuracy.Row(task.name, accuracy.FULL, accuracy.IN_HALF, task.goals[1], "", 1, 9, *[2.0] * 4)
+        for energy_j, what in zip((4.0, 3.0, 2.0, 1.0), accuracy.TRAINED, strict=True):
+            yield accuracy.Row(task.name, what, accuracy.IN_PARTS, task.goals[1], "", 2, 9, *[energy_j] * 4)
 
 
 def believed() -> Iterator[beliefs.Row]:
@@ -123,13 +112,15 @@ CHANGES: dict[str, tuple[tuple[str, Change], tuple[str, Change]]] = {
 }
 
 
-def one_costlier(rows: tuple[accuracy.Step, ...], trained: str, way: str) -> tuple[accuracy.Step, ...]:
+def one_costlier(what: str, way: str) -> Tables:
     """Of the first task a step of a way, ten times as much."""
-    first = accuracy.TASKS[0].name
-    return tuple(
-        replace(row, energy_j=10 * row.energy_j) if (row.task, row.trained, row.way) == (first, trained, way) else row
-        for row in rows
+    rows = (
+        replace(row, step_j=10 * row.step_j, mean_j=10 * row.mean_j)
+        if (row.task, row.trained, row.way) == (accuracy.TASKS[0].name, what, way)
+        else row
+        for row in TABLES.trained
     )
+    return replace(TABLES, trained=tuple(rows))
 
 
 def by_hand_for_nothing() -> pd.DataFrame:
@@ -142,8 +133,8 @@ def by_hand_for_nothing() -> pd.DataFrame:
 OTHERS: dict[str, Callable[[], Tables]] = {
     "ten minutes": lambda: replace(TABLES, exact=(ROW, replace(ROW, model="vgg16_cifar", gap=0.01))),
     "micro-batches by hand": lambda: replace(TABLES, by_hand=by_hand_for_nothing()),
-    "the whole batch": lambda: replace(TABLES, steps=one_costlier(TABLES.steps, accuracy.FULL, "poet in half")),
-    "what to train": lambda: replace(TABLES, steps=one_costlier(TABLES.steps, accuracy.HEAD, "parts in half")),
+    "the whole batch": lambda: one_costlier(accuracy.FULL, accuracy.IN_HALF),
+    "what to train": lambda: one_costlier(accuracy.HEAD, accuracy.IN_PARTS),
     "wrong costs": lambda: replace(
         TABLES, beliefs=tuple(replace(row, regret=0.5 * (row.world == "each node")) for row in TABLES.beliefs)
     ),

@@ -11,7 +11,8 @@ import pytest
 from poet_planner.comparison.methods import algorithm_1
 
 from benchmarks.evaluation import exact
-from benchmarks.evaluation.exact import Row, exact_row, facts, places, read_rows, run_exact
+from benchmarks.evaluation.exact import Row, exact_row, facts, places, run_exact
+from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN, TIME, added, why_none, why_nowhere
 
 ROW = Row("n", "m4", 0.5, 9, "m", "highs", "1", 600.0, 1.5, "feasible", 0.01, None, None, "c", "one core", "a, b\nc")
@@ -48,14 +49,14 @@ def test_rows_are_read_as_they_were_written_and_only_what_is_missing_is_made(tmp
 
     run_exact(600.0, path, plan)
     assert made == places() and len(made) == 27
-    first = read_rows(path)
+    first = read_rows(path, Row)
     assert [row.place for row in first] == places()
     assert replace(first[0], **{name: getattr(ROW, name) for name in ("model", "method", "ram_share")}) == replace(
         ROW, code_version=first[0].code_version, solver_version=first[0].solver_version
     )
     run_exact(600.0, path, plan)
     assert len(made) == 27
-    exact.write_rows([row for row in first if row.model != "bert"], path)
+    write_rows([row for row in first if row.model != "bert"], Row, path)
     run_exact(600.0, path, plan)
     assert made[27:] == [place for place in places() if place[0] == "bert"]
     run_exact(300.0, path, plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.shipped import profile_names
 
 from poet_planner.advice.candidates import BATCHES, Step, Steps
-from poet_planner.advice.goal import Goal, goal_of, wilson
+from poet_planner.advice.goal import Goal, goal_of
 from poet_planner.advice.race import Candidate, Race
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.request import AUTO_PARTS, Profiles, Request
@@ -84,26 +84,31 @@ class Advice:
     def epochs(self) -> int:
         """How many the winner is trained for: those of its worst draw."""
         assert self.race is not None and self.winner is not None
-        return max(self.race.reached(self.winner))
+        return self.race.reached(self.winner)[self.worst]
+
+    @property
+    def worst(self) -> int:
+        """The draw in which the winner takes most."""
+        return self.joules.index(max(self.joules))
 
     @property
     def joules(self) -> list[float]:
         """What the winner takes to the goal, by draw."""
         assert self.race is not None and self.winner is not None
-        return [self.race.joules(self.winner, epoch) for epoch in self.race.reached(self.winner)]
+        return self.race.to_goal(self.winner)
 
     def times(self, battery: Battery) -> float:
         """How often a battery lasts for the worst draw, idle power included."""
         assert self.race is not None and self.winner is not None and self.winner.step.cost is not None
-        cost, batch = self.winner.step.cost, self.winner.step.batch
-        idle_j = (cost.idle_w or 0.0) * cost.epochs_s(self.epochs, self.race.samples, batch)
-        return battery.energy_j / drawn_j if (drawn_j := max(self.joules) + idle_j) else inf
+        drawn_j = max(self.joules) + (self.winner.step.cost.idle_w or 0.0) * self.seconds
+        return battery.energy_j / drawn_j if drawn_j else inf
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's of the goal's share of the validation samples."""
-        assert self.goal is not None and self.curves is not None
-        return wilson(self.goal.number, self.curves.sets.validated)
+    def seconds(self) -> float:
+        """What the winner takes in its worst draw."""
+        assert self.race is not None and self.winner is not None and self.winner.step.cost is not None
+        step, samples = self.winner.step, self.race.samples[self.worst]
+        return self.winner.step.cost.epochs_s(self.epochs, samples, step.batch)
 
 
 def request_for(model: str | Model, board: str | None, profile: Profiles | None, **given: Any) -> Request:
@@ -125,6 +130,7 @@ def advise(
     ram: int | str | None = None,
     weights: str | Path | None = None,
     folder: str | Path | None = None,
+    groups: str | Path | None = None,
     search: Search | None = None,
 ) -> Advice:
     """Say what to train, and how, for the least energy until a goal is reached in every draw.
@@ -142,6 +148,8 @@ def advise(
         As for `poet_planner.plan`; the profile is the board's own if there is one.
     folder : str or Path, optional
         Where curves are kept, to go on with; what it holds of the same samples and weights is not trained again.
+    groups : str or Path, optional
+        A .npy with a number or word for each sample: those of one group are held back together.
     search : Search, optional
 
     Raises
@@ -152,19 +160,25 @@ def advise(
     search = search or Search()
     request = request_for(model, board, profile, ram=ram, weights=weights)
     steps = Steps(model, request, search.clip_value, search.trained)
-    data = None if samples is None or goal is None else asked_of(steps, str(samples), goal)
+    data = None if samples is None or goal is None else asked_of(steps, str(samples), goal, groups)
     costed = tuple(steps.all(search.batches))
     if data is None:
         return Advice(steps.name, steps.board, costed)
     return raced(steps, costed, search, data, None if folder is None else Path(folder), resume=True)
 
 
-def asked_of(steps: Steps, samples: str, goal: str) -> tuple[Sets, Goal]:
+def asked_of(steps: Steps, samples: str, goal: str, groups: str | Path | None = None) -> tuple[Sets, Goal]:
     """The samples and the goal, read before anything is costed."""
     model = steps.model(BATCHES[0])
     if any(one.int8 for one in steps.sets) and steps.calibrate is None:
         raise UserError("--frozen int8: its ranges are those of samples; give --calibrate")
-    return _sets(samples, model), goal_of(goal, lambda outputs, targets: float(model.loss(outputs, targets)))
+    sets = _sets(samples, model)
+    if groups is not None:
+        sets = _grouped(sets, Path(groups))
+    if not sets.counts(0)[1]:
+        more = "groups of each class" if groups else "samples"
+        raise UserError(f"{samples}: none is left to validate with; give more {more}, or x_val and y_val")
+    return sets, goal_of(goal, lambda outputs, targets: float(model.loss(outputs, targets)))
 
 
 def raced(
@@ -187,17 +201,17 @@ def raced(
 
     model, (sets, wanted) = steps.model(BATCHES[0]), asked
     candidates = [Candidate(one, rate) for one in costed if one.cost for rate in _rates(one.optimizer)]
-    smallest = min((one.step.batch for one in candidates), default=1)
-    if smallest > sets.trained:
-        raise UserError(f"--samples: an epoch has {sets.trained}, fewer than a batch; take a smaller --batch")
-    candidates = [one for one in candidates if one.step.batch <= sets.trained]
+    smallest, counts = min((one.step.batch for one in candidates), default=1), [*map(sets.counts, range(search.draws))]
+    if smallest > (fewest := min(counts)[0]):
+        raise UserError(f"--samples: an epoch has {fewest}, fewer than a batch; take a smaller --batch")
+    candidates = [one for one in candidates if one.step.batch <= fewest]
     curves = Curves(model, sets, wanted.measure, traced=steps.traced)
     kept = None
     if folder is not None:
         settings = {"metric": wanted.metric, "clip": search.clip_value, "samples": digest(model, sets, steps.calibrate)}
         kept = AdviceFolder(folder, settings, resume)
         kept.load(curves, [one.key(draw) for one in candidates for draw in range(search.draws)])
-    race = Race(candidates, curves, wanted, sets.trained, search.draws, search.epochs, search.limit_j)
+    race = Race(candidates, curves, wanted, [learned for learned, _ in counts], search.epochs, search.limit_j)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums in one order, whatever the computer
     try:
@@ -271,10 +285,20 @@ def _sets(samples: str, model: Model) -> Sets:
     train = data(sets.train)
     if train is None:
         raise UserError(f"{samples}: holds no sample")
-    made = Sets(train, data(sets.validation), data(sets.test))
-    if not made.validated:
-        raise UserError(f"{samples}: no sample is left to validate with; give more, or x_val and y_val")
-    return made
+    return Sets(train, data(sets.validation))
+
+
+def _grouped(sets: Sets, path: Path) -> Sets:
+    """With a number of its group for each sample."""
+    import numpy as np
+    from poet_profiles.samples import mapped
+
+    if sets.validation is not None:
+        raise UserError("--groups: says nothing beside x_val; leave one of them out")
+    words, count = mapped(path), len(sets.train)
+    if words.shape != (count,):
+        raise UserError(f"{path}: is of shape {words.shape}; give a number or word for each of the {count} samples")
+    return replace(sets, groups=np.unique(words, return_inverse=True)[1])
 
 
 FEW = 30
@@ -283,9 +307,9 @@ RARE = 0.1  # of the largest class
 
 def _notes(sets: Sets, goal: Goal) -> tuple[str, ...]:
     """What makes an advice doubtful."""
-    notes, labels = [], sets.train.targets[0]
-    if sets.validated < FEW:
-        notes.append(f"{sets.validated} validation samples are few: more make the advice safer")
+    notes, labels, held = [], sets.train.targets[0], sets.counts(0)[1]
+    if held < FEW:
+        notes.append(f"{held} validation samples are few: more make the advice safer")
     if goal.metric == "accuracy" and labels.dim() == 1:
         counts = Counter(labels.tolist()).values()
         if min(counts) < RARE * max(counts):

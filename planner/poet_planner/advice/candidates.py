@@ -19,6 +19,7 @@ from poet_planner.models.trained import train_only
 from poet_planner.planning.bench import Bench
 from poet_planner.planning.beside import plan_extraction, plan_inference, with_inference
 from poet_planner.planning.contest import Contest
+from poet_planner.planning.families import fit_error_j
 from poet_planner.planning.method import OPTIMAL
 from poet_planner.planning.pipeline import chosen_contest
 from poet_planner.planning.request import Request, calibration
@@ -52,6 +53,8 @@ class Cost:
         For how many samples' features the board has room; None: the step is not on features.
     idle_w : float or None
         What the sleeping board draws all the time besides; None: that is not known.
+    error : float
+        By which share the fits of the step's energy may be off, as they report it.
     """
 
     energy_j: float
@@ -65,6 +68,7 @@ class Cost:
     is_bound: bool
     room: int | None = None
     idle_w: float | None = None
+    error: float = 0.0
 
     def epochs_j(self, epochs: int, samples: int, batch: int) -> float:
         """Energy of some epochs in joules; of none it is none."""
@@ -104,23 +108,6 @@ class Step:
             self.cost = _cost(outcome.form, outcome.schedule, is_bound=False)
         except UserError as refusal:
             self.cost, self.why_none = None, str(refusal)
-
-
-def _of_batch(model: str | Model, batch: int, weights: Path | None) -> Model:
-    """The model with a batch of so many samples; an example of fewer is repeated."""
-    from poet_runtime.nested import tensors_in, with_tensors
-
-    from poet_planner import models
-    from poet_planner.tracing.micro_batches import samples_of
-
-    if isinstance(model, str):
-        return models.load(model, batch, weights=weights)
-    samples, given = samples_of(model), (tuple(model.inputs), tuple(model.targets))
-    tensors = tensors_in(given)
-    rows = [row % samples for row in range(batch)]
-    resized = (one[rows].clone() if one.dim() and one.shape[0] == samples else one for one in tensors)
-    inputs, targets = with_tensors(given, resized)
-    return replace(model, inputs=inputs, targets=targets)
 
 
 class Steps:
@@ -163,9 +150,15 @@ class Steps:
         return "" if board is None else board.name
 
     def model(self, batch: int) -> Model:
-        """The model with a batch of so many samples."""
+        """The model with a batch of so many samples; an example of fewer is repeated."""
+        from poet_planner import models
+        from poet_planner.tracing.micro_batches import first_samples
+
         if batch not in self._models:
-            self._models[batch] = _of_batch(self._model, batch, self._weights)
+            given, weights = self._model, self._weights
+            self._models[batch] = (
+                models.load(given, batch, weights=weights) if isinstance(given, str) else first_samples(given, batch)
+            )
         return self._models[batch]
 
     def all(self, batches: Sequence[int] = BATCHES) -> Iterator[Step]:
@@ -256,4 +249,5 @@ def _cost(form: Form, schedule: Schedule, is_bound: bool) -> Cost:
         is_bound=is_bound,
         room=room,
         idle_w=form.step.costed.idle_power_w if form.step.costed else None,
+        error=fit_error_j(form) / schedule.energy_j,
     )

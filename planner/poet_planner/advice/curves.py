@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,37 +57,47 @@ class Data:
 
 @dataclass(frozen=True)
 class Sets:
-    """What is learned, validated and tested with.
+    """What is learned and validated with.
 
-    Without samples to validate with each draw holds back others of the first.
+    Without samples to validate with each draw holds back others of the first; with ``groups``, a number a sample, whole
+    groups.
     """
 
     train: Data
     validation: Data | None = None
-    test: Data | None = None
+    groups: NDArray[np.int64] | None = None
 
-    @property
-    def trained(self) -> int:
-        """How many samples an epoch has."""
-        return len(self.split(0)[0])
-
-    @property
-    def validated(self) -> int:
-        return len(self.validation) if self.validation else len(self.split(0)[1])
+    def counts(self, draw: int) -> tuple[int, int]:
+        """How many samples an epoch of a draw has, and how many validate it."""
+        learned, held = self.split(draw)
+        return len(learned), len(self.validation) if self.validation else len(held)
 
     def split(self, draw: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of the samples that a draw learns, and that it holds back: a fifth of each class."""
         everything = np.arange(len(self.train))
         if self.validation is not None:
             return everything, everything[:0]
-        order = np.random.default_rng([draw, SPLIT]).permutation(everything)
-        labels = self.train.targets[0]
-        if labels.dim() == 1 and not labels.is_floating_point():
-            of_class = [order[labels.numpy()[order] == one] for one in np.unique(labels.numpy())]
+        random, labels = np.random.default_rng([draw, SPLIT]), self.train.targets[0]
+        is_class = labels.dim() == 1 and not labels.is_floating_point()
+        classes = labels.numpy() if is_class else np.zeros(len(everything), np.int64)
+        if self.groups is not None:
+            held = np.flatnonzero(np.isin(self.groups, _held_back(self.groups, classes, random)))
         else:
-            of_class = [order]
-        held = np.concatenate([one[: round(len(one) / HELD_BACK)] for one in of_class])
+            order = random.permutation(everything)
+            of_class = (order[classes[order] == one] for one in np.unique(classes))
+            held = np.concatenate([one[: round(len(one) / HELD_BACK)] for one in of_class])
         return np.setdiff1d(everything, held), np.sort(held)
+
+
+def _held_back(groups: NDArray[np.int64], classes: NDArray[Any], random: np.random.Generator) -> list[int]:
+    """Groups that come nearest to a fifth of each class, in a drawn order; of each class some are left to learn."""
+    table = np.stack([np.bincount(groups[classes == one], minlength=groups.max() + 1) for one in np.unique(classes)], 1)
+    left, lacking, held = table.sum(0), table.sum(0) / HELD_BACK, list[int]()
+    for one in random.permutation(len(table)):
+        rest = left - table[one]
+        if rest.all() and (not held or abs(lacking - table[one]).sum() < abs(lacking).sum()):
+            left, lacking, held = rest, lacking - table[one], [*held, int(one)]
+    return held
 
 
 class Key(NamedTuple):
@@ -118,8 +128,6 @@ class Curves:
         With the weights that each training begins with.
     sets : Sets
     metric : callable
-    asked : str
-        Which samples are asked after each epoch: ``validation`` or ``test``.
     dtype : dtype
         Of weights and sums.
     traced : callable, optional
@@ -138,11 +146,10 @@ class Curves:
         model: Model,
         sets: Sets,
         metric: Metric,
-        asked: str = "validation",
         dtype: torch.dtype = torch.float32,
         traced: Callable[[TrainedSet, int], TrainingStep] | None = None,
     ) -> None:
-        self.sets, self.metric, self.asked, self._dtype = sets, metric, asked, dtype
+        self.sets, self.metric, self._dtype = sets, metric, dtype
         self._model = replace(model, module=deepcopy(model.module).to(dtype))
         self.values: dict[Key, list[float]] = {}
         self.states: dict[Key, _State] = {}
@@ -166,12 +173,17 @@ class Curves:
         """Train an epoch more of each of these, which have one set and batch."""
         for key in keys:
             self.begun(key)
-        keys = sorted(keys, key=lambda key: (key.optimizer.is_adam, key.optimizer.momentum))
         trainer = self._trainer(keys[0].trained, keys[0].batch if keys[0].trained.int8 else 0)
-        states = [self.states[key] for key in keys]
-        trainer.epoch(keys, states)
-        for key, value in zip(keys, trainer.measured(keys, states), strict=True):
-            self.values[key].append(value)
+
+        def alike(key: Key) -> tuple[int, bool, float]:
+            return len(self._split(key.draw)[0]), key.optimizer.is_adam, key.optimizer.momentum
+
+        for _, some in groupby(sorted(keys, key=alike), lambda key: alike(key)[0]):
+            together = [*some]
+            states = [self.states[key] for key in together]
+            trainer.epoch(together, states)
+            for key, value in zip(together, trainer.measured(together, states), strict=True):
+                self.values[key].append(value)
         self.epochs += len(keys)
 
     def _made(self, trained: TrainedSet, batch: int) -> _Trainer:
@@ -196,8 +208,7 @@ class _Trainer:
             first = _OnInt8(step, next(path for path, one in module.named_modules() if one is stages[front]))
         sets = curves.sets
         self.learned = _on(sets.train, first, front, dtype)
-        beside = getattr(sets, curves.asked)
-        self.beside = None if beside is None else _on(beside, first, front, dtype)
+        self.beside = None if sets.validation is None else _on(sets.validation, first, front, dtype)
         self.weights = {path: one.detach() for path, one in self.tail.named_parameters() if one.requires_grad}
         self.buffers = dict(self.tail.named_buffers())
         self.sizes = [one.numel() for one in self.weights.values()]

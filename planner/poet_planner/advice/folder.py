@@ -37,6 +37,7 @@ def digest(model: Model, sets: Sets, calibrate: Path | None = None) -> str:
         found.update(array.tobytes())
     for name, tensor in model.module.state_dict().items():
         found.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
+    found.update(b"" if sets.groups is None else sets.groups.tobytes())
     for part in (sets.train, sets.validation):
         for tensor in () if part is None else (*part.inputs, *part.targets):
             found.update(tensor.numpy().tobytes())

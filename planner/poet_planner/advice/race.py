@@ -53,33 +53,40 @@ class Race:
 
     Attributes
     ----------
-    samples : int
-        In an epoch.
-    draws, most_epochs : int
+    samples : sequence of int
+        In an epoch, by draw.
+    most_epochs : int
     limit_j : float
         What takes more is out.
     winner : Candidate or None
-    least_j : float
-        Below which no candidate reaches the goal.
+    as_good : list of Candidate
+        What also reaches the goal, for no more joules than the fits of the winner's step may be off.
     """
 
     candidates: Sequence[Candidate]
     trainings: Trainings
     goal: Goal
-    samples: int
-    draws: int
+    samples: Sequence[int]
     most_epochs: int
     limit_j: float = float("inf")
     winner: Candidate | None = None
-    least_j: float = 0.0
+    as_good: list[Candidate] = field(default_factory=list)
+
+    @property
+    def draws(self) -> int:
+        return len(self.samples)
 
     def values(self, one: Candidate, draw: int) -> list[float]:
         """As much of a curve as this race has seen."""
         return self.trainings.values[one.key(draw)][: one.seen[draw] + 1]
 
-    def joules(self, one: Candidate, epoch: int) -> float:
+    def joules(self, one: Candidate, epoch: int, draw: int) -> float:
         assert one.step.cost is not None
-        return one.step.cost.epochs_j(epoch, self.samples, one.step.batch)
+        return one.step.cost.epochs_j(epoch, self.samples[draw], one.step.batch)
+
+    def to_goal(self, one: Candidate) -> list[float]:
+        """By draw, the joules until then."""
+        return [self.joules(one, epoch, draw) for draw, epoch in enumerate(self.reached(one))]
 
     def reached(self, one: Candidate) -> list[int]:
         """By draw, the first epoch from which it keeps the goal, or may still."""
@@ -90,8 +97,12 @@ class Race:
         order = count()
         queue = [(self._bound(one), next(order), one) for one in self.candidates]
         heapq.heapify(queue)
+        most_j = self.limit_j
         while queue:
-            least_j, number, one = heapq.heappop(queue)
+            least_j, number, one = queue[0]
+            if self.winner and (not least_j or least_j > most_j):
+                break
+            heapq.heappop(queue)
             if one.step.cost is not None and one.step.cost.is_bound:
                 one.step.settle()
             if one.step.cost is None:
@@ -100,15 +111,20 @@ class Race:
             if (now_j := self._bound(one)) > least_j:
                 heapq.heappush(queue, (now_j, number, one))
                 continue
-            self.least_j = least_j
-            told(least_j, one)
-            if least_j > self.limit_j:
-                one.verdict = f"takes more than {energy_text(self.limit_j)}"
+            if self.winner is None:
+                told(least_j, one)
+            if least_j > most_j:
+                one.verdict = f"takes more than {energy_text(most_j)}"
                 continue
             draw = self._deciding(one)
+            if draw is None and self.winner:
+                self.as_good.append(one)
+                one.verdict = f"as good: {energy_text(least_j)}"
+                continue
             if draw is None:
                 self.winner, one.verdict = one, REACHES
-                break
+                most_j = min(most_j, least_j * (1 + one.step.cost.error))
+                continue
             if draw < len(one.seen) and one.seen[draw] >= self.most_epochs:
                 one.verdict = self._never(one, draw)
                 continue
@@ -149,7 +165,7 @@ class Race:
         return key if missing else None
 
     def _bound(self, one: Candidate) -> float:
-        return self.joules(one, max(self.reached(one), default=0))
+        return max(self.to_goal(one), default=0.0)
 
     def _never(self, one: Candidate, draw: int) -> str:
         states = [self.goal.least_epoch(self.values(one, at)) for at in range(len(one.seen))]

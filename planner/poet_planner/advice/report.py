@@ -9,11 +9,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poet_planner.advice.goal import SHARES
+from poet_planner.advice.goal import SHARES, wilson
 from poet_planner.advice.race import REACHES, Candidate
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.models.trained import of_name
-from poet_planner.report.quantities import bytes_text, energy_text, time_text
+from poet_planner.report.quantities import bytes_text, energy_text, share_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,10 +80,9 @@ def candidate_cells(advice: Advice, one: Candidate) -> tuple[str, ...]:
     cost = "" if step.cost.is_bound else bytes_text(step.cost.ram_bytes), energy_text(step.cost.energy_j)
     if one is not race.winner:
         return *named, *cost, *[""] * 3, one.verdict
-    joules, epochs = advice.joules, advice.epochs
+    joules = advice.joules
     spread = f"{energy_text(max(joules))} ({energy_text(min(joules))} to {energy_text(max(joules))})"
-    seconds = step.cost.epochs_s(epochs, race.samples, step.batch)
-    return *named, *cost, str(epochs), spread, time_text(seconds), REACHES
+    return *named, *cost, str(advice.epochs), spread, time_text(advice.seconds), REACHES
 
 
 def by_interest(advice: Advice) -> list[Candidate]:
@@ -131,9 +130,16 @@ def sentences(advice: Advice) -> list[str]:
             f"Train {candidate_text(race.winner)}, for {advice.epochs} epochs: {wanted} in each of {race.draws} draws. "
             f"No other of these takes less than {energy_text(max(advice.joules))} in its worst draw."
         )
+    if race.as_good:
+        costs = [(one.step.cost, one) for one in (race.winner, *race.as_good) if one and one.step.cost]
+        cost, least = min(costs, key=lambda of: of[0].ram_bytes)
+        told.append(
+            f"{len(race.as_good)} more are as good, since fits of its step are {share_text(costs[0][0].error)} off; of "
+            f"these and it {candidate_text(least)} takes the least RAM, {bytes_text(cost.ram_bytes)}"
+        )
     if goal.metric in SHARES:
-        low, high = advice.interval
-        count = curves.sets.validated
+        count = min(held for _, held in map(curves.sets.counts, range(race.draws)))
+        low, high = wilson(goal.number, count)
         told.append(
             f"{count} validation samples: {goal.text(goal.number)} of them may be {goal.text(low)} to "
             f"{goal.text(high)} of what comes later (Wilson, 95 %)"
@@ -162,8 +168,7 @@ def commands(
     begin, plan, trained = (str(out / file) for file in ("begin.npz", "plan", "trained.safetensors"))
     of_weights = [] if weights is None else ["--weights", str(weights)]
     on_board = ["--board", advice.board, "--plan", plan]
-    draw = str(race.reached(winner).index(advice.epochs))
-    training = ["--epochs", str(max(1, advice.epochs)), "--shuffle", draw, "--lr", f"{winner.rate:g}"]
+    training = ["--epochs", str(max(1, advice.epochs)), "--shuffle", str(advice.worst), "--lr", f"{winner.rate:g}"]
     int8 = [] if not step.trained.int8 else ["--frozen", "int8", "--calibrate", str(calibrate)]
     lines = [
         ["poet-plan", *model, *int8, *planning, *step.optimizer.words.split(), "--out", plan],
@@ -192,7 +197,7 @@ def picture(advice: Advice) -> Figure:
     for one, colour, dashes in zip(ones, cycle(COLOURS.values()), cycle(["-", "--", "-.", ":"])):
         draws = [race.values(one, draw) for draw in range(len(one.seen))]
         epochs = range(max(map(len, draws)))
-        at = [race.joules(one, epoch) for epoch in epochs]
+        at = [max(race.joules(one, epoch, draw) for draw in range(len(draws))) for epoch in epochs]
         known = [[values[epoch] for values in draws if epoch < len(values)] for epoch in epochs]
         is_first = one is ones[0]
         text = candidate_text(one) + (" (advice)" if one is advice.winner else "")

@@ -79,6 +79,10 @@ class GoalOptions:
             "f1, loss, mae, rmse, r2, module:callable."
         ),
     ] = None
+    groups: Annotated[
+        Path | None,
+        goal_option(help=".npy with a number or word for each sample, as its recording: one group is held back whole."),
+    ] = None
     draws: Annotated[int, goal_option(min=1, help="Orders of the samples in which the goal is to be reached.")] = 8
     epochs: Annotated[int, goal_option(min=3, help="Most epochs of a training.")] = 40
     energy: Annotated[float | None, goal_option(min=0.0, help="Most joules until the goal.")] = None
@@ -138,7 +142,7 @@ def advise(
     cell = None if goal.battery is None else load_cell(goal.battery)
     if goal.samples is not None and goal.goal is not None:
         alone_in(context, goal.out)
-        asked = asked_of(steps, goal.samples, goal.goal)
+        asked = asked_of(steps, goal.samples, goal.goal, goal.groups)
     costed = _costed(steps, search.batches)
     if not any(step.cost for step in costed):
         raise UserError("none of these ways fits: take a smaller --batch, or another board", NO_SCHEDULE)
@@ -206,7 +210,7 @@ def _write(
     samples, sets = goal.samples, advice.curves.sets
     if sets.validation is None:
         samples = str(goal.out / "samples.npz")
-        write_whole(Path(samples), samples_file(sets, advice.race.reached(advice.winner).index(advice.epochs)))
+        write_whole(Path(samples), samples_file(sets, advice.worst))
     limited = {name: value for name, value in limits.items() if value is not None}
     words = [*(("profile", one) for one in board.profile or [advice.board]), ("board", advice.board), *limited.items()]
     planning = [word for name, value in words for word in (f"--{name}", value)]

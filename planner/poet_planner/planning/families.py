@@ -353,7 +353,7 @@ def _fits_in_parts(usual: Form) -> bool:
     return lasting_bytes(usual.graph) < usual.budget_bytes
 
 
-def _fit_error_j(form: Form) -> float:
+def fit_error_j(form: Form) -> float:
     """By how much the energies of fitted nodes are off, by the errors that their fits report."""
     costed = form.step.costed
     if costed is None:
@@ -474,7 +474,7 @@ FAMILIES = (
         _why_not_in_ram,
         least_last=True,
         may_fit=_fits_in_parts,
-        handicap_j=_fit_error_j,
+        handicap_j=fit_error_j,
         note=notes.of_parts,
     ),
     Family(
@@ -482,7 +482,7 @@ FAMILIES = (
         _in_bands,
         _why_no_bands,
         may_fit=_fits_in_parts,
-        handicap_j=_fit_error_j,
+        handicap_j=fit_error_j,
         note=notes.of_bands,
     ),
     Family(

@@ -59,10 +59,10 @@ def cut(tensors: Sequence[Tensor], count: int) -> list[tuple[Tensor, ...]]:
 
 
 def first_samples(model: Model, count: int) -> Model:
-    """The model with the first samples of its batch."""
+    """The model with the first samples of its batch, in turn if it has fewer."""
     samples, batch = samples_of(model), (tuple(model.inputs), tuple(model.targets))
-    tensors = tensors_in(batch)
-    cut = (one[:count].clone() if one.dim() and one.shape[0] == samples else one for one in tensors)
+    rows = [row % samples for row in range(count)]
+    cut = (one[rows] if one.dim() and one.shape[0] == samples else one for one in tensors_in(batch))
     inputs, targets = with_tensors(batch, cut)
     return replace(model, inputs=inputs, targets=targets)
 

@@ -43,9 +43,9 @@ def loss_of(outputs: torch.Tensor, targets: torch.Tensor) -> float:
     return float(cross_entropy(outputs, targets))
 
 
-def plain(module: nn.Module, key: Key, dtype: torch.dtype) -> list[float]:
+def plain(module: nn.Module, key: Key, dtype: torch.dtype, given: Sets | None = None) -> list[float]:
     """Twenty lines of PyTorch."""
-    module, given = deepcopy(module).to(dtype), sets()
+    module, given = deepcopy(module).to(dtype), given or sets()
     assert given.validation is not None
     for path, parameter in module.named_parameters():
         parameter.requires_grad_(path in key.trained.learns)
@@ -115,4 +115,36 @@ def test_each_draw_holds_back_a_fifth_of_each_class() -> None:
         assert sorted([*learned, *held]) == [*range(30)]
         assert np.bincount(y.numpy()[held]).tolist() == [4, 2]
     assert len({held.tobytes() for _, held in splits}) == 4
-    assert (given.trained, given.validated) == (24, 6)
+    assert given.counts(0) == (24, 6)
+
+
+@pytest.mark.parametrize("of_one_class", [False, True])
+def test_groups_are_never_on_both_sides(of_one_class: bool) -> None:
+    """Of people who did all, or of recordings of one thing each; of any size."""
+    random = np.random.default_rng(0)
+    sizes = random.integers(3, 12, 14)
+    groups = np.repeat(np.arange(14), sizes)
+    y = np.repeat(np.arange(14) % 3, sizes) if of_one_class else random.integers(0, 3, len(groups))
+    given = Sets(Data((torch.randn(len(y), 2),), (torch.from_numpy(y),)), None, groups)
+    splits = [given.split(draw) for draw in range(20)]
+    for learned, held in splits:
+        assert sorted([*learned, *held]) == [*range(len(y))]
+        assert not {*groups[learned]} & {*groups[held]}
+        assert {*y[learned]} == {0, 1, 2}
+        assert 0.1 < len(held) / len(y) < 0.35
+    assert {*np.concatenate([y[held] for _, held in splits])} == {0, 1, 2}
+    assert len({held.tobytes() for _, held in splits}) > 5
+
+
+def test_draws_of_unequal_groups_are_ordinary_trainings() -> None:
+    module, (x,), (y,) = network(), sets().train.inputs, sets().train.targets
+    given = Sets(Data((x,), (y,)), None, np.repeat(np.arange(5), (3, 4, 2, 6, 5)))
+    draws = range(6)
+    assert len({given.counts(draw)[0] for draw in draws}) > 1
+    together, wanted = Curves(model(module), given, loss_of), [keys(module, -1)[0]._replace(draw=one) for one in draws]
+    for _ in range(EPOCHS):
+        together.extend(wanted)
+    for key in wanted:
+        learned, held = given.split(key.draw)
+        alone = Sets(Data((x[learned],), (y[learned],)), Data((x[held],), (y[held],)))
+        assert together.values[key] == pytest.approx(plain(module, key, torch.float32, alone), abs=1e-5)

@@ -34,7 +34,7 @@ def winner(planted: int, prices: dict[str, float]) -> str:
     named = {one.name: one for one in sets_of(module, (FIRST,))}
     costs = {name: Cost(price, 1.0, 0.0, 0.0, 1, 1, 1, "", False) for name, price in prices.items()}
     ones = [One(Step(named[name], 8, STATEFUL[1], cost), 0.03) for name, cost in costs.items()]
-    race = Race(ones, curves, goal, 150, 2, 60)
+    race = Race(ones, curves, goal, [150] * 2, 60)
     race.run()
     assert race.winner is not None
     return race.winner.step.trained.name
