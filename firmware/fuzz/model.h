@@ -106,7 +106,7 @@ static int32_t fuzz_params[FUZZ_PARAMS];
 static uint32_t fuzz_words[FUZZ_WORDS];
 static poet_page fuzz_pages[FUZZ_PAGES];
 static poet_check fuzz_checks[FUZZ_CHECKS];
-static uint32_t fuzz_homes[2 * POET_BIT_WORDS(FUZZ_UNITS)];
+static uint32_t fuzz_homes[POET_HOME_WORDS(FUZZ_UNITS)];
 static poet_trace_part fuzz_trace;
 static poet_model fuzz_model;
 static poet_schedule fuzz_schedule;

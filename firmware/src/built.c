@@ -53,7 +53,7 @@ static const poet_operator_set operator_set = {operators, sizeof operators / siz
 
 static poet_page pages[POET_BUILT_PAGE_COUNT + 1]; /* C has no empty arrays */
 static poet_check checks[POET_BUILT_CHECK_COUNT + 1];
-static uint32_t homes[2 * POET_BIT_WORDS(POET_BUILT_BIT_COUNT) + 1];
+static uint32_t homes[POET_HOME_WORDS(POET_BUILT_BIT_COUNT) + 1];
 static poet_trace_part trace;
 
 #ifdef POET_BUILT_INFERENCE

@@ -95,6 +95,7 @@ def plan(
     library: str | None = None,
     stream: int | None = None,
     tiles: str = "auto",
+    keep_each: int = 1,
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
@@ -154,6 +155,8 @@ def plan(
         The axis of the input along which an inference streams, too.
     tiles : str
         ``"off"``: nothing is computed a few rows at a time; default is ``"auto"``, where it is too large.
+    keep_each : int
+        Where each step is kept on the card: so many together.
 
     Returns
     -------
@@ -183,6 +186,7 @@ def plan(
     request = Request(
         network, profile, board, batch, ram, deadline, parameters, gradients, micro_batches, card_above, stream_above,
         optimizer or PLAIN, weights, frozen, calibrate, paging, features=features, stream=stream, tiles=tiles,
+        keep_each=keep_each,
     )  # fmt: skip
     options = options or OptimiseOptions(capped=False)
     if objective is not None:

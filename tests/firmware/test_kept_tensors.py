@@ -94,19 +94,20 @@ def expected_after(steps: int) -> dict[str, Floats]:
     return {"w": w, "r": r, "s": s}
 
 
-def record(sequence: int, step: int, second: int, tensors: dict[str, Floats]) -> bytes:
+def record(sequence: int, step: int, second: int, tensors: dict[str, Floats], net: fw.Net | None = None) -> bytes:
+    bits = (net or NET).layout.bits
     checks = [tensors[name].tobytes() for name in "wsr"] + [draw(4).tobytes()]
     head = b"POET RECORD 2\n\0\0" + struct.pack(
-        "<IIQIIIII", sequence, 52 + 4 * 5, NET.model.graph_hash, step, BATCHES, 3, 4, second
+        "<IIQIIIII", sequence, 52 + 4 * 5, NET.model.graph_hash, step, BATCHES, bits, 4, second
     )
     body = head + b"".join(struct.pack("<I", zlib.crc32(check)) for check in checks)
     return (body + struct.pack("<I", zlib.crc32(body))).ljust(fw.BLOCK, b"\0")
 
 
-def image() -> bytes:
+def image(net: fw.Net | None = None) -> bytes:
     """A prepared card, laid out after docs/SPEC.md alone."""
-    content = bytearray(CARD_BLOCKS * fw.BLOCK)
-    layout = NET.layout
+    layout = (net or NET).layout
+    content = bytearray((CARD_BLOCKS + layout.batch_block - NET.layout.batch_block) * fw.BLOCK)
     first = expected_after(0)
 
     def write(block: int, data: bytes) -> None:
@@ -122,7 +123,7 @@ def image() -> bytes:
             fw.PAGE_AREA + layout.rows[X - 7][1] + batch * layout.batch_blocks,
             fw.checked(draw(10 + batch).tobytes(), batch),
         )
-    write(RECORDS[0], record(1, 0, 0, first))
+    write(RECORDS[0], record(1, 0, 0, first, net))
     return bytes(content)
 
 
@@ -133,8 +134,8 @@ def start(core: c.CDLL, card: fw.Card, net: fw.Net | None = None) -> Device:
     return device
 
 
-def restored(core: c.CDLL, card: fw.Card) -> Device:
-    device = start(core, card)
+def restored(core: c.CDLL, card: fw.Card, net: fw.Net | None = None) -> Device:
+    device = start(core, card, net)
     device.ok("restore")
     return device
 
@@ -143,9 +144,10 @@ def blank(dma: bool = False) -> BlockCard:
     return BlockCard(CARD_BLOCKS, dma, half_block=48)
 
 
-def prepared(dma: bool = False) -> BlockCard:
-    card = blank(dma)
-    card.content[:] = image()
+def prepared(dma: bool = False, net: fw.Net | None = None) -> BlockCard:
+    content = image(net)
+    card = BlockCard(len(content) // fw.BLOCK, dma, half_block=48)
+    card.content[:] = content
     return card
 
 
@@ -223,6 +225,53 @@ def test_a_cut_at_any_block_write_loses_at_most_the_step_under_way(core: c.CDLL,
         assert weights(device) == expected[resumed], cut
         assert resumed == STEPS or train(device) == STEPS
         assert weights(device) == expected[STEPS], cut
+
+
+EACH, LONG = 3, 7
+
+
+@pytest.mark.parametrize("torn", TEARS)
+def test_of_commits_in_each_third_step_a_cut_loses_none(core: c.CDLL, torn: str) -> None:
+    """The state is that of the last one, bit by bit, whatever was done since."""
+    net = training_net(commit_each=EACH)
+    expected = {step: bits(expected_after(step)) for step in range(LONG + 1)}
+    whole = prepared(net=net)
+    device = restored(core, whole, net)
+    for step in range(1, LONG + 1):
+        assert int(device.ok(f"step {RATE_BITS} 0")["committed"]) == step // EACH * EACH
+        assert weights(device) == expected[step]
+    for cut in range(0 if torn == "half written" else 7, whole.writes, 1 if torn == "half written" else 5):
+        card = prepared(cut % 2 == 1, net)
+        device = restored(core, card, net)
+        card.cut, card.torn = cut, torn
+        committed = 0
+        while (answer := device.ask(f"step {RATE_BITS} 0")).startswith("ok"):
+            committed = int(answer.split("committed=")[1])
+        card.power_up()
+        device = start(core, card, net)
+        resumed = int(device.ok("restore")["step"])
+        assert resumed - committed in ((0, EACH) if torn == "written, but not reported" else (0,)), cut
+        assert weights(device) == expected[resumed], cut
+        for _ in range(resumed, LONG):
+            device.ok(f"step {RATE_BITS} 0")
+        assert weights(device) == expected[LONG], cut
+
+
+@pytest.mark.parametrize("fault", ["fail_reads", "fail_writes"])
+def test_after_an_error_steps_go_on_from_the_last_commit(core: c.CDLL, fault: str) -> None:
+    """Residents and tensors on the card are of one step, though there were two since."""
+    net = training_net(commit_each=EACH)
+    for transfer in range(5):
+        device = restored(core, card := prepared(net=net), net)
+        for _ in range(EACH + 1):
+            device.ok(f"step {RATE_BITS} 0")
+        setattr(card, fault, transfer)
+        assert "err -5" in device.ask(f"step {RATE_BITS} 0")
+        setattr(card, fault, None)
+        assert device.ok(f"step {RATE_BITS} 0")["committed"] == str(EACH)
+        assert weights(device) == bits(expected_after(EACH + 1))
+        device.ok(f"commit {EACH + 1}")  # where a training ends
+        assert restored(core, card, net).ok("restore")["step"] == str(EACH + 1)
 
 
 def transfers(core: c.CDLL, dma: bool, fault: str) -> int:

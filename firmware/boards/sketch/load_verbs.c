@@ -24,7 +24,7 @@ typedef struct document {
     uint32_t format, bytes, beside, constant_bytes;
     uint32_t bit_count, home_blocks, batch_block, batch_blocks;
     uint16_t resident_count, kept_count, unit_count, check_count;
-    uint16_t micro_batches, param_count, page_count, samples, at_once, unused[3];
+    uint16_t micro_batches, param_count, page_count, samples, at_once, commit_each, unused[2];
 } document;
 
 typedef struct program {
@@ -68,7 +68,7 @@ static void *take(uint8_t **cursor, const uint8_t *end, uint64_t count, size_t s
 
 static uint32_t homes_of(const document *head)
 {
-    return 2u * POET_BIT_WORDS(head->bit_count);
+    return POET_HOME_WORDS(head->bit_count);
 }
 
 static uint64_t bytes_behind(const document *head)
@@ -125,6 +125,7 @@ static int open_program(const shared *all, const program *one, uint8_t **cursor,
         .kept_count = head->kept_count,
         .unit_count = head->unit_count,
         .check_count = head->check_count,
+        .commit_each = head->commit_each,
         .bit_count = head->bit_count,
         .home_blocks = head->home_blocks,
         .batch_block = head->batch_block,

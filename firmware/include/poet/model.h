@@ -69,9 +69,11 @@ typedef struct poet_model {
     const uint32_t *constant_words;
     uint16_t kept_count;
     uint16_t unit_count; /* kept tensors that a step changes, and one more: all residents that outlive a step, if any */
-    uint16_t check_count;  /* in the record: of units, and of kept tensors with one home that are of no batch */
-    uint32_t bit_count;    /* in the record: one for each unit, or one for each of its rows */
-    uint32_t home_blocks;  /* of the first homes of all units: the second ones lie after them */
+    uint16_t check_count; /* in the record: of units, and of kept tensors with one home that are of no batch */
+    uint16_t commit_each; /* so many steps make the next versions count, 2 at least; 0: each does */
+    uint32_t
+        bit_count; /* in the record: one for each unit, or one for each of its rows; twice as many of three homes */
+    uint32_t home_blocks;  /* of the first homes of all units: the others lie after them */
     uint32_t batch_block;  /* where batch 0 begins, counted as poet_kept.block */
     uint32_t batch_blocks; /* what one batch takes */
     const poet_kept *kept;

@@ -42,17 +42,22 @@ typedef struct poet_check {
 /* Words that a table of so many bits takes. */
 #define POET_BIT_WORDS(count) (((count) + 31u) / 32u)
 
+/* Words for the homes that the next step reads, those that it changes, and those that count. */
+#define POET_HOME_WORDS(bit_count) (3u * POET_BIT_WORDS(bit_count))
+
 typedef struct poet_record {
     const poet_model *model;
     uint8_t *residents;
     poet_check *checks; /* check_count; caller-owned */
-    uint32_t *second;   /* a bit for each home: the second one counts; POET_BIT_WORDS(bit_count), caller-owned */
-    uint32_t *changed;  /* as many: a next version has been written; after the others */
+    uint32_t *homes;    /* a bit for each unit or row, then perhaps another: which home is read; caller-owned */
+    uint32_t *changed;  /* as many words: a next version has been written; after the others */
+    uint32_t *counts;   /* as `homes`: which home the record says; after those */
     const poet_block_device *device;
     uint32_t sequence;                 /* of the record that counts; 0: there is none */
     uint32_t refused;                  /* sequence of a newer one whose tensors are damaged; 0: none */
     uint32_t place;                    /* where the record that counts stands, 0 or 1 */
-    uint32_t step;                     /* steps that count */
+    uint32_t step;                     /* steps that have been done */
+    uint32_t committed;                /* of them count, whatever happens */
     uint32_t batches;                  /* on the card */
     const struct poet_kept_ways *ways; /* the runner's */
 } poet_record;
@@ -65,7 +70,7 @@ typedef struct poet_kept_place {
     bool checked; /* a row has no CRC */
 } poet_kept_place;
 
-/* `homes` is 2 * POET_BIT_WORDS(bit_count) words. */
+/* `homes` is POET_HOME_WORDS(bit_count) words. */
 void poet_record_init(poet_record *record, const poet_model *model, uint8_t *residents, poet_check *checks,
                       uint32_t *homes);
 
@@ -103,8 +108,12 @@ void poet_record_end(poet_record *record, const poet_kept *kept, uint32_t crc);
 void poet_record_end_row(poet_record *record, const poet_kept *kept, uint32_t row, uint32_t crc_before,
                          uint32_t crc_after);
 
-/* Forgets what was written since the last record. */
+/* Forgets what a step that was not ended has written. */
 void poet_record_forget(poet_record *record);
+
+/* Ends a step: what it wrote is what the next one reads. Of a model that commits in each n-th step it counts from then
+ * on. Errors are those of poet_record_commit. */
+int poet_record_end_step(poet_record *record);
 
 /* Makes everything that was written count, and the residents as they are in RAM. POET_E_ORDER if there is no record yet
  * and a tensor with a check was not written, or there are no batches; POET_E_NOT_FINITE if a resident parameter is

@@ -52,7 +52,7 @@ typedef struct poet_trace_part {
 typedef struct poet_tables {
     poet_page *pages;       /* page_count */
     poet_check *checks;     /* check_count */
-    uint32_t *homes;        /* 2 * POET_BIT_WORDS(bit_count) */
+    uint32_t *homes;        /* POET_HOME_WORDS(bit_count) */
     poet_trace_part *trace; /* one: a trace that does not fit into RAM after the arena goes to the card. NULL where no
                                run is traced */
 } poet_tables;

@@ -37,12 +37,14 @@ int poet_keeping_restore(poet *p)
 
 int poet_keeping_commit(poet *p)
 {
-    if (p->stale || poet_record_ends_steps(p->network->train->model)) {
-        return p->stale ? POET_E_ORDER : POET_OK; /* each step did */
+    const bool ends_steps = poet_record_ends_steps(p->network->train->model);
+    if (p->stale || (ends_steps && p->run.record->step == p->run.record->committed)) {
+        return p->stale ? POET_E_ORDER : POET_OK; /* the last step did */
     }
-    const int status = poet_record_commit(p->run.record, p->steps);
+    const int status = poet_record_commit(p->run.record, ends_steps ? p->run.record->step : p->steps);
     if (status != POET_OK && status != POET_E_NOT_FINITE) {
         (void)poet_record_load(p->run.record, p->card); /* which one counts is not known */
+        p->stale = p->stale || ends_steps;
     }
     return status;
 }

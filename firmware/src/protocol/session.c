@@ -59,6 +59,9 @@ static int know_record(poet_server *server)
     if (server->record_known) {
         return POET_OK;
     }
+    if (server->record.step != server->record.committed) {
+        poet_session_lose_residents(server); /* steps since the last commit, of which it knows nothing */
+    }
     server->record_status = poet_record_load(&server->record, &server->card);
     server->record_known = true;
     if (server->record_status == POET_E_ABSENT) {

@@ -108,7 +108,7 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
         poet_reply_number(answer, "gathered", server->runner.gathered);
     }
     if (ends) {
-        poet_reply_number(answer, "committed", run.record->step);
+        poet_reply_number(answer, "committed", run.record->committed);
     }
     return POET_OK;
 }

@@ -112,7 +112,8 @@ static bool keeps_alike(const poet_model *model, const poet_model *training)
 {
     return model->kept_count == 0 ||
            (model->kept == training->kept && model->kept_count == training->kept_count &&
-            model->unit_count == training->unit_count && model->home_blocks == training->home_blocks);
+            model->unit_count == training->unit_count && model->home_blocks == training->home_blocks &&
+            model->commit_each == training->commit_each);
 }
 
 static int move_page(const poet_runner *runner, poet_run *run, const poet_call *call)

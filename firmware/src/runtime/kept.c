@@ -44,6 +44,45 @@ void poet_kept_set_bits(uint32_t *words, uint32_t first, uint32_t count, bool va
     }
 }
 
+uint32_t poet_kept_homes(const poet_model *model)
+{
+    return model->commit_each > 1u ? 3u : 2u;
+}
+
+/* Units and rows of units. */
+static uint32_t unit_bits(const poet_model *model)
+{
+    return model->commit_each > 1u ? model->bit_count / 2u : model->bit_count;
+}
+
+uint32_t poet_kept_home(const poet_model *model, const uint32_t *homes, uint32_t bit)
+{
+    const uint32_t low = poet_kept_bit(homes, bit) ? 1u : 0u;
+    return model->commit_each > 1u && poet_kept_bit(homes, bit + unit_bits(model)) ? low + 2u : low;
+}
+
+uint32_t poet_kept_next_home(const poet_record *record, uint32_t bit)
+{
+    const poet_model *model = record->model;
+    const uint32_t read = poet_kept_home(model, record->homes, bit);
+    const uint32_t counts = poet_kept_home(model, record->counts, bit);
+    return read == counts ? (read + poet_kept_homes(model) - 1u) % poet_kept_homes(model) : 3u - read - counts;
+}
+
+void poet_kept_move(poet_record *record)
+{
+    const uint32_t bits = unit_bits(record->model);
+    for (uint32_t bit = 0; bit < bits; bit++) {
+        if (poet_kept_bit(record->changed, bit)) {
+            const uint32_t next = poet_kept_next_home(record, bit);
+            poet_kept_set_bits(record->homes, bit, 1, (next & 1u) != 0u);
+            if (record->model->commit_each > 1u) {
+                poet_kept_set_bits(record->homes, bit + bits, 1, next > 1u);
+            }
+        }
+    }
+}
+
 /* Whether the residents that outlive a step begin the region, without gaps: they are one unit. */
 static bool residents_are_one(const poet_model *model)
 {
@@ -118,15 +157,17 @@ __attribute__((cold)) bool poet_record_layout_is_sound(const poet_model *model)
         return false;
     }
     uint32_t end = 0;
-    if (!lie_in_order(model, 0, model->unit_count - of_residents, &end) || model->bit_count < of_residents ||
-        !bits_are_in_order(model, model->unit_count - of_residents, model->bit_count - of_residents)) {
+    const uint32_t bits = unit_bits(model);
+    if (!lie_in_order(model, 0, model->unit_count - of_residents, &end) || bits < of_residents ||
+        (model->commit_each > 1u && model->bit_count % 2u != 0u) ||
+        !bits_are_in_order(model, model->unit_count - of_residents, bits - of_residents)) {
         return false;
     }
     end += poet_blocks_of(saved);
     if (end != model->home_blocks) {
         return false;
     }
-    end *= 2u;
+    end *= poet_kept_homes(model);
     if (!lie_in_order(model, model->unit_count, (uint32_t)model->check_count - model->unit_count, &end) ||
         end != model->batch_block) {
         return false;
@@ -143,9 +184,9 @@ __attribute__((cold)) bool poet_record_layout_is_sound(const poet_model *model)
     return checks == model->check_count && end - model->batch_block == model->batch_blocks;
 }
 
-uint32_t poet_kept_block(const poet_model *model, uint32_t block, bool second)
+uint32_t poet_kept_block(const poet_model *model, uint32_t block, uint32_t home)
 {
-    return POET_CARD_DATA_BLOCK + block + (second ? model->home_blocks : 0u);
+    return POET_CARD_DATA_BLOCK + block + home * model->home_blocks;
 }
 
 int poet_record_set_batches(poet_record *record, uint32_t batches)
@@ -166,13 +207,15 @@ uint32_t poet_record_page_block(const poet_record *record)
 
 /* --- what a step reads and writes --- */
 
-/* First block of a row, in the home of a unit that counts or in the other one. */
+/* First block of a row, in the home of a unit that is read or in that of its next version. */
 static uint32_t row_block(const poet_record *record, const poet_kept *kept, uint32_t row, bool next)
 {
     const uint32_t block = kept->block + row * row_blocks(kept);
-    const bool second =
-        poet_kept_is_unit(record->model, kept) && poet_kept_bit(record->second, kept->bit + row) != next;
-    return poet_kept_block(record->model, block, second);
+    const uint32_t bit = kept->bit + row;
+    const uint32_t home = !poet_kept_is_unit(record->model, kept) ? 0u
+                          : next                                  ? poet_kept_next_home(record, bit)
+                                                                  : poet_kept_home(record->model, record->homes, bit);
+    return poet_kept_block(record->model, block, home);
 }
 
 static uint32_t batch_block(const poet_record *record, const poet_kept *kept, uint32_t batch)

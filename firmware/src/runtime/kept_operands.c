@@ -162,7 +162,7 @@ static int commit(const poet_runner *runner, poet_record *record)
     if (status != POET_OK) {
         return status;
     }
-    return all_are_written(record) ? poet_record_commit(record, record->step + 1u) : POET_E_ORDER;
+    return all_are_written(record) ? poet_record_end_step(record) : POET_E_ORDER;
 }
 
 /* As a page-in, from where the card keeps the tensor. */

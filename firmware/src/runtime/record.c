@@ -117,11 +117,10 @@ static int write_record(const poet_record *record, uint32_t place, uint32_t sequ
     put32(&out, model->bit_count);
     put32(&out, model->check_count);
     for (uint32_t word = 0; word < word_count(record); word++) {
-        put32(&out, record->second[word] ^ record->changed[word]);
+        put32(&out, record->homes[word]);
     }
     for (uint32_t i = 0; i < model->check_count; i++) {
-        const poet_check *check = &record->checks[i];
-        put32(&out, check->written ? check->next_crc : check->crc);
+        put32(&out, record->checks[i].crc);
     }
     put32(&out, out.crc);
     flush(&out);
@@ -154,7 +153,8 @@ static int read_once(poet_record *record, uint32_t place, bool apply, header *he
     for (uint32_t word = 0; word < word_count(record); word++) {
         const uint32_t bits = get32(&in);
         if (apply) {
-            record->second[word] = bits;
+            record->homes[word] = bits;
+            record->counts[word] = bits;
         }
     }
     for (uint32_t i = 0; i < model->check_count; i++) {
@@ -183,8 +183,9 @@ void poet_record_init(poet_record *record, const poet_model *model, uint8_t *res
                       uint32_t *homes)
 {
     *record = (poet_record){
-        .model = model, .residents = residents, .checks = checks, .second = homes, .ways = &poet_kept_on_card};
+        .model = model, .residents = residents, .checks = checks, .homes = homes, .ways = &poet_kept_on_card};
     record->changed = homes + word_count(record);
+    record->counts = record->changed + word_count(record);
 }
 
 void poet_record_forget(poet_record *record)
@@ -201,13 +202,15 @@ static void begin_empty(poet_record *record)
     record->sequence = 0;
     record->place = 0;
     record->step = 0;
+    record->committed = 0;
     record->batches = 0;
     for (uint32_t i = 0; i < record->model->check_count; i++) {
         record->checks[i] = (poet_check){0};
     }
-    memset(record->second, 0, word_count(record) * sizeof *record->second);
-    memset(record->changed, 0, word_count(record) * sizeof *record->changed);
-    poet_kept_set_bits(record->second, 0, record->model->bit_count, true);
+    memset(record->homes, 0, POET_HOME_WORDS(record->model->bit_count) * sizeof *record->homes);
+    const uint32_t units = record->model->bit_count / (poet_kept_homes(record->model) - 1u);
+    poet_kept_set_bits(record->homes, 0, units, true);
+    poet_kept_set_bits(record->counts, 0, units, true);
 }
 
 int poet_record_load(poet_record *record, const poet_block_device *device)
@@ -241,6 +244,7 @@ int poet_record_load(poet_record *record, const poet_block_device *device)
     record->sequence = newest.sequence;
     record->place = place;
     record->step = newest.step;
+    record->committed = newest.step;
     return poet_record_set_batches(record, newest.batches);
 }
 
@@ -271,27 +275,30 @@ static poet_check *check_of_residents(const poet_record *record)
     return poet_saved_bytes(record->model) > 0 ? &record->checks[record->model->unit_count - 1u] : NULL;
 }
 
-static bool residents_are_second(const poet_record *record)
+/* They change when a record is written, and then alone. */
+static uint32_t bit_of_residents(const poet_record *record)
 {
-    return poet_kept_bit(record->second, record->model->bit_count - 1u);
+    return record->model->bit_count / (poet_kept_homes(record->model) - 1u) - 1u;
 }
 
-static poet_kept_place place_of_residents(const poet_record *record, bool second)
+static poet_kept_place place_of_residents(const poet_record *record, uint32_t home)
 {
     const uint32_t bytes = poet_saved_bytes(record->model);
     const uint32_t first = record->model->home_blocks - poet_blocks_of(bytes);
     const poet_check *check = check_of_residents(record);
-    return (poet_kept_place){poet_kept_block(record->model, first, second), bytes, check->crc, true};
+    return (poet_kept_place){poet_kept_block(record->model, first, home), bytes, check->crc, true};
 }
 
 int poet_record_read_residents(poet_record *record)
 {
-    const poet_check *check = check_of_residents(record);
-    if (check == NULL) {
-        return POET_OK;
+    /* What else was changed since the last commit is then given up, too. */
+    int status = record->step == record->committed ? POET_OK : poet_record_load(record, record->device);
+    if (status != POET_OK || check_of_residents(record) == NULL) {
+        return status;
     }
-    const poet_kept_place place = place_of_residents(record, residents_are_second(record));
-    int status = poet_kept_check_place(record->device, &place);
+    const uint32_t home = poet_kept_home(record->model, record->homes, bit_of_residents(record));
+    const poet_kept_place place = place_of_residents(record, home);
+    status = poet_kept_check_place(record->device, &place);
     for (uint32_t reads = 0; status == POET_OK && reads < POET_SAVED_READS; reads++) {
         status = record->device->read(record->device->context, place.block, record->residents, place.bytes);
         if (status == POET_OK && poet_pager_crc(record->device, 0, record->residents, place.bytes) == place.crc) {
@@ -307,10 +314,11 @@ static int write_residents(poet_record *record)
     if (check == NULL) {
         return POET_OK;
     }
-    const poet_kept_place next = place_of_residents(record, !residents_are_second(record));
+    const uint32_t bit = bit_of_residents(record);
+    const poet_kept_place next = place_of_residents(record, poet_kept_next_home(record, bit));
     check->next_crc = poet_pager_crc(record->device, 0, record->residents, next.bytes);
     check->written = true;
-    poet_kept_set_bits(record->changed, record->model->bit_count - 1u, 1, true);
+    poet_kept_set_bits(record->changed, bit, 1, true);
     return record->device->write(record->device->context, next.block, record->residents, next.bytes);
 }
 
@@ -365,6 +373,32 @@ static int check_complete(const poet_record *record)
     return POET_OK;
 }
 
+/* What was written is read from now on. */
+static void settle(poet_record *record)
+{
+    for (uint32_t i = 0; i < record->model->check_count; i++) {
+        poet_check *check = &record->checks[i];
+        *check = (poet_check){.crc = check->written ? check->next_crc : check->crc};
+    }
+    poet_kept_move(record);
+    memset(record->changed, 0, word_count(record) * sizeof *record->changed);
+}
+
+int poet_record_end_step(poet_record *record)
+{
+    const uint32_t each = record->model->commit_each;
+    const uint32_t step = record->step + 1u;
+    if (each <= 1u || step % each == 0u) {
+        return poet_record_commit(record, step);
+    }
+    const int status = poet_saved_check_finite(record->model, record->residents);
+    if (status == POET_OK) {
+        settle(record);
+        record->step = step;
+    }
+    return status;
+}
+
 int poet_record_commit(poet_record *record, uint32_t step)
 {
     int status = check_complete(record);
@@ -380,6 +414,7 @@ int poet_record_commit(poet_record *record, uint32_t step)
     if (status != POET_OK) {
         return status;
     }
+    settle(record);
     const uint32_t place = record->sequence == 0 ? 0u : 1u - record->place;
     const uint32_t sequence = (record->sequence > record->refused ? record->sequence : record->refused) + 1u;
     status = write_record(record, place, sequence, step);
@@ -397,18 +432,12 @@ int poet_record_commit(poet_record *record, uint32_t step)
     if (written.sequence != sequence) {
         return POET_E_CORRUPT;
     }
-    for (uint32_t i = 0; i < record->model->check_count; i++) {
-        poet_check *check = &record->checks[i];
-        *check = (poet_check){.crc = check->written ? check->next_crc : check->crc};
-    }
-    for (uint32_t word = 0; word < word_count(record); word++) {
-        record->second[word] ^= record->changed[word];
-        record->changed[word] = 0;
-    }
+    memcpy(record->counts, record->homes, word_count(record) * sizeof *record->counts);
     record->sequence = sequence;
     record->refused = 0;
     record->place = place;
     record->step = step;
+    record->committed = step;
     return POET_OK;
 }
 

@@ -247,9 +247,11 @@ def _tensors(reader: CardReader, commit: Record | SlotHeader, block: int, plan: 
 def _kept_contents(reader: CardReader, record: Record, plan: Plan) -> dict[str, bytes]:
     layout = plan.card
     assert layout is not None
-    second = iter(record.second)
+    count = sum(place.rows for place in layout.units)
+    third = record.second[count:] or (False,) * count
+    numbers = (low + 2 * high for low, high in zip(record.second[:count], third, strict=True))
     homes = [
-        [layout.home_block(place, row, bit) for row, bit in enumerate(islice(second, place.rows))]
+        [layout.home_block(place, row, home) for row, home in enumerate(islice(numbers, place.rows))]
         for place in layout.units
     ]
     homes += [[place.row_block(row) for row in range(place.rows)] for place in layout.constants]

@@ -146,6 +146,11 @@ class Plan(PlanFiles):
         return any(tensor.kind != CONSTANT for tensor in self.kept)
 
     @property
+    def commit_each(self) -> int:
+        """So many steps are made to count together."""
+        return self.card.commit_each if self.card is not None else 1
+
+    @property
     def keeps_batches(self) -> bool:
         """Whether its batches lie on the card, which is given them once."""
         return any(tensor.kind in BATCH_KINDS for tensor in self.kept)

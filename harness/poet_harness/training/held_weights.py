@@ -116,7 +116,10 @@ class HeldWeights:
         self.in_ram = number + 1
         if not self._plan.commits_steps:
             return
-        if committed != self._being_kept:
+        each = self._plan.commit_each
+        if committed != self._being_kept and (
+            each == 1 or committed != max(self.kept or 0, (number + 1) // each * each)
+        ):
             raise UserError(
                 f"{self._device.link.name}: the board committed step {committed}, and was asked for "
                 f"{self._being_kept}: does somebody else use it?",

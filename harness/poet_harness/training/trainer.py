@@ -162,6 +162,8 @@ class Trainer:
                         done(step)
                         if commit_every and (stopping() or (number + 1) % commit_every == 0):
                             self._commit(number + 1)
+                        elif stopping() or number + 1 == steps:
+                            self._commit_rest()
                 return self.observed
             except DeviceResetError:
                 self.held.in_ram = None
@@ -198,6 +200,11 @@ class Trainer:
             if error.number == Status.E_NOT_FINITE:
                 raise self._spoiled(steps, "values that are no numbers") from None
             raise
+
+    def _commit_rest(self) -> None:
+        """Have the card keep the steps since its last commit, where not each of them is one."""
+        if self._plan.commit_each > 1 and self.held.in_ram not in (None, self.held.kept):
+            self._commit(self.held.in_ram)
 
     def _refused(self, error: DeviceError) -> UserError:
         where = self.device.link.name
@@ -242,7 +249,7 @@ class Trainer:
             seen = ObservedStep(number, loss, report, energy_j=None, actions=(), gradients={})
             if part == self._plan.micro_batches - 1:
                 self.held.end_step(number, report.committed)
-                if self._plan.commits_steps:
+                if self._plan.commits_steps and report.committed == number + 1:
                     self._observed[number] = seen  # it counts, even if the board is reset before it tells the rest
             parts.append(self._traced(seen, part) if trace else replace(seen, energy_j=self.metering.end(report)))
         gradients = tensors_in(self.device, self._plan, ("gradient",)) if self._wants_gradients else {}
@@ -317,6 +324,7 @@ class Trainer:
         UserError
             If the board does not answer, was reset, or was cut off in a step.
         """
+        self._commit_rest()
         if self.held.card is not None and self._plan.commits_steps:
             return self.held.card.weights()
         steps, tensors = self._read()
@@ -334,6 +342,7 @@ class Trainer:
 
         Of a plan that keeps some on the card nothing is read: the card has them, and a board goes on from there.
         """
+        self._commit_rest()
         if self._plan.commits_steps and self.held.in_ram is not None:
             return self.held.begin_again_from(self.held.in_ram, {})
         return self.held.begin_again_from(*self._read())

@@ -196,6 +196,14 @@ class MemoryOptions:
     tiles: Annotated[
         Tiles, expert_option(help="On a microcontroller: what is too large a few rows at a time, where that is needed.")
     ] = Tiles.AUTO
+    keep_each: Annotated[
+        int,
+        expert_option(
+            metavar="N",
+            min=1,
+            help="Where each step is kept on the card: N together, for less energy; a reset loses at most N - 1 more.",
+        ),
+    ] = 1
     paging: Annotated[bool, expert_option(help="Whether values may be paged to storage.")] = True
     card_above: Annotated[
         str | None,

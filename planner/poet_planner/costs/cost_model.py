@@ -37,7 +37,7 @@ from poet_profiles.firmware.operators import (
     parse_params,
 )
 from poet_profiles.graph import Graph, Node, PageCost, Value
-from poet_profiles.graph.kept import FETCH
+from poet_profiles.graph.kept import COMMIT, FETCH
 from poet_profiles.profile import NO_SENSOR, PLACE
 
 from poet_planner.costs.card import CardWork, WeightTile, card_work
@@ -219,6 +219,8 @@ class CostModel:
         source = node.operation.operands[0] if node.operation.operands else ""
         work = card_work(graph, op, params, self._overlaps, source)
         cost = self._operator(node.id, op, params) if work is None else self._on_card(node.id, op, params, work)
+        if op == COMMIT:
+            cost = cost.shared(parse_params(params)["steps"])
         runner = self._runner_share(cost, op, params)
         time_s, energy_j = cost.time_s * (1 + runner), cost.energy_j * (1 + runner)
         return cost._replace(time_s=time_s + self._between[0], energy_j=energy_j + self._between[1])
@@ -432,6 +434,12 @@ class _Cost(NamedTuple):
     predicted_j: Mapping[str, float] = MappingProxyType({})
     card_time_s: float = 0.0
     card_energy_j: float = 0.0
+
+    def shared(self, steps: int) -> _Cost:
+        """The mean of so many steps, of which one has it."""
+        predicted_j = {name: joules / steps for name, joules in self.predicted_j.items()}
+        mean = {name: getattr(self, name) / steps for name in ("time_s", "energy_j", "card_time_s", "card_energy_j")}
+        return self if steps == 1 else self._replace(**mean, predicted_j=predicted_j)
 
 
 def _add(sums: dict[str, float], more: Mapping[str, float]) -> None:

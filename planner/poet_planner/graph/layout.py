@@ -66,6 +66,7 @@ class MemoryLayout:
     tiles: int = 1  # in how many tiles the largest value is computed, of rows of a matrix or of channels
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
+    commit_each: int = 1  # so many steps are made to count together, where parameters lie on the card
 
     @property
     def gradients(self) -> str:

@@ -51,6 +51,7 @@ def with_parameters_on_the_card(
     flash_bytes: int | None = None,
     streaming: Streaming = FETCHED_WHOLE,
     batch_on_card: bool = True,
+    commit_each: int = 1,
 ) -> Graph:
     """The same step with parameters of more than ``above_bytes`` on the card.
 
@@ -66,6 +67,8 @@ def with_parameters_on_the_card(
         Which of them operators read tile by tile.
     batch_on_card : bool
         Whether inputs and targets lie there, too, and not in RAM.
+    commit_each : int
+        So many steps are made to count together.
     """
     graph = with_turned_gradients(without_taking_over(graph))
     in_flash = _constants_that_fit(graph, flash_bytes)
@@ -74,7 +77,7 @@ def with_parameters_on_the_card(
     for node in sorted(graph.nodes, key=lambda node: node.id != FACTORS):
         step.take(node)
     made = _on_card(graph, step, in_flash)
-    return replace(made, nodes=(*made.nodes, _commit(step.nodes))) if commits_each_step(made) else made
+    return replace(made, nodes=(*made.nodes, _commit(step.nodes, commit_each))) if commits_each_step(made) else made
 
 
 def with_constants_on_the_card(graph: Graph, flash_bytes: int, streaming: Streaming = FETCHED_WHOLE) -> Graph:
@@ -398,7 +401,7 @@ def _is_gradient_of_linear(product: dict[str, int]) -> bool:
     return product["b"] == 1 and (product["k"] == 1 or (product["ta"], product["tb"]) == (1, 0))
 
 
-def _commit(nodes: list[Node]) -> Node:
+def _commit(nodes: list[Node], each: int) -> Node:
     """The node after the ordering node and all that change residents: the last of the step."""
     place = next(place for place, node in enumerate(nodes) if node.id == ORDERING_NODE)
     return Node(
@@ -409,7 +412,7 @@ def _commit(nodes: list[Node]) -> Node:
         inputs=tuple(value.id for node in nodes[place:] for value in node.values),
         recomputable=False,
         backward=True,
-        operation=Operation(COMMIT, params_key(COMMIT, {"steps": 1}), (), ()),
+        operation=Operation(COMMIT, params_key(COMMIT, {"steps": each}), (), ()),
         uses=Uses.BOTH,
     )
 

@@ -53,7 +53,9 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
             raise _keeps_none_on_a_card(board)
         graph = step.in_slices(dma, optimizer, streaming.slices_above_bytes)
         room = flash_for_constants(graph, board)
-        graph = with_parameters_on_the_card(graph, layout.card_above_bytes, room, streaming, layout.batch_on_card)
+        graph = with_parameters_on_the_card(
+            graph, layout.card_above_bytes, room, streaming, layout.batch_on_card, layout.commit_each
+        )
     else:
         graph = step.in_ram(dma, layout.resident_gradients and not layout.early_updates, optimizer)
         graph = graph if layout.bands is None else with_bands(graph, layout.bands)

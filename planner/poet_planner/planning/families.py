@@ -402,6 +402,7 @@ def _on_card(bench: Bench) -> Iterator[list[MemoryLayout]]:
 def _homes(bench: Bench, parts: int) -> Iterator[list[MemoryLayout]]:
     whole = parts == 1 and bench.cut is None
     layout = MemoryLayout(card_above_bytes=_above_bytes(bench)[-1], micro_batches=parts, batch_on_card=whole)
+    layout = replace(layout, commit_each=bench.request.keep_each)
     for sliced in SLICED_ABOVE_BYTES if whole else (None,):
         ways = (replace(streaming, slices_above_bytes=sliced) for streaming in reversed(streamed(bench)))
         yield [replace(layout, streaming=streaming) for streaming in ways]

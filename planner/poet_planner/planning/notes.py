@@ -26,6 +26,10 @@ GRADIENTS_NOTES = {
     ),
 }
 NO_FEATURES = "features are not kept: {} takes the whole step"
+NOTHING_KEPT = (
+    "--keep-each {0}: no step keeps anything on the card; leave it out, and give --commit-every {0} to poet-harness run"
+)
+KEPT_TOGETHER = "{} steps are kept on the card together: a reset loses at most {} more; energies and times are the mean"
 NO_ROOM = "features are not kept: what makes them has no room beside the head's step"
 NOTHING_TO_KEEP = "a step has no frozen part that takes a tenth of its energy"
 EXCLUDED = (
@@ -102,7 +106,8 @@ def of_constants(form: Form, usual: Form | None, before: Form | None, others: Se
 
 def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """What lies on the card and why, and what is in slices."""
-    graph, sliced = form.graph, _of_slices(form.graph)
+    graph, sliced, each = form.graph, _of_slices(form.graph), form.layout.commit_each
+    sliced = joined(sliced, KEPT_TOGETHER.format(each, each - 1) if each > 1 else "")
     if usual is None:
         return sliced
     in_flash = has_room_in_flash(usual.graph, usual.step.board)

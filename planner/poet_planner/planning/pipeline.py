@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from poet_profiles.errors import UserError
+from poet_profiles.graph.kept import commits
 from poet_profiles.plan_folder.beside import Extraction, stored_bytes
 from poet_profiles.plan_folder.summary import ContestRow, Int8Report, MoreRam
 from poet_profiles.schedule import Objective, Schedule
@@ -77,6 +78,8 @@ def plan(
         _ = bench.training_step.streamed  # refuses, before minutes are spent
     contest = chosen_contest(bench, method)
     chosen = contest.chosen
+    if request.keep_each > 1 and not commits(chosen.graph):
+        raise UserError(notes.NOTHING_KEPT.format(request.keep_each))
     hooks.say(chosen.note)
     if library is not None and (reason := why_no_library(chosen.graph)):
         raise UserError(f"--library {library}: {chosen.graph.name}: {reason}")

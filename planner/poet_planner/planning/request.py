@@ -28,6 +28,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 AUTO_PARTS = "auto"
 WHOLE = "whole"  # of --features: one step does all
+MOST_KEPT = 65535  # steps together: 16 bits of the firmware's model
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Request:
     features: int | str = WHOLE
     stream: int | None = None  # an axis of the input
     tiles: str = Tiles.AUTO
+    keep_each: int = 1  # so many steps are kept together, where each is
 
     def __post_init__(self) -> None:
         if isinstance(self.network, Graph | Path):
@@ -79,6 +81,8 @@ class Request:
         named(Parameters, self.parameters, "--parameters")
         named(Gradients, self.gradients, "--gradients")
         named(Tiles, self.tiles, "--tiles")
+        if not 1 <= self.keep_each <= MOST_KEPT:
+            raise UserError(f"--keep-each {self.keep_each}: give how many steps are kept together, 1 to {MOST_KEPT}")
         if self.features not in (AUTO_PARTS, WHOLE) and not str(self.features).isdecimal():
             raise UserError(f"--features {self.features}: give auto, whole, or how many samples have room in RAM")
         excluded = self.parameters == Parameters.EXCLUDED

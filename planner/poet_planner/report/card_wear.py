@@ -25,8 +25,10 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None) -> Wear:
     committed = 0
     if layout is not None:
         rows = {place.id: place.row_blocks for place in layout.units if place.rows > 1}
-        whole = sum(place.blocks for place in layout.units if place.rows == 1)
-        committed = whole + _row_blocks(graph, rows) + blocks_of(record_bytes(layout.bits, layout.checks))
+        whole = sum(place.blocks for place in layout.units if place.rows == 1 and place.id)
+        together = sum(place.blocks for place in layout.units if not place.id)
+        together += blocks_of(record_bytes(layout.bits, layout.checks))
+        committed = whole + _row_blocks(graph, rows) + -(-together // layout.commit_each)
     endurance_bytes = board.storage_endurance_bytes if board else 0
     written = BLOCK_BYTES * (committed + paged)
     life = endurance_bytes / written if endurance_bytes and written else None

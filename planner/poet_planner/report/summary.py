@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poet_profiles.boards import Board
 from poet_profiles.graph import Graph
-from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, commit_each
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference, PlanBeside
 from poet_profiles.plan_folder.summary import ContestRow, FeaturesReport, FitReport, InferenceReport, Summary
@@ -116,6 +116,7 @@ def summarise(
         source="" if costed else graph.source,
         energy_share=_energy_share(graph, schedule, costed) if costed else {},
         plain_fitted=None,
+        commit_each=commit_each(graph),
         energy_sensed=costed is None or costed.senses,
         fits=_fit_reports(costed, moments, schedule.energy_j) if costed else (),
         firmware=costed.firmware if costed else (),

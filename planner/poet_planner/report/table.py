@@ -229,6 +229,9 @@ def _card_rows(s: Summary) -> list[tuple[str, str, str]]:
     if committed + paged:
         parts = f"{bytes_text(committed)} of new versions, {bytes_text(paged)} of pages"
         rows.append(("card, written", bytes_text(committed + paged), f"a step: {parts}"))
+    if s.commit_each > 1:
+        loses = f"a reset loses at most {s.commit_each - 1} more; energy and time are the mean"
+        rows.append(("  kept together", f"{s.commit_each} steps", loses))
     if s.wear.life_steps is not None:
         endurance = f"if {bytes_text(s.wear.endurance_bytes)} can be written to it"
         rows.append(("  its life", f"{float(f'{s.wear.life_steps:.2g}'):,.0f} steps", endurance))

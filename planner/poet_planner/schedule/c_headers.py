@@ -286,6 +286,7 @@ def _model(graph: Graph, layout: CardLayout, words: bytes, prefix: str, lasting:
             f"    .kept_count = {len(graph.kept)}u,",
             f"    .unit_count = {len(layout.units)}u,",
             f"    .check_count = {layout.checks}u,",
+            *([f"    .commit_each = {layout.commit_each}u,"] if layout.commit_each > 1 else []),
             f"    .bit_count = {layout.bits}u,",
             f"    .home_blocks = {layout.home_blocks}u,",
             f"    .batch_block = {layout.batches_block - FIRST_BLOCK}u,",

@@ -338,7 +338,7 @@ def _record_tables(name: str, graph: Graph, tables: FirmwareTables) -> list[str]
         return []
     return [
         f"static poet_check {name}_checks[{tables.check_count}];",
-        f"static uint32_t {name}_homes[2u * POET_BIT_WORDS({tables.bit_count}u) + 1u];",
+        f"static uint32_t {name}_homes[POET_HOME_WORDS({tables.bit_count}u) + 1u];",
         f"static poet_record {name}_record;",
         f"static const poet_keeping {name}_keeping = {{",
         f"    &{name}_record, {', '.join(calls)}}};",

@@ -78,11 +78,11 @@ def _head(
     bits = sum(1 << BESIDE.index(name) for name in plans_beside(inference, extraction))
     of_samples = (extraction.samples, extraction.at_once) if extraction else (0, 0)
     return pack(
-        "<8s8I9H6x",
+        "<8s8I10H4x",
         *(MAGIC, PLAN_FORMAT, 0, bits, constants),
         *(layout.bits, layout.home_blocks, layout.batches_block - FIRST_BLOCK, layout.batch_blocks),
         *(residents, len(graph.kept), len(layout.units), layout.checks),
-        *(graph.micro_batches, params, needs.page_count, *of_samples),
+        *(graph.micro_batches, params, needs.page_count, *of_samples, layout.commit_each),
     )
 
 

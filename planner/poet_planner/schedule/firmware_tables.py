@@ -17,7 +17,7 @@ from poet_profiles.schedule import Action, Schedule
 # sizeof in firmware/include/poet, on a board with 32-bit words; a test asks a compiler.
 PAGE_ENTRY_BYTES = 4  # poet_page
 CHECK_ENTRY_BYTES = 12  # poet_check
-HOME_WORD_BYTES = 8  # two words, for 32 bits of a record
+HOME_WORD_BYTES = 12  # three words, for 32 bits of a record
 
 
 @dataclass(frozen=True)

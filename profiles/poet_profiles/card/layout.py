@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from poet_profiles.graph import Graph
-from poet_profiles.graph.kept import BATCH_KINDS
+from poet_profiles.graph.kept import BATCH_KINDS, commit_each
 
 BLOCK_BYTES = 512
 LABEL = b"POET CARD 1\n"
@@ -87,11 +87,13 @@ class CardLayout:
     units, constants, batch : tuple of CardPlace
         In the order of SPEC's section 7, which numbers the units and the checks of a record.
     home_blocks : int
-        Of all first homes together: how far after its first home a unit's second one lies.
+        Of all first homes together: how far after its first home a unit's second one lies, and its third after that.
     batch_blocks : int
         Of one batch: how far after a batch the next one lies.
     batches_block : int
         Where batch 0 begins.
+    commit_each : int
+        So many steps are made to count together; of more than 1 a unit has three homes.
     """
 
     units: tuple[CardPlace, ...]
@@ -100,6 +102,7 @@ class CardLayout:
     home_blocks: int
     batch_blocks: int
     batches_block: int
+    commit_each: int = 1
 
     @property
     def checks(self) -> int:
@@ -108,8 +111,8 @@ class CardLayout:
 
     @property
     def bits(self) -> int:
-        """How many a record holds: one for each row of each unit."""
-        return sum(place.rows for place in self.units)
+        """How many a record holds: one for each row of each unit; of three homes as many again behind these."""
+        return sum(place.rows for place in self.units) * (2 if self.commit_each > 1 else 1)
 
     @property
     def first_bits(self) -> tuple[int, ...]:
@@ -120,9 +123,9 @@ class CardLayout:
         """The first block of the page area on a card with so many batches."""
         return self.batches_block + batches * self.batch_blocks
 
-    def home_block(self, place: CardPlace, row: int, second: bool) -> int:
-        """The first block of one of the homes of a unit's row."""
-        return place.row_block(row) + (self.home_blocks if second else 0)
+    def home_block(self, place: CardPlace, row: int, home: int) -> int:
+        """The first block of one of the homes of a unit's row, which are numbered from 0."""
+        return place.row_block(row) + home * self.home_blocks
 
     def batch_block(self, place: CardPlace, number: int) -> int:
         """The first block of a batch of one tensor."""
@@ -153,7 +156,7 @@ def _rows(place: CardPlace, content: bytes) -> list[bytes]:
     return [content[begin : begin + place.row_bytes] for begin in range(0, place.bytes, place.row_bytes)]
 
 
-def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int) -> CardLayout:
+def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int, each: int = 1) -> CardLayout:
     """Give every tensor its blocks.
 
     Parameters
@@ -164,6 +167,8 @@ def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int)
         Ids of those that a step changes, in the order of the nodes that write them.
     resident_bytes : int
         Of the parameters and states among the residents, which are one unit; 0 if there are none.
+    each : int
+        So many steps are made to count together.
     """
     tensors = {tensor.id: (tensor.id, tensor.bytes, tensor.rows) for tensor in kept}
     units = [tensors[id] for id in dict.fromkeys(written)]
@@ -173,11 +178,11 @@ def lay_out(kept: Sequence[Tensor], written: Iterable[str], resident_bytes: int)
         units.append(("", resident_bytes, 1))
     first = tuple(_placed(units, FIRST_BLOCK))
     home_blocks = sum(place.blocks for place in first)
-    constants_block = FIRST_BLOCK + 2 * home_blocks
+    constants_block = FIRST_BLOCK + (3 if each > 1 else 2) * home_blocks
     constants = tuple(_placed([tensors[t.id] for t in still if t.kind not in BATCH_KINDS], constants_block))
     batches_block = constants_block + sum(place.blocks for place in constants)
     batch = tuple(_placed([tensors[t.id] for t in still if t.kind in BATCH_KINDS], batches_block, CHECK_BYTES))
-    return CardLayout(first, constants, batch, home_blocks, sum(place.blocks for place in batch), batches_block)
+    return CardLayout(first, constants, batch, home_blocks, sum(place.blocks for place in batch), batches_block, each)
 
 
 def card_layout(graph: Graph) -> CardLayout | None:
@@ -188,7 +193,7 @@ def card_layout(graph: Graph) -> CardLayout | None:
     operations = (node.operation for node in graph.nodes if node.operation)
     written = (result for operation in operations for result in operation.results if result in kept)
     resident_bytes = sum(r.bytes for r in graph.residents if r.kind in ("parameter", "state"))
-    return lay_out(graph.kept, written, resident_bytes)
+    return lay_out(graph.kept, written, resident_bytes, commit_each(graph))
 
 
 def _placed(tensors: Iterable[tuple[str, int, int]], block: int, check_bytes: int = 0) -> Iterator[CardPlace]:

@@ -36,7 +36,8 @@ class Record:
     batches : int
         How many lie on the card.
     second : tuple of bool
-        For each unit, or for each row of one that lies by rows, whether its second home counts.
+        For each unit, or for each row of one that lies by rows, whether its second home counts; where it has three,
+        behind these whether that is the third.
     checks : tuple of int
         Of each unit, then of each constant.
     """

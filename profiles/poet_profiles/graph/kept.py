@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from poet_profiles.errors import FaultError
+from poet_profiles.firmware.operators import parse_params
 from poet_profiles.graph.model import Graph, Kept, Node, Operation, Uses
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import aligned
@@ -45,6 +46,11 @@ def is_written(kept: Kept, graph: Graph) -> bool:
 def commits(graph: Graph) -> list[Node]:
     """The nodes that make the next versions count: at most one in a sound graph."""
     return [node for node in graph.nodes if node.operation and node.operation.op == COMMIT]
+
+
+def commit_each(graph: Graph) -> int:
+    """So many steps are made to count together."""
+    return max((parse_params(node.operation.params)["steps"] for node in commits(graph) if node.operation), default=1)
 
 
 def check_kept(graph: Graph) -> None:

@@ -283,6 +283,7 @@ class Summary:
     inference: InferenceReport | None = None
     int8: Int8Report | None = None
     features: FeaturesReport | None = None
+    commit_each: int = 1  # so many steps are made to count together on the card; energies and times are the mean
 
     @property
     def all_of_the_card_j(self) -> float:

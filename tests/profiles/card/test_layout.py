@@ -88,6 +88,13 @@ def test_an_example_by_hand() -> None:
     assert layout.page_block(10) == 2087
 
 
+def test_three_homes_where_steps_are_kept_together() -> None:
+    tensors = [Tensor("a", "parameter", 512), Tensor("table", "constant", 1)]
+    layout = lay_out(tensors, ["a"], 100, 10)
+    assert (layout.home_blocks, layout.bits, layout.constants[0].block) == (2, 4, 2048 + 3 * 2)
+    assert [layout.home_block(layout.units[0], 0, home) for home in range(3)] == [2048, 2050, 2052]
+
+
 def test_a_table_by_rows_by_hand() -> None:
     tensors = [Tensor("table", "parameter", 3 * 600, 3), Tensor("a", "parameter", 512), Tensor("old", "constant", 8, 2)]
     layout = lay_out(tensors, ["a", "table"], 4)

@@ -94,7 +94,7 @@ Kept = structure("Kept", bytes=u32, block=u32, rows=u32, bit=u32, check=u16, kin
 Model = structure(
     "Model", graph_hash=u64, resident_bytes=u32, resident_count=u16, micro_batches=u16, residents=P(Resident),
     constant_bytes=u32, constant_crc=u32, constant_words=P(u32), kept_count=u16, unit_count=u16, check_count=u16,
-    bit_count=u32, home_blocks=u32, batch_block=u32, batch_blocks=u32, kept=P(Kept),
+    commit_each=u16, bit_count=u32, home_blocks=u32, batch_block=u32, batch_blocks=u32, kept=P(Kept),
 )  # fmt: skip
 Operator = structure(
     "Operator", code=u8, param_count=u8, sizes=c.c_void_p, run=c.c_void_p,
@@ -109,8 +109,9 @@ TRACE_ROWS = 126
 TracePart = structure("TracePart", ticks=u32 * TRACE_ROWS, number=u32, crc=u32)
 Check = structure("Check", crc=u32, next_crc=u32, written=c.c_bool)
 Record = structure(
-    "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), second=P(u32), changed=P(u32),
-    device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, batches=u32, ways=c.c_void_p,
+    "Record", model=P(Model), residents=c.c_void_p, checks=P(Check), homes=P(u32), changed=P(u32),
+    counts=P(u32), device=P(BlockDevice), sequence=u32, refused=u32, place=u32, step=u32, committed=u32, batches=u32,
+    ways=c.c_void_p,
 )  # fmt: skip
 Operators = structure("Operators", operators=c.c_void_p, count=c.c_size_t)
 Hooks = structure(
@@ -292,7 +293,9 @@ class Layout:
     batch_blocks: int
 
     @classmethod
-    def of(cls, kept: Sequence[KeptTensor], residents: Sequence[tuple[int, int, int]] = ()) -> Layout:
+    def of(
+        cls, kept: Sequence[KeptTensor], residents: Sequence[tuple[int, int, int]] = (), three: bool = False
+    ) -> Layout:
         counts = [tensor[3] if len(tensor) == 4 else 1 for tensor in kept]
         units = [tensor[2] for tensor in kept]
         changing = sorted((unit, place) for place, unit in enumerate(units) if unit is not None)
@@ -308,7 +311,7 @@ class Layout:
         homes += blocks_of(saved)
         unit_count = len(changing) + (saved > 0)
         checks = {place: unit for unit, place in changing}
-        block, constants = 2 * homes, 0
+        block, constants = (2 + three) * homes, 0
         for place, (count, kind, unit, *_) in enumerate(kept):
             if unit is None and kind not in (INPUT, TARGET):
                 blocks[place], checks[place] = block, unit_count + constants
@@ -327,7 +330,7 @@ class Layout:
             rows,
             unit_count,
             unit_count + constants,
-            bits + (saved > 0),
+            (1 + three) * (bits + (saved > 0)),
             homes,
             resident_block,
             batch_block,
@@ -418,13 +421,14 @@ class Net:
         constant_words: bytes = b"",
         kept: Sequence[KeptTensor] = (),
         micro_batches: int = 1,
+        commit_each: int = 0,
     ) -> None:
         """`nodes`: op, params, inputs, outputs, workspace; `steps`: action, index, offset or offsets.
 
         `values`: bytes, and the first block of the page or None. `kept`: bytes, kind, the unit or None, rows.
         """
         self.resident_bytes = sum(count for _, count, _ in residents)
-        layout = Layout.of(kept, residents)
+        layout = Layout.of(kept, residents, commit_each > 1)
         self.layout = layout
         self.kept = (Kept * max(1, len(kept)))(*layout.rows)
         self.residents = (Resident * max(1, len(residents)))(*residents)
@@ -438,7 +442,7 @@ class Net:
             len(constant_words),
             binascii.crc32(constant_words),
             self.constant_words,
-            *(len(kept), layout.units, layout.checks, layout.bits),
+            *(len(kept), layout.units, layout.checks, commit_each, layout.bits),
             *(layout.home_blocks, layout.batch_block, layout.batch_blocks),
             self.kept,
         )
@@ -460,7 +464,7 @@ class Net:
         self.seal()
         self.pages = fenced(Page, len(paged))
         self.checks = fenced(Check, layout.checks)
-        self.homes = fenced(u32, 2 * -(-layout.bits // 32))
+        self.homes = fenced(u32, 3 * -(-layout.bits // 32))
         self.trace = fenced(TracePart, 1)
         self.tables = Tables(self.pages, self.checks, self.homes, self.trace)
         self.plan = Plan(c.pointer(self.model), c.pointer(self.schedule))

@@ -347,7 +347,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "sgd_momentum": integers(size=(1, 70), momentum_nano=(1, 10**9)),
     "bernoulli": integers(size=(1, 70), keep_nano=(0, 10**9), stream=(0, 2**31 - 1)),
     "advance": integers(steps=(1, 2**31 - 1)),
-    "commit": integers(steps=(1, 1)),
+    "commit": integers(steps=(1, 100)),
     "sgd_update": integers(size=(1, 700)).flatmap(lambda p: tiles(p, "size")),
     "conv2d_update": convolutions().flatmap(lambda p: tiles(p, "k")),
     "linear_update": integers(m=(1, 10), k=(1, 33), n=(1, 18), bias=(0, 1)).flatmap(lambda p: tiles(p, "n")),
