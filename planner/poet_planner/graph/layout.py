@@ -68,6 +68,11 @@ class MemoryLayout:
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
 
     @property
+    def is_tiled(self) -> bool:
+        """Whether something is computed in bands or tiles."""
+        return self.bands is not None or self.tiles > 1
+
+    @property
     def gradients(self) -> str:
         """What gradients are, in a word."""
         if self.micro_batches > 1:
