@@ -69,6 +69,11 @@ class MemoryLayout:
     commit_each: int = 1  # so many steps are made to count together, where parameters lie on the card
 
     @property
+    def is_tiled(self) -> bool:
+        """Whether something is computed in bands or tiles."""
+        return self.bands is not None or self.tiles > 1
+
+    @property
     def gradients(self) -> str:
         """What gradients are, in a word."""
         if self.micro_batches > 1:

@@ -484,7 +484,7 @@ FAMILIES = (
         _why_no_bands,
         may_fit=_fits_in_parts,
         handicap_j=fit_error_j,
-        note=notes.of_bands,
+        note=notes.of_tiles,
     ),
     Family(
         "recurrent layers in segments",

@@ -9,9 +9,10 @@ from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import BATCH_KINDS, kept_constants
 from poet_profiles.schedule import Schedule
 
-from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED
+from poet_planner.graph.layout import GRADIENTS_EARLY, GRADIENTS_PAGED, Tiles
 from poet_planner.planning.form import Form
 from poet_planner.report.quantities import bytes_text, energy_text
+from poet_planner.report.tiles import tiled_values
 from poet_planner.schedule.flash import has_room_in_flash
 from poet_planner.solve.options import NoScheduleError
 
@@ -66,11 +67,7 @@ def of_gradients(form: Form, usual: Form | None, before: Form | None, others: Se
 
 def of_parts(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
     """What micro-batches save, and how to forbid them."""
-    if before is not None and before.found_j < float("inf"):
-        gain = f"{energy_text(form.found_j)} instead of {energy_text(before.found_j)}"
-    else:
-        least = min(one.needs_bytes for one in others)
-        gain = f"{energy_text(form.found_j)}, and the whole batch needs {bytes_text(least)} at least"
+    gain = _gain(form, before, others, "the whole batch")
     assert form.step.training_step is not None
     return (
         f"{form.layout.micro_batches} micro-batches of {form.step.training_step.samples}: {gain}; gradients are those "
@@ -83,18 +80,20 @@ def of_segments(form: Form, usual: Form | None, before: Form | None, others: Seq
     return f"{form.layout.words}: what a segment keeps for the way back is stored or computed again on its own"
 
 
-def of_bands(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
-    """What exists a few rows at a time."""
-    return f"{form.layout.words} of rows, which never is in RAM as a whole; --tiles off forbids it"
-
-
 def of_tiles(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:
-    """What exists a tile at a time."""
-    there = {value.id for node in form.graph.nodes for value in node.values}
-    whole = [] if usual is None else [value for node in usual.graph.nodes for value in node.values]
-    gone = sorted((value for value in whole if value.id not in there), key=lambda value: -value.bytes)
-    names = ", ".join(value.id for value in gone[:3])
-    return f"{form.layout.words}: never in RAM as a whole are {names}{', …' * (len(gone) > 3)}"
+    """What exists a tile at a time, and what that saves, or why it is needed."""
+    values = () if usual is None else tiled_values(form.graph, usual.graph)
+    names = ", ".join([*(one.value for one in values[:3]), *["…"] * (len(values) > 3)])
+    gain = _gain(form, before, others, "without tiles a step")
+    return f"{form.layout.words}: {gain}; never in RAM as a whole: {names}; --tiles {Tiles.OFF} forbids it"
+
+
+def _gain(form: Form, before: Form | None, others: Sequence[Form], without: str) -> str:
+    """What a form costs in the place of another, or what ``without`` it is needed at least."""
+    if before is not None and before.found_j < float("inf"):
+        return f"{energy_text(form.found_j)} instead of {energy_text(before.found_j)}"
+    least = min(one.needs_bytes for one in others)
+    return f"{energy_text(form.found_j)}, and {without} needs {bytes_text(least)} at least"
 
 
 def of_constants(form: Form, usual: Form | None, before: Form | None, others: Sequence[Form]) -> str:

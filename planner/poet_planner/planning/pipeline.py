@@ -32,6 +32,7 @@ from poet_planner.planning.smaller_batch import SmallerBatches
 from poet_planner.report.int8 import int8_report
 from poet_planner.report.quantities import deadline_s
 from poet_planner.report.summary import summarise, with_contest, with_whole
+from poet_planner.report.tiles import tiled_values
 from poet_planner.schedule.c_headers import operators_lacking, why_no_headers
 from poet_planner.schedule.c_library import why_no_library
 from poet_planner.schedule.flash import loaded_bytes, refuse_beyond_flash, refuse_beyond_room
@@ -104,7 +105,11 @@ def plan(
         asking, is_advised = replace(options, time_limit_s=asking_s), len(table) > len(outcome.table)
         saving = _answer(lambda: _more_ram(form, schedule, asking, is_advised), None, hooks)
     hooks.found()
-    return verified(form, schedule, statistics, saving, validate, table)
+    made = verified(form, schedule, statistics, saving, validate, table)
+    if not form.layout.is_tiled:
+        return made
+    whole = contest.bench.lowered(replace(form.layout, bands=None, tiles=1))
+    return replace(made, summary=replace(made.summary, tiles=tiled_values(form.graph, whole)))
 
 
 def prepare(request: Request, method: Method = OPTIMAL) -> Form:

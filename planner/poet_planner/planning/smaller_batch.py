@@ -129,7 +129,7 @@ class SmallerBatches:
             words.append(f"--gradients {layout.gradients if layout.early_updates else Gradients.AUTO}")
         if families.parts_asked_for(own) not in (None, layout.micro_batches):
             words.append(f"--micro-batches {AUTO_PARTS}")
-        if own.tiles == Tiles.OFF and (layout.bands is not None or layout.tiles > 1):
+        if own.tiles == Tiles.OFF and layout.is_tiled:
             words.append(f"--tiles {Tiles.AUTO}")
         return " ".join([f"--batch {samples}" if samples else "the same batch", *words])
 

@@ -25,6 +25,7 @@ from poet_planner.report.figures import (
 )
 from poet_planner.report.module_groups import Group, in_words, module_groups
 from poet_planner.report.quantities import time_text
+from poet_planner.report.tiles import chains
 from poet_planner.schedule.timeline import CostTerm, Moment
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def schedule_figure(
     if not to_scale:
         _time_ticks(axis, shown.moments)
     _separate_passes(axis, shown.nodes)
+    _mark_chains(axis, shown.nodes)
     _label_operators(axis, shown.nodes)
     kinds = kinds_of(moments)
     key: list[Any] = [Patch(facecolor=COLOURS[kind], label=LABELS[kind]) for kind in kinds if kind not in MARKERS]
@@ -211,13 +213,24 @@ def _separate_passes(axis: Axes, nodes: list[Node]) -> None:
         axis.annotate("backward →", (first, 1), (3, -9), ("data", "axes fraction"), "offset points", fontsize=8)
 
 
+def _mark_chains(axis: Axes, nodes: list[Node]) -> None:
+    """A line above the columns of what is computed tile by tile, with the number of tiles."""
+    across = axis.get_xaxis_transform()
+    for run in chains(nodes):
+        axis.hlines(1.012, run.first + 0.1, run.end - 0.1, color=INK, linewidth=2.0, transform=across, clip_on=False)
+        place = (run.first + run.end) / 2, 1.018
+        axis.annotate(f"{run.tiles} tiles", place, xycoords=across, ha="center", va="bottom", fontsize=8)
+
+
 def _label_operators(axis: Axes, nodes: list[Node]) -> None:
     """A name under each column, or one under the columns of each module."""
     groups = [Group(node.id, place, place + 1) for place, node in enumerate(nodes)]
     what = "operator"
     if len(nodes) > MOST_NAMES:
         what = f"{len(nodes)} operators by module"
-        groups = module_groups(nodes)
+        runs, modules = chains(nodes), module_groups(nodes)
+        apart = (one for one in modules if all(one.end <= run.first or run.end <= one.first for run in runs))
+        groups = [*apart, *runs]
         gap = 0.002 * len(nodes)
         axis.hlines(
             [-0.01] * len(groups),

@@ -10,6 +10,7 @@ from poet_profiles.plan_folder.summary import ContestRow, FitReport, MoreRam, Pl
 from poet_profiles.schedule import Objective
 
 from poet_planner.report.quantities import bytes_text, energy_text, more_text, share_text, time_text
+from poet_planner.report.tiles import tiles_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -217,6 +218,7 @@ def _limit_rows(s: Summary) -> list[tuple[str, str, str]]:
         ("  allocated", bytes_text(s.arena_bytes), "at once beside them, as PyTorch allocates: no static offsets")
         if s.allocates
         else ("  arena", bytes_text(s.arena_bytes), "with its static offsets"),
+        *([("  in tiles", f"{len(s.tiles)} values", f"never whole: {tiles_text(s.tiles)}")] if s.tiles else []),
         *([frozen] if s.constant_bytes else []),
         *_card_rows(s),
     ]

@@ -123,6 +123,19 @@ class ContestRow:
 
 
 @dataclass(frozen=True)
+class TiledValue:
+    """A value that never exists as a whole: what it would be, in how many tiles it is made, and the largest of these.
+
+    Of a step on one micro-batch, once on each side of the loss.
+    """
+
+    value: str
+    bytes: int
+    tiles: int
+    tile_bytes: int
+
+
+@dataclass(frozen=True)
 class MoreRam:
     """The price of the last bytes: a larger budget, and what a step would cost within it.
 
@@ -278,6 +291,7 @@ class Summary:
     micro_batches: int
     contest: tuple[ContestRow, ...]
     forms_gap: float
+    tiles: tuple[TiledValue, ...] = ()  # the largest first
     # None: nobody asked or a little more RAM does not save much; none beside the plan; nothing on int8; a whole step.
     more_ram: MoreRam | None = None
     inference: InferenceReport | None = None
