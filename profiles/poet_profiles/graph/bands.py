@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bands of rows (docs/SPEC.md, section 3): whether each reads rows that are there, and all of them make a whole.
+"""Whether bands of rows read what is there, and make a whole (docs/SPEC.md, section 1).
 
 It follows what each value has: which stretch of each plane of which tensor. It knows nothing of how bands are made.
 """
@@ -22,7 +22,7 @@ _NORMS = ("batch_norm_eval", "batch_norm_eval_backward_input")
 
 
 class Stretch(NamedTuple):
-    """Elements ``low`` to ``high`` of each plane of a tensor, in planes of ``extent`` that begin at ``origin``.
+    """Elements ``low`` to ``high`` of each plane, where one of ``extent`` begins at ``origin``.
 
     Of a sum ``low`` to ``high`` are what has been added. ``loose`` is a cut of a whole tensor, which anything may read.
     """
