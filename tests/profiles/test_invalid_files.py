@@ -16,6 +16,7 @@ from tests.support.programs import Said, poet_plan
 INVALID = ROOT / "tests" / "invalid"
 
 GRAPHS = {
+    "band_missing": "node p: y has but elements 0 to 2 of each plane",
     "bytes_and_outputs": "node a has both",
     "bytes_of_shape": 'resident conv1.weight: "bytes" is 4, but "shape" is [4, 1, 3, 3]: 144 bytes',
     "card_above_energy": "node a: the card takes more than the node does",
@@ -56,6 +57,7 @@ GRAPHS = {
     "resident_kind": "resident w",
     "residents_overlap": "resident x: offset 4 overlaps",
     "residents_too_small": "the residents end at 8",
+    "operand_bytes": "linear_rows k=3 n=1 of=4 at=0 bias=0: x must have 12 bytes, it has 8",
     "source": "\"source\" is 'emulated+guessed'; it must be one of measured, emulated, published, or several",
     "text_cost": "node a: \"time_s\" is 'fast'",
     "unknown_node": "no node c",

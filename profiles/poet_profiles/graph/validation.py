@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key, parse_params, taken_over
-from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
+from poet_profiles.graph.bands import check_bands
 from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
 from poet_profiles.graph.model import number_bytes
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
+from poet_profiles.graph.sizes import aligned
 
 MOST_BYTES = 2**40
 
@@ -46,6 +48,8 @@ def check_graph(graph: Graph) -> None:
     _check_shapes(graph)
     _check_changes(graph)
     check_micro_batches(graph)
+    _check_operand_bytes(graph)
+    check_bands(graph)
 
 
 def _check_numbers(graph: Graph) -> None:
@@ -196,6 +200,27 @@ def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str
     for tensor in (*operation.operands, *operation.results):
         if tensor in nowhere:
             raise FaultError(f"node {node.id}: {tensor} has no bytes and is no resident, so it lies nowhere")
+
+
+def _check_operand_bytes(graph: Graph) -> None:
+    """Whether tensors in RAM and flash are as large as the parameters of the firmware's operators say."""
+    tensors: list[Value | Resident | Constant] = [value for node in graph.nodes for value in node.values]
+    bytes_of = {one.id: one.bytes for one in (*tensors, *graph.residents, *graph.constants)}
+    for node in graph.nodes if graph.residents else ():
+        operation = node.operation
+        if operation is None or operation.op not in OPERATORS:
+            continue
+        where = f"node {node.id}: {operation.op} {operation.params}"
+        try:
+            sizes = OPERATORS[operation.op].sizes(parse_params(operation.params))
+        except ValueError as error:
+            raise FaultError(f"{where}: {error}") from None
+        for ids, needed in ((operation.operands, sizes.inputs), (operation.results, sizes.outputs)):
+            if len(ids) != len(needed):
+                raise FaultError(f"{where}: it has {len(needed)} tensors there, not {len(ids)}")
+            for id, size in zip(ids, needed, strict=True):
+                if aligned(bytes_of.get(id, size)) != aligned(size):
+                    raise FaultError(f"{where}: {id} must have {size} bytes, it has {bytes_of[id]}")
 
 
 def _check_taking_over(graph: Graph) -> None:

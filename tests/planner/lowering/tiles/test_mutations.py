@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step in bands that was changed is refused, or still gives every bit of the whole step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from poet_planner.graph.layout import Bands
+from poet_planner.lowering import lower_for_firmware
+from poet_planner.lowering.firmware import constant_data
+from poet_planner.lowering.tiles.rows import with_bands
+from poet_planner.schedule.store_all import store_all_schedule
+from poet_planner.schedule.verify import verify
+from poet_planner.tracing import trace
+from poet_profiles.errors import FaultError
+from poet_profiles.firmware.operators import params_key, parse_params
+from poet_profiles.graph import Graph, Node, Operation
+from poet_profiles.graph.validation import check_graph
+from torch.nn.functional import cross_entropy
+
+from tests.planner.lowering.tiles.test_rows import NETWORKS, network
+from tests.support import needs
+from tests.support.firmware.host_operators import Operators
+from tests.support.firmware.host_step import run_step
+from tests.support.levels import examples
+
+pytestmark = needs.gcc
+
+PLACES = ("at", "of", "top", "rows", "h", "own", "first", "filters", "size", "kept", "count", "offset", "s2", "sh")
+
+
+def instead(graph: Graph, *pairs: tuple[Node, Node]) -> Graph:
+    others = {old.id: new for old, new in pairs}
+    return replace(graph, nodes=tuple(others.get(node.id, node) for node in graph.nodes))
+
+
+def reading(graph: Graph, node: Node, names: dict[str, str]) -> Node:
+    """The node with other operands."""
+    operation = node.operation
+    if operation is None:
+        return replace(node, inputs=tuple(dict.fromkeys(names.get(id, id) for id in node.inputs)))
+    operands = tuple(names.get(id, id) for id in operation.operands)
+    values = {value.id for one in graph.nodes for value in one.values}
+    order = (id for id in node.inputs if id not in operation.operands)
+    inputs = dict.fromkeys((*(id for id in operands if id in values), *order))
+    return replace(node, inputs=tuple(inputs), operation=replace(operation, operands=operands))
+
+
+def other_parameter(graph: Graph, node: Node, operation: Operation, draw: Random) -> Graph | None:
+    p = parse_params(operation.params)
+    names = [name for name in PLACES if name in p]
+    if not names:
+        return None
+    name = draw.choice(names)
+    key = params_key(operation.op, {**p, name: p[name] + draw.choice((-2, -1, 1, 2))})
+    return instead(graph, (node, replace(node, operation=replace(operation, params=key))))
+
+
+def other_operand(graph: Graph, node: Node, operation: Operation, draw: Random) -> Graph | None:
+    """A value of the same size that is there, of another band or what a sum has before this one."""
+    before = graph.nodes[: graph.nodes.index(node)]
+    sizes = {value.id: value.bytes for one in before for value in one.values}
+    old = draw.choice(operation.operands) if operation.operands else ""
+    same = [id for id, size in sizes.items() if size == sizes.get(old) and id != old]
+    return instead(graph, (node, reading(graph, node, {old: draw.choice(same)}))) if same else None
+
+
+def dropped(graph: Graph, node: Node, operation: Operation, draw: Random) -> Graph | None:
+    """What reads the band reads what it goes on from."""
+    sizes = {value.id: value.bytes for one in graph.nodes for value in one.values}
+    names = {}
+    for id in operation.results:
+        alike = [one for one in operation.operands if one in sizes and sizes[one] == sizes.get(id)]
+        if not alike:
+            return None
+        names[id] = alike[-1]
+    nodes = (reading(graph, one, names) for one in graph.nodes if one is not node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def exchanged(graph: Graph, node: Node, operation: Operation, draw: Random) -> Graph | None:
+    """Two bands read each other's operand."""
+    alike = [one for one in graph.nodes if one is not node and one.operation and one.operation.op == operation.op]
+    if not alike or not operation.operands:
+        return None
+    other = draw.choice(alike)
+    assert other.operation is not None
+    if len(other.operation.operands) != len(operation.operands):
+        return None
+    place = draw.randrange(len(operation.operands))
+    one, two = operation.operands[place], other.operation.operands[place]
+    return instead(graph, (node, reading(graph, node, {one: two})), (other, reading(graph, other, {two: one})))
+
+
+MUTATIONS: tuple[Callable[[Graph, Node, Operation, Random], Graph | None], ...] = (
+    other_parameter,
+    other_operand,
+    dropped,
+    exchanged,
+)
+
+
+def whole_of(node: Node) -> str:
+    return node.id.rpartition("..")[0] or node.id
+
+
+def mutated(graph: Graph, count: int) -> Iterator[Graph]:
+    """Of nodes that are one of several bands."""
+    draw = Random(graph.name)
+    names = [whole_of(node) for node in graph.nodes]
+    banded = [node for node in graph.nodes if node.operation and names.count(whole_of(node)) > 2]
+    for _ in range(count):
+        node = draw.choice(banded)
+        assert node.operation is not None
+        found = draw.choice(MUTATIONS)(graph, node, node.operation, draw)
+        if found is not None and found != graph:
+            yield found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_changed_step_is_refused_or_alike(name: str, operators: Operators) -> None:
+    module, x, y = network(NETWORKS[name])
+    module(x)
+    traced = trace(module, (x,), (y,), cross_entropy, name)
+    plain = lower_for_firmware(traced)
+    given = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
+    given |= {**constant_data(traced), "input": x.numpy(), "target": y.numpy().astype(np.int32)}
+    expected, refused = run_step(plain, given, operators), 0
+    for bands in (Bands(3, 1000, 1500), Bands(4, 0, 0)):
+        for changed in mutated(with_bands(plain, bands), examples(60)):
+            try:
+                check_graph(changed)
+                assert verify(changed, store_all_schedule(changed)).sound
+            except FaultError:
+                refused += 1
+                continue
+            found = run_step(changed, given, operators)
+            assert [id for id, one in expected.items() if found[id].tobytes() != one.tobytes()] == []
+    assert refused > examples(60) // 2
