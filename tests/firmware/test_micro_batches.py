@@ -247,6 +247,27 @@ def test_an_inference_between_two_parts_leaves_the_sums_alone(core: c.CDLL, inpu
     board.assert_batch(Expected().after(0, 3))
 
 
+def test_an_inference_in_the_gradients_place_runs_between_batches_alone(core: c.CDLL) -> None:
+    board = Board(core, net(3))
+    board.net.infer_by(beside(residents=[*RESIDENTS, (END, BYTES, fw.INPUT), (BYTES, BYTES, fw.OUTPUT)]))
+    board.network.infer = c.pointer(board.net.inference.plan)
+    assert board.begin() == fw.OK
+    expected = Expected()
+    for step in range(2):
+        c.memmove(core.poet_infer_input(c.byref(board.poet)), part_of(9, 9).tobytes(), BYTES)
+        assert board.call("poet_infer") == fw.OK
+        found = np.array((c.c_float * SIZE).from_address(core.poet_output(c.byref(board.poet))))
+        np.testing.assert_array_equal(found, board.tensor(2) + part_of(9, 9))
+        for part in range(3):
+            board.train(step, part)
+            if part < 2:
+                assert board.call("poet_infer") == fw.E_ORDER
+                assert core.poet_infer_input(c.byref(board.poet)) is None
+                assert core.poet_output(c.byref(board.poet)) is None
+        expected = expected.after(step, 3)
+        board.assert_batch(expected)
+
+
 @pytest.mark.parametrize("part", range(3))
 def test_a_stop_at_any_call_of_any_part(core: c.CDLL, part: int) -> None:
     first_change = CALLS.index((fw.COMPUTE, 8, [])) + 1

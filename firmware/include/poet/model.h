@@ -7,6 +7,7 @@
 #ifndef POET_MODEL_H
 #define POET_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -78,6 +79,13 @@ typedef struct poet_model {
     uint32_t batch_blocks; /* what one batch takes */
     const poet_kept *kept;
 } poet_model;
+
+/* Whether an inference's output, the last of its tensors, lies where the training has gradients: it then destroys what
+ * the parts of a batch have added up. */
+static inline bool poet_is_in_gradients(const poet_model *inference, const poet_model *training)
+{
+    return inference->residents[inference->resident_count - 1].offset < training->resident_bytes;
+}
 
 #ifdef __cplusplus
 }

@@ -200,9 +200,15 @@ int poet_stop(poet *p)
     return p->network == NULL ? POET_E_ORDER : go_on(p, poet_runner_stop(&p->runner, &p->run));
 }
 
+/* Whether the sums of a batch's parts are in its place. */
+static bool is_kept_out(const poet *p, const poet_plan *plan)
+{
+    return p->runner.gathered > 0 && poet_is_in_gradients(plan->model, model_of(p));
+}
+
 static int infer(poet *p, const poet_plan *plan)
 {
-    const int fresh = refresh(p);
+    const int fresh = is_kept_out(p, plan) ? POET_E_ORDER : refresh(p);
     if (fresh != POET_OK) {
         return fresh;
     }
@@ -259,7 +265,7 @@ int poet_stream(poet *p)
  * uses its place. */
 static void *own_of(const poet *p, const poet_plan *plan, uint8_t kind)
 {
-    if (plan == NULL || !poet_is_idle(p)) {
+    if (plan == NULL || !poet_is_idle(p) || is_kept_out(p, plan)) {
         return NULL;
     }
     for (uint32_t i = model_of(p)->resident_count; i < plan->model->resident_count; i++) {
@@ -329,7 +335,7 @@ void *poet_tensor(poet *p, uint16_t resident)
     if (p->network == NULL) {
         return NULL;
     }
-    const bool beside = poet_is_idle(p) && p->network->infer != NULL;
+    const bool beside = poet_is_idle(p) && p->network->infer != NULL && !is_kept_out(p, p->network->infer);
     const poet_model *model = beside ? p->network->infer->model : model_of(p);
     return resident < model->resident_count ? p->runner.ram + model->residents[resident].offset : NULL;
 }

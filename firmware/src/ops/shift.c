@@ -4,7 +4,7 @@
 
 enum { MANY = 64 }; /* elements of a row that are worth a call */
 
-int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
+static int sizes_of(const int32_t *params, uint32_t element, poet_sizes *sizes)
 {
     const poet_shift_params *p = (const poet_shift_params *)params;
     const uint32_t new = poet_count(p->rows, p->count, 1, 1);
@@ -15,10 +15,20 @@ int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
     *sizes = (poet_sizes){
         .inputs = 2,
         .outputs = 1,
-        .input_bytes = {4 * new, 4 * (kept + new)},
-        .output_bytes = {4 * (kept + new)},
+        .input_bytes = {element * new, element * (kept + new)},
+        .output_bytes = {element * (kept + new)},
     };
     return POET_OK;
+}
+
+int poet_shift_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return sizes_of(params, 4, sizes);
+}
+
+int poet_shift_s8_sizes(const int32_t *params, poet_sizes *sizes)
+{
+    return sizes_of(params, 1, sizes);
 }
 
 /* To where they are already, or to lower places: four are read before one is written. */
@@ -54,6 +64,24 @@ int poet_shift_run(const poet_op_args *args)
         }
         for (size_t k = 0; k < new; k++) {
             *row++ = x[k];
+        }
+    }
+    return POET_OK;
+}
+
+int poet_shift_s8_run(const poet_op_args *args)
+{
+    const poet_shift_params *p = (const poet_shift_params *)args->params;
+    const int8_t *x = args->inputs[0];
+    const int8_t *before = args->inputs[1];
+    int8_t *row = args->outputs[0];
+    for (int32_t i = 0; i < p->rows; i++) {
+        before += p->count;
+        for (int32_t k = 0; k < p->kept; k++) {
+            *row++ = *before++;
+        }
+        for (int32_t k = 0; k < p->count; k++) {
+            *row++ = *x++;
         }
     }
     return POET_OK;

@@ -38,6 +38,7 @@ static int run(poet_server *server, const poet_plan *plan, uint32_t ticks, poet_
     poet_runner runner;
     poet_run run = {.hooks = &server->hooks};
     poet_session_forget_traces(server);
+    poet_session_forget_sums(server, plan->model);
     poet_runner_open(&runner, plan->model, plan->schedule, &server->built->tables, server->ram, server->ram_bytes);
     const int status = poet_session_run_beside(server, &runner, &run);
     if (status != POET_OK) {

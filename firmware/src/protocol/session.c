@@ -128,6 +128,13 @@ void poet_session_lose_residents(poet_server *server)
     server->residents_count = false;
 }
 
+void poet_session_forget_sums(poet_server *server, const poet_model *inference)
+{
+    if (poet_is_in_gradients(inference, server->built->model)) {
+        poet_runner_forget_sums(&server->runner);
+    }
+}
+
 int poet_session_residents(poet_server *server)
 {
     if (server->residents_count || poet_saved_blocks(server->built->model) == 0) {

@@ -39,6 +39,9 @@ int poet_session_fail(poet_text *answer, int status);
 /* The RAM was used otherwise, or a step failed that may have changed residents. */
 void poet_session_lose_residents(poet_server *server);
 
+/* Before the inference's tensors are used: where they lie among gradients, the batch begins anew. */
+void poet_session_forget_sums(poet_server *server, const poet_model *inference);
+
 /* Sees to it that the residents are those that were committed with the last step. POET_E_ORDER if only the host can. */
 int poet_session_residents(poet_server *server);
 

@@ -25,6 +25,7 @@ static uint8_t *resident_bytes(poet_server *server, uint32_t index, uint32_t *si
             return NULL;
         }
         poet_session_forget_traces(server);
+        poet_session_forget_sums(server, model);
     }
     *size = model->residents[index].bytes;
     return server->ram + model->residents[index].offset;

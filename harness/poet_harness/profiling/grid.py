@@ -149,7 +149,7 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
-        "shift": [
+        "rows kept count": [
             {"rows": rows, "kept": kept, "count": count}
             for rows, kept, count in ((32, 3, 1), (32, 15, 1), (1, 511, 1), (8, 58, 232), (4, 248, 217))
         ],

@@ -217,6 +217,8 @@ def _report(plan: Plan, output: OutputOptions) -> None:
     console.print(f"verified; wrote {out}/: {files}; {headers}")
     if plan.inference is not None and plan.inference.shares_inputs(plan.graph):
         console.print("the inference shares the batch's input: put a batch after an inference, not before it")
+    if plan.inference is not None and plan.inference.is_between_batches(plan.graph):
+        console.print("the inference lies in the gradients' place: it runs between batches, not between their parts")
     if plan.inference is not None and (stream := plan.inference.stream) is not None:
         cost = f"{energy_text(stream.schedule.energy_j)} in {time_text(stream.schedule.time_s)} a call"
         window = f"after {stream.calls} calls it has heard a window"

@@ -431,7 +431,7 @@ def _constants_that_fit(graph: Graph, flash_bytes: int | None) -> tuple[Constant
             fitting.add(constant.id)
         elif constant.dtype is not None:
             raise UserError(
-                f"{graph.name}: {constant.id}, {constant.dtype}, has no room in flash, and a card gives only words; "
+                f"{graph.name}: {constant.id}, of int{constant.dtype[1:]}, has no room in flash; a card gives words; "
                 "use a board with more flash"
             )
     return tuple(constant for constant in graph.constants if constant.id in fitting)

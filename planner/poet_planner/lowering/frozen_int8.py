@@ -10,7 +10,7 @@ the range that they were seen in; weights have one for each filter, and no zero 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import ceil, frexp, inf, ldexp, prod
 from typing import Any
@@ -36,7 +36,7 @@ from poet_planner.lowering.folded_norms import lies_by_outputs, with_folded_norm
 from poet_planner.lowering.frozen_parameters import with_frozen
 from poet_planner.lowering.integers import OF_ONE_VALUE
 from poet_planner.lowering.row_major import with_rows_in_order, without_stored
-from poet_planner.lowering.rules import Lowered
+from poet_planner.lowering.rules import SHIFTED, Lowered, aten_name
 from poet_planner.lowering.steps import lowered_alone
 
 _LAYERS = frozenset({"conv2d", "linear", "matmul"})
@@ -49,6 +49,7 @@ _MOST_TAPS = 2**15  # of products below 2^15
 _LEAST_SCALE = 2.0**-23
 WEIGHT_ON_INT8 = "weight_int8"  # of a layer, as `added` to its id
 Range = tuple[float, float]
+Made = Callable[[Ref, Ref, str], TracedOperator]
 
 
 def with_int8(traced: TracedGraph) -> TracedGraph:
@@ -127,6 +128,8 @@ class _Frozen:
             sources, id = [ref.source for ref in lowered.operands], operator.values[0]
             if weights_of(lowered, self._traced) is not None:
                 wanted.setdefault(sources[0], None)
+            elif aten_name(operator) == SHIFTED and sources[0] in wanted:
+                wanted[id] = None
             elif lowered.kind not in _FOLLOWING or not wanted.keys() | unclipped >= set(sources):
                 continue
             if self.clipped(lowered, id):
@@ -173,7 +176,10 @@ class _Inserting:
                 self._on_int8.update(operator.values)
                 if lowered.op in _LAYERS:
                     self._layers[operator.id] = lowered
+            elif aten_name(operator) == SHIFTED and operator.values[0] in self._ranges:
+                self._on_int8.update(operator.values)
         self._residents: list[TracedResident] = []
+        self._bytes: set[str] = set()  # histories of a stream
         self._values = dict(traced.values)
         self._constants: dict[str, Tensor] = {}
 
@@ -191,6 +197,9 @@ class _Inserting:
         inputs = (one for one in self._traced.residents if one.id in self._ranges)
         operators = [made for one in inputs for made in self._pair(one.id, one.shape, "")]
         for operator in self._traced.operators:
+            if aten_name(operator) == SHIFTED and operator.values[0] in self._ranges:
+                operators += self._remembered(operator)
+                continue
             operators += self._with_weights(operator)
             for id in operator.values:
                 if id in self._ranges and operator.id in self._frozen.operators:
@@ -200,20 +209,43 @@ class _Inserting:
             loss=self._read_by_all(self._traced.loss),
             operators=tuple(operators),
             values=self._values,
-            residents=(*self._traced.residents, *self._residents),
+            residents=(
+                *(replace(one, dtype=torch.int8) if one.id in self._bytes else one for one in self._traced.residents),
+                *self._residents,
+            ),
             constants={**self._traced.constants, **self._constants},
             int8_ranges={},
         )
 
     def _pair(self, id: str, shape: tuple[int, ...], module: str) -> Iterator[TracedOperator]:
         """`quantize` and `dequantize` of a value."""
-        scale, zero = _scale_and_zero(*self._ranges[id])
-        numbers = (scale, zero, -128, 127, torch.int8)
-        decomposed, there = torch.ops.quantized_decomposed, _ref(id, shape, torch.float32)
+        quantize, dequantize = self._two_ways(id)
         on_int8 = self._made(added(id, "int8"), shape, torch.int8)
-        yield _operator(decomposed.quantize_per_tensor.default, (there, *numbers), on_int8, module)
-        back = self._made(_dequantized(id), shape, torch.float32)
-        yield _operator(decomposed.dequantize_per_tensor.default, (on_int8, *numbers), back, module)
+        yield quantize(_ref(id, shape, torch.float32), on_int8, module)
+        yield dequantize(on_int8, self._made(_dequantized(id), shape, torch.float32), module)
+
+    def _remembered(self, shift: TracedOperator) -> Iterator[TracedOperator]:
+        """What a stream remembers of a value, in bytes: new columns alone are quantised."""
+        id, (fresh, held, axis) = shift.values[0], shift.args
+        quantize, dequantize = self._two_ways(id)
+        new = self._made(added(id, "new_int8"), fresh.shape, torch.int8)
+        yield quantize(self._read_by_all(fresh), new, shift.module)
+        now = self._made(added(id, "int8"), held.shape, torch.int8)
+        self._values[now.source] = replace(self._values[now.source], resident=held.source)
+        self._bytes.add(held.source)
+        yield replace(shift, args=(new, replace(held, dtype=torch.int8), axis), outputs=(now.source,))
+        yield dequantize(now, self._made(_dequantized(id), held.shape, torch.float32), shift.module)
+
+    def _two_ways(self, id: str) -> tuple[Made, Made]:
+        """What makes int8 of a value, and f32 of that, as operators."""
+        scale, zero = _scale_and_zero(*self._ranges[id])
+        numbers, decomposed = (scale, zero, -128, 127, torch.int8), torch.ops.quantized_decomposed
+        targets = decomposed.quantize_per_tensor.default, decomposed.dequantize_per_tensor.default
+        quantize, dequantize = (
+            lambda read, made, module, target=target: _operator(target, (read, *numbers), made, module)
+            for target in targets
+        )
+        return quantize, dequantize
 
     def _with_weights(self, operator: TracedOperator) -> Iterator[TracedOperator]:
         """An operator that reads what has been dequantized, weights of a layer among it."""

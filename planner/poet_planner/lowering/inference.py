@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph, Kept, Resident
 from poet_profiles.graph.kept import TRAINED_KINDS
-from poet_profiles.graph.sizes import constant_bytes
+from poet_profiles.graph.sizes import aligned, constant_bytes
 from poet_profiles.losses import Loss
 from poet_profiles.traced_loss import TracedLoss
 from poet_runtime.traced_graph import Kind, TracedGraph
@@ -128,6 +128,28 @@ def sharing_inputs(graph: Graph, training: Graph) -> Graph:
     places = {one.id: training.resident_bytes + one.offset for one in behind} | shared
     residents = (*training.residents, *(replace(one, offset=places[one.id]) for one in own))
     return replace(graph, residents=residents, resident_bytes=region_bytes(residents))
+
+
+def in_gradients(graph: Graph, training: Graph) -> Graph:
+    """The graph of an inference whose own tensors, its output first, lie where gradients do, as far as there is room.
+
+    So it runs between batches alone: it destroys what their parts have added up.
+    """
+    own = graph.residents[len(training.residents) :]
+    gradients = sorted((one for one in training.residents if one.kind == "gradient"), key=lambda one: one.offset)
+    runs: list[tuple[int, int]] = []
+    for one in gradients:
+        start = runs.pop()[0] if runs and runs[-1][1] == one.offset else one.offset
+        runs.append((start, one.offset + aligned(one.bytes)))
+    places: dict[str, int] = {}
+    at, end = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
+    for one in sorted(own, key=lambda one: one.kind != "output"):
+        if aligned(one.bytes) <= end - at and (places or one.kind == "output"):
+            places[one.id], at = at, at + aligned(one.bytes)
+    behind = behind_one_another(one for one in own if one.id not in places)
+    places |= {one.id: training.resident_bytes + one.offset for one in behind}
+    residents = (*training.residents, *(replace(one, offset=places[one.id]) for one in own))
+    return replace(graph, residents=residents, resident_bytes=max(training.resident_bytes, region_bytes(residents)))
 
 
 def _refuse_changes(traced: TracedGraph) -> None:

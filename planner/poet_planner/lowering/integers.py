@@ -35,7 +35,7 @@ from poet_planner.lowering.bytes_looked_up import Function, functions_of, is_who
 from poet_planner.lowering.constants import computed_constants
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.folded_norms import lies_by_outputs
-from poet_planner.lowering.rules import Lowered, is_row_major, reshaped
+from poet_planner.lowering.rules import SHIFTED, Lowered, aten_name, is_row_major, reshaped
 from poet_planner.lowering.steps import lowered_alone
 from poet_planner.tracing.schema import bound_arguments
 
@@ -157,6 +157,8 @@ class _Fusing:
             if found is not None:
                 dequantized = (found.ref, found.scale, found.zero)
                 return [replace(operator, target=_S8.dequantize_s8.default, args=dequantized, kwargs={})]
+        if aten_name(operator) == SHIFTED and self._traced.values[operator.values[0]].dtype == torch.int8:
+            self._names[operator.values[0]] = _whole(self._traced.values[operator.values[0]])
         return [replace(operator, args=map_refs(operator.args, self._renamed))]
 
     def _renamed(self, ref: Ref) -> Ref:

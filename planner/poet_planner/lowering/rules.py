@@ -716,9 +716,10 @@ def _shifted(operator: TracedOperator) -> Lowered | None:
     x, held, axis = operator.args
     rows, inner, new = prod(held.shape[:axis]), prod(held.shape[axis + 1 :]), x.shape[axis]
     params = {"rows": rows, "kept": (held.shape[axis] - new) * inner, "count": new * inner}
-    return _lowered("shift", params, (x, held), operator.outputs[0])
+    return _lowered("shift_s8" if x.dtype == torch.int8 else "shift", params, (x, held), operator.outputs[0])
 
 
+SHIFTED = "poet.shift.default"
 RULES: dict[str, Rule] = {
     "convolution.default": _convolution,
     "convolution_backward.default": _convolution_backward,
@@ -769,7 +770,7 @@ RULES: dict[str, Rule] = {
     "poet.gather.default": _gathered,
     "poet.gather_backward.default": _gathered_backward,
     "ones_like.default": _ones,
-    "poet.shift.default": _shifted,
+    SHIFTED: _shifted,
     **dict.fromkeys((f"poet.{name}.default" for name in RECURRENT), _recurrent),
     "poet.quantize_s8.default": _quantize_s8,
     "poet.dequantize_s8.default": _dequantize_s8,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -32,12 +33,12 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
     """The inference beside a training step's schedule, or why there is none.
 
     Where everything fits at once nothing is cheaper. Otherwise the optimiser has a few seconds. Its inputs have
-    places of their own, or share the batch's where there is no other way.
+    places of their own, or share the batch's, or lie where gradients do: in this order, where there is no other way.
     """
     reason = why_no_headers(step.graph, step.constants)
     if reason is not None:
         return reason
-    from poet_planner.lowering.inference import sharing_inputs
+    from poet_planner.lowering.inference import in_gradients, sharing_inputs
 
     try:
         lowered = step.inference()
@@ -48,11 +49,19 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
             return reason
         with suppress(UserError):
             return _scheduled(step, lowered, training, extraction)
-        stream = lowered.stream and replace(lowered.stream, graph=sharing_inputs(lowered.stream.graph, step.graph))
-        shared = replace(lowered, graph=sharing_inputs(lowered.graph, step.graph), stream=stream)
-        return _scheduled(step, shared, training, extraction, in_tiles=step.in_tiles)
+        has_gradients = any(one.kind == "gradient" for one in step.graph.residents)
+        *ways, last = (sharing_inputs, in_gradients)[: 1 + has_gradients]
+        for way in ways:
+            with suppress(UserError):
+                return _scheduled(step, _placed(lowered, step.graph, way), training, extraction)
+        return _scheduled(step, _placed(lowered, step.graph, last), training, extraction, in_tiles=step.in_tiles)
     except UserError as refusal:
         return str(refusal).removeprefix(f"{step.graph.name}: ")
+
+
+def _placed(lowered: LoweredInference, training: Graph, place: Callable[[Graph, Graph], Graph]) -> LoweredInference:
+    stream = lowered.stream and replace(lowered.stream, graph=place(lowered.stream.graph, training))
+    return replace(lowered, graph=place(lowered.graph, training), stream=stream)
 
 
 def _scheduled(

@@ -42,7 +42,7 @@ DESCENT_PARAMS = ("momentum_nano", "decay_f32", "clip_f32", "nesterov", "adam", 
 UPDATE = "_update"  # ends the name of an operator that writes next versions of tensors on the card
 # Operations an element, of operators that are neither products nor poolings.
 _PER_ELEMENT = {
-    0: "embedding gather strided_copy shift fetch store commit map_s8 look_up",
+    0: "embedding gather strided_copy shift shift_s8 fetch store commit map_s8 look_up",
     1: "sum_rows add_rows nll_loss nll_loss_backward fill advance embedding_backward gather_backward"
     " strided_copy_backward batch_norm_eval_backward_input count_steps quantize_s8 dequantize_s8 add_s8 reduce",
     2: "sgd mse_loss_backward",

@@ -147,10 +147,12 @@ def _cycle(graph: Graph, producer: dict[str, str]) -> list[str]:
 
 
 def _apart(graph: Graph) -> Iterator[Resident]:
-    """Residents but an inference's inputs in the place of those of the batch."""
+    """Residents, but an inference's inputs in the place of those of the batch, and gradients in whose place it runs."""
     batch = {one.offset: one for one in reversed(graph.residents) if one.kind == "input"}
     beside = any(one.kind == "output" for one in graph.residents)
     for one in graph.residents:
+        if beside and one.kind == "gradient":
+            continue
         first = batch.get(one.offset, one) if beside and one.kind == "input" else one
         if first is one or one.bytes > first.bytes:
             yield one

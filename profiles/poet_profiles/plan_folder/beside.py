@@ -104,7 +104,12 @@ class Inference(PlanBeside):
 
     def shares_inputs(self, training: Graph) -> bool:
         """Whether it destroys the batch that was put, in whose place its inputs lie."""
-        return any(one.offset < training.resident_bytes for one in self.own(training))
+        own = self.own(training)
+        return not self.is_between_batches(training) and any(one.offset < training.resident_bytes for one in own)
+
+    def is_between_batches(self, training: Graph) -> bool:
+        """Whether it destroys sums of gradients, in whose place its output lies."""
+        return self.output.offset < training.resident_bytes
 
     @property
     def output(self) -> Resident:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from poet_planner.models import Model
+from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
@@ -19,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.support import needs
 from tests.support.firmware.host_operators import Operators
-from tests.support.firmware.host_step import run_step
+from tests.support.firmware.host_step import run_step, tensors_of_step
 
 BOARD = load_board("nrf52840")
 
@@ -115,6 +116,51 @@ def test_answers_are_those_of_the_window(name: str, operators: Operators) -> Non
             with torch.no_grad():
                 expected = model.module(heard.narrow(axis, end - shape[axis - (axis > 0)], shape[axis - (axis > 0)]))
             np.testing.assert_allclose(held[output.id], expected.numpy(), atol=1e-6, rtol=1e-6)
+
+
+class Sound(nn.Module):
+    """Samples of int16, frozen layers with a pool and a sum, and a head that is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.wide, self.pool = nn.Conv1d(3, 6, 4, 2), nn.Conv1d(6, 6, 3, groups=2), nn.MaxPool1d(2, 1)
+        self.requires_grad_(False)
+        self.end = nn.Linear(6 * 11, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x.float() * (10 / 256)).relu()
+        return self.end((self.pool(self.wide(x)) + x[..., 3:]).flatten(1))  # type: ignore[no-any-return]
+
+
+def test_a_stream_of_frozen_layers_remembers_bytes(operators: Operators) -> None:
+    """Its answers have the bits of the window's, by the same kernels."""
+    torch.manual_seed(0)
+    module, random = Sound().eval(), np.random.default_rng(0)
+    x = torch.from_numpy(random.integers(-900, 900, (2, 3, 30)).astype(np.int16))
+    model = Model("sound", module, (x,), (torch.tensor([0, 2]),), cross_entropy)
+    step = TrainingStep(model, calibration=Calibration(), stream=2)
+    window = step.inference(step.graph(BOARD))
+    assert window.stream is not None
+    graph = window.stream.graph
+    histories = [one for one in graph.residents if one.kind == "history"]
+    new, output = (next(one for one in graph.residents if one.id == f"inference.{id}") for id in ("input", "output"))
+    assert (new.bytes, new.dtype, {one.dtype for one in histories}) == (2 * 3 * 2, "i16", {"i8"})
+    kinds = [node.operation.op for node in graph.nodes if node.operation]
+    assert kinds.count("shift_s8") == len(histories) == 4
+    assert {"levels_s8", "add_s8", "max_pool2d_s8"} <= {*kinds}
+    assert {"quantize_s8", "map_s8"}.isdisjoint(kinds)
+    held = {id: tensor.detach().numpy() for id, tensor in module.state_dict().items()}
+    held |= {**step.constants(step.graph(BOARD)), **window.data, **window.stream.data, "input": x.numpy()}
+    held |= {one.id: np.zeros(one.shape, np.int8 if one.dtype else np.float32) for one in histories}
+    heard = random.integers(-1200, 1200, (1, 3, 36)).astype(np.int16)
+    for end in range(2, 37, 2):
+        given = {**held, new.id: np.ascontiguousarray(heard[..., end - 2 : end])}
+        found = tensors_of_step(graph, given, operators)
+        held |= {one.id: found[one.id].view(np.int8 if one.dtype else np.float32) for one in (*histories, output)}
+        if end >= 30:
+            whole = {**held, new.id: np.ascontiguousarray(heard[..., end - 30 : end])}
+            expected = run_step(window.graph, whole, operators)[output.id]
+            assert np.array_equal(held[output.id], expected.ravel())
 
 
 class Position(nn.Module):

@@ -134,7 +134,15 @@ def test_where_not_everything_fits_it_is_planned(prepared: Form, monkeypatch: py
     sample_bytes = whole.own(step.graph)[0].bytes
     sharing = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - sample_bytes))
     assert isinstance(sharing, Inference) and sharing.shares_inputs(step.graph)
-    none = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - sample_bytes - 4))
+    between = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - sample_bytes - 4))
+    assert isinstance(between, Inference) and between.is_between_batches(step.graph)
+    gradients = {
+        id for one in step.graph.residents if one.kind == "gradient" for id in range(one.offset, one.offset + one.bytes)
+    }
+    assert all({*range(one.offset, one.offset + one.bytes)} <= gradients for one in between.own(step.graph))
+    assert verify(between.graph, between.schedule).sound
+    own_bytes = sum(one.bytes for one in whole.own(step.graph))
+    none = plan_inference(step, replace(prepared.store_all, ram_budget_bytes=least - own_bytes - 4))
     assert isinstance(none, str)
 
 

@@ -101,6 +101,11 @@ def map_s8(p: Params, draw: Any) -> Operands:
     return (x, table), S8.map_s8(x, table)
 
 
+def shift_s8(p: Params, draw: Any) -> Operands:
+    x, held = int8s(draw, p["rows"], p["count"]), int8s(draw, p["rows"], p["kept"] + p["count"])
+    return (x, held), torch.cat([held, x], 1)[:, p["count"] :].contiguous()
+
+
 def levels_s8(p: Params, draw: Any) -> Operands:
     """Levels and numbers that meet at times, and the ends of int16."""
     choices = torch.randperm(1 << 16, generator=draw.generator)[: p["levels"]] - (1 << 15)
@@ -115,6 +120,6 @@ INTEGER_REFERENCES: dict[str, Callable[[Params, Any], Operands]] = {
     reference.__name__: reference
     for reference in (
         *(quantize_s8, dequantize_s8, conv2d_s8, linear_s8, max_pool2d_s8, avg_pool2d_s8, add_s8, map_s8),
-        levels_s8,
+        *(levels_s8, shift_s8),
     )
 }

@@ -380,7 +380,7 @@ CONFIGURATIONS: dict[str, SearchStrategy[Params]] = {
     "count_steps": integers(steps=(1, 2**31 - 1)),
     "reduce": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 1)),
     "scan": integers(outer=(1, 4), length=(1, 9), inner=(1, 5), kind=(0, 2), reverse=(0, 1)),
-    "shift": integers(rows=(1, 5), kept=(1, 9), count=(1, 6)),
+    **dict.fromkeys(("shift", "shift_s8"), integers(rows=(1, 5), kept=(1, 9), count=(1, 6))),
     "strided_copy": views(),
     "strided_copy_backward": views(),
     "group_norm": groups().flatmap(lambda p: integers(eps_nano=(1, 10**6)).map(lambda eps: p | eps)),
