@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An advice by draws and samples that it has not seen: `python -m benchmarks.evaluation fresh-draws` makes a CSV of it.
+"""An advice by draws and samples that it has not seen.
 
-What `poet_planner.advice` says is trained in six other orders, and asked of test samples after each epoch. Beside it
-stands the habit: all layers, batches of 8, momentum, a rate of 0.01. Energies are fitted to the emulated nRF52840's
-profile.
+`python -m benchmarks.evaluation fresh-draws` makes `fresh_draws.csv`. What `poet_planner.advice` says is trained in six
+other orders, and asked of test samples after each epoch. Beside it stands the habit: all layers, batches of 8,
+momentum, a rate of 0.01. Energies are fitted to the emulated nRF52840's profile.
 """
 
 from __future__ import annotations
