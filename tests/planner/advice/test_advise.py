@@ -161,6 +161,9 @@ def test_an_interrupted_advice_goes_on_to_the_same_table(
     assert sorted(kept[0]) == sorted(kept[1])
     assert advised("--resume", "--clip-value", 1, out="parts") == BAD_INPUT
     assert "is of another clip" in capsys.readouterr().err
+    (folder / "parts/curves.pt").write_bytes(b"abc")
+    assert advised("--resume", out="parts") == BAD_INPUT
+    assert "curves.pt: is damaged; name another --out" in capsys.readouterr().err
 
 
 def test_a_second_board_and_goal_train_what_is_missing_alone(folder: Path) -> None:
