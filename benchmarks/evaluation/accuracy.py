@@ -161,18 +161,23 @@ def _digits_network() -> nn.Module:
 
 
 def _speech_data(seed: int) -> Sets:
-    """Eighteen of thirty utterances of each stranger; asked are those of other occasions."""
     from poet_planner.advice.curves import Sets
 
+    shown, _, later = strangers(seed)
+    return Sets(shown, later)
+
+
+def strangers(seed: int) -> tuple[Data, Data, Data]:
+    """Eighteen of thirty utterances of each stranger, the other twelve, and those of other occasions."""
     from notebooks import voices
 
     first, rest, later = voices.utterances(voices.STRANGERS)
     said, speakers = (np.concatenate(parts) for parts in zip(first, rest, strict=True))
     random = np.random.default_rng(seed)
-    shown = np.concatenate(
-        [random.permutation(np.flatnonzero(speakers == one))[: voices.ENROLLED] for one in np.unique(speakers)]
-    )
-    return Sets(*(samples(voices.numbers(x), y) for x, y in ((said[shown], speakers[shown]), later)))
+    drawn = [random.permutation(np.flatnonzero(speakers == one)) for one in np.unique(speakers)]
+    shown, held = (np.concatenate([one[part] for one in drawn]) for part in np.split(np.arange(30), [voices.ENROLLED]))
+    sets = (said[shown], speakers[shown]), (said[held], speakers[held]), later
+    return tuple(samples(voices.numbers(x), y) for x, y in sets)  # type: ignore[return-value]
 
 
 @cache

@@ -14,7 +14,7 @@ from poet_planner.advice.advice import MOMENTUM_RATES
 from poet_planner.advice.curves import Curves, Key
 from poet_planner.advice.goal import goal_of
 
-from benchmarks.evaluation import accuracy
+from benchmarks.evaluation import accuracy, fresh_draws
 from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
 from notebooks import voices
@@ -78,6 +78,16 @@ def test_the_table_says_what_was_reached_what_never_and_what_was_not_run() -> No
     assert "| digits | full | store-all | 1 | 450,428 | 1 | 85%: 12 (8 to 16); 90%: in 2 of 3 draws |" in table
     assert f"| digits | full | poet in half | {' | '.join([NONE_EXISTS] * 4)} |" in table
     assert f"| watch | {' | '.join([NOT_RUN] * 6)} |" in table
+
+
+def test_the_advice_holds_in_fresh_draws_for_no_more_than_the_habit() -> None:
+    """What the committed table says."""
+    rows = read_rows(fresh_draws.PATH, fresh_draws.Row)
+    assert {row.task for row in rows} >= {"watch"}
+    for advice, habit in zip(rows[::2], rows[1::2], strict=True):
+        assert (advice.task, advice.who, habit.who) == (habit.task, "advice", "habit")
+        assert advice.reached >= 5 and advice.mean_j <= habit.mean_j
+        assert advice.least_j <= advice.mean_j <= advice.most_j
 
 
 def test_tables_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder of an advice, with each training as far as it went.
 
-``advice.json`` has what curves depend on, which is no board; ``curves.csv`` a row a value; ``curves.pt`` the weights.
+``advice.json`` has what curves depend on, which is no board; ``curves.pt`` values and weights, and ``curves.csv`` the
+values for people.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from poet_profiles.errors import UserError
 from poet_profiles.files.arrays import read_arrays
 from poet_profiles.files.json_file import read_json
-from poet_profiles.files.text_file import read_table
 from poet_profiles.files.whole_file import check_writable, write_whole
 from poet_profiles.program.stopping import undisturbed
 
@@ -79,20 +79,15 @@ class AdviceFolder:
         """Put what is kept of these trainings into the curves."""
         import torch
 
-        if not (self.path / CURVES).exists() or not (self.path / WEIGHTS).exists():
+        if not (self.path / WEIGHTS).exists():
             return
-        named = {_name(key): key for key in keys}
         try:
-            states = torch.load(self.path / WEIGHTS, weights_only=True)
-            rows = csv.DictReader(io.StringIO(read_table(self.path / CURVES)))
-            values: dict[str, list[float]] = {}
-            for row in rows:
-                values.setdefault(",".join(row[column] for column in COLUMNS[:5]), []).append(float(row["value"]))
-            for name, key in named.items():
-                if name in values and name in states:
-                    curves.put(key, values[name], *states[name])
-        except (KeyError, TypeError, ValueError, RuntimeError, EOFError) as error:
-            raise UserError(f"{self.path}: its curves cannot be read ({error}); name another --out") from None
+            kept = torch.load(self.path / WEIGHTS, weights_only=True)
+            for key in keys:
+                if _name(key) in kept:
+                    curves.put(key, *kept[_name(key)])
+        except Exception:  # whatever a damaged file makes torch raise, whose words advise to run the code in it
+            raise UserError(f"{self.path / WEIGHTS}: is damaged; name another --out") from None
 
     def save(self, curves: Curves) -> None:
         """Keep all that has been trained, each file whole."""
@@ -104,7 +99,8 @@ class AdviceFolder:
         for key, values in curves.values.items():
             cells = _name(key).split(",")
             writer.writerows([*cells, epoch, repr(value)] for epoch, value in enumerate(values))
-        torch.save({_name(key): (one.rows, one.buffers) for key, one in curves.states.items()}, content)
+        kept = {_name(key): (curves.values[key], one.rows, one.buffers) for key, one in curves.states.items()}
+        torch.save(kept, content)
         with undisturbed():
             write_whole(self.path / SETTINGS, json.dumps(self._settings, indent=1) + "\n")
             write_whole(self.path / CURVES, text.getvalue())

@@ -101,10 +101,6 @@ def _right(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.argmax(1) == targets).float()
 
 
-def _accuracy(outputs: Tensor, targets: Tensor) -> float:
-    return float(_right(outputs, targets).mean())
-
-
 def _balanced(outputs: Tensor, targets: Tensor) -> float:
     right, classes = _right(outputs, targets), {*targets.tolist()}
     return sum(float(right[targets == one].mean()) for one in classes) / len(classes)
@@ -119,20 +115,19 @@ def _f1(outputs: Tensor, targets: Tensor) -> float:
     return sum(scores) / len(scores)
 
 
-def _mae(outputs: Tensor, targets: Tensor) -> float:
-    return float((outputs - targets).abs().mean())
-
-
-def _rmse(outputs: Tensor, targets: Tensor) -> float:
-    return sqrt(float(((outputs - targets) ** 2).mean()))
-
-
 def _r2(outputs: Tensor, targets: Tensor) -> float:
     return 1 - float(((outputs - targets) ** 2).sum() / ((targets - targets.mean()) ** 2).sum())
 
 
-SHARES: dict[str, Metric] = {"accuracy": _accuracy, "balanced accuracy": _balanced, "macro f1": _f1}
-ERRORS: dict[str, Metric] = {"mae": _mae, "rmse": _rmse}
+SHARES: dict[str, Metric] = {
+    "accuracy": lambda outputs, targets: float(_right(outputs, targets).mean()),
+    "balanced accuracy": _balanced,
+    "macro f1": _f1,
+}
+ERRORS: dict[str, Metric] = {
+    "mae": lambda outputs, targets: float((outputs - targets).abs().mean()),
+    "rmse": lambda outputs, targets: float((outputs - targets).square().mean().sqrt()),
+}
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:

@@ -161,6 +161,9 @@ def test_an_interrupted_advice_goes_on_to_the_same_table(
     assert sorted(kept[0]) == sorted(kept[1])
     assert advised("--resume", "--clip-value", 1, out="parts") == BAD_INPUT
     assert "is of another clip" in capsys.readouterr().err
+    (folder / "parts/curves.pt").write_bytes(b"abc")
+    assert advised("--resume", out="parts") == BAD_INPUT
+    assert "curves.pt: is damaged; name another --out" in capsys.readouterr().err
 
 
 def test_a_second_board_and_goal_train_what_is_missing_alone(folder: Path) -> None:
@@ -198,7 +201,7 @@ def test_samples_of_one_group_are_held_back_together(folder: Path, capsys: Said)
 
 
 def test_labels_at_random_have_no_advice() -> None:
-    """Half of the answers are to be right, where a third is so by chance: of three draws alone some would be advice."""
+    """Half are to be right where a third is by chance; with three draws 2 of 20 would have one."""
     cost, random = Cost(1.0, 1.0, 0.0, 0.0, 1, 1, 1, "", False), torch.Generator().manual_seed(0)
     for _ in range(20):
         x, y = torch.randn(60, 6, generator=random), torch.randint(3, (60,), generator=random)
