@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The camera's pictures of 96x96 are planned as its page says: in bands alone, for little energy."""
+"""Pictures of 96x96 are planned as the page of the camera says: in bands alone, cheaply."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circles, squares and crosses, drawn as pictures of 96x96 bytes, and a network that learns to tell them apart."""
+"""Circles, squares and crosses of 96x96 bytes, and a network that tells them apart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def network(batch: int | None) -> Model:
 
 
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many drawn pictures, bytes (count, 3, 96, 96), and what each shows: one shape after the other."""
+    """Drawn pictures, bytes (count, 3, 96, 96), and what each shows, one shape after the other."""
     generator = np.random.default_rng(seed)
     x = generator.integers(0, 128, (count, 3, SIDE, SIDE), dtype=np.uint8)
     y = np.arange(count) % len(NAMES)

@@ -21,7 +21,7 @@ OF_A_CHAIN = re.compile(r"\.\.(begun|band|tile|filters|rows|held|sums)\d")
 
 @dataclass(frozen=True)
 class Chain(Group):
-    """Operators that are computed tile by tile, by the first and the last of them, in so many tiles."""
+    """Operators that are computed tile by tile: the first, the last, and how many tiles."""
 
     tiles: int
 

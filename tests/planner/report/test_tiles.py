@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan says of its tiles, held against its graph and the sizes of the network's planes."""
+"""What a plan says of its tiles, against its graph and the sizes of the planes."""
 
 from __future__ import annotations
 
