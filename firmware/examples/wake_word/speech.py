@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic speech by Debian's `espeak-ng` and `flite`, noise, and what a wake word network reads of it."""
+"""Speech of `espeak-ng` and `flite`, noise, and what a wake word network reads of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wake word of one's own: two wearers say "hello sesame", all other sound is not it (README)."""
+"""Two wearers say "hello sesame", all other sound is not it."""
 
 from __future__ import annotations
 

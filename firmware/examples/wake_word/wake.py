@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network that the device is sold with, of the package `pymicro-wakeword`; `WAKE_MODEL` names another."""
+"""The network that the device is sold with, of pymicro-wakeword; or that of `WAKE_MODEL`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained weights back into the `.tflite` file: the same graph, other numbers and scales (README)."""
+"""Trained weights back into the `.tflite` file: the same graph, other numbers."""
 
 from __future__ import annotations
 
