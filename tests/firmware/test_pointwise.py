@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_int16_is_read_block_by_block_beside_words(operators: Operators, size: i
     }
     for steps, expected in wanted.items():
         params = parse_params(f"size={size} steps={steps}")
-        inputs = [x, z][: 1 + ("x1" in steps)]
+        inputs: list[NDArray[Any]] = [x, z] if "x1" in steps else [x]
         assert OPERATORS["pointwise"].sizes(params).takes_over == ((1,) if len(inputs) > 1 else ())
         for over in (None, *OPERATORS["pointwise"].sizes(params).takes_over):
             (found,) = operators.run("pointwise", params, inputs, over=over)

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic speech and noise, and what a wake word network reads of it.
-
-Debian's `espeak-ng` and `flite` speak. They are called, and nothing of what they say is kept in the repository.
-"""
+"""Speech of `espeak-ng` and `flite`, noise, and what a wake word network reads of it."""
 
 from __future__ import annotations
 
@@ -10,18 +7,16 @@ import io
 import subprocess
 import wave
 from functools import cache
-from math import gcd
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pymicro_features import MicroFrontend
 from scipy.signal import lfilter, resample_poly
+from wake import UNIT
 
 Sound = NDArray[np.float32]
 RATE_HZ, FRAME, BINS = 16000, 160, 40
-# The front end's numbers are whole multiples of it, below 670: int16 holds them exactly.
-UNIT = 10 / 256
 NOISES: dict[str, tuple[list[float], list[float]]] = {
     "white": ([1.0], [1.0]),
     "pink": ([0.0499, -0.0960, 0.0506, -0.0044], [1.0, -2.4950, 2.0173, -0.5222]),
@@ -36,8 +31,7 @@ def _spoken(command: list[str]) -> Sound:
         rate_hz = file.getframerate()
     # espeak-ng writes before it knows its length, so its header's is too large
     samples = np.frombuffer(told[44:][: (len(told) - 44) // 2 * 2], "<i2").astype(np.float32)
-    common = gcd(rate_hz, RATE_HZ)
-    return np.asarray(resample_poly(samples, RATE_HZ // common, rate_hz // common), np.float32)
+    return np.asarray(resample_poly(samples, RATE_HZ, rate_hz), np.float32)
 
 
 @cache

@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wake word of one's own: two wearers say "hello sesame", all other sound is not it.
-
-    python task.py build             # build/samples.npz, build/heard.npz, and what the device plays
-
-`samples.npz` has the windows that the device is shown, `heard.npz` what it hears later: other utterances of the word,
-and other people who say other things, a window each `HOP_S`.
-"""
+"""Two wearers say "hello sesame", all other sound is not it."""
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +107,7 @@ def heard(frames: int, words: int, minutes: float, seed: int = 1) -> Windows:
     return np.stack(found).transpose(0, 2, 1), np.array(there + [False] * (len(found) - len(there)), np.float32)
 
 
-def write(folder: Path, words: int, others: int, minutes: float, played: int) -> None:
+def write(folder: Path, words: int = 15, others: int = 270, minutes: float = 10, played: int = 40) -> None:
     """Both sets, and what fits into a device's flash: so many windows, and two more words."""
     folder.mkdir(parents=True, exist_ok=True)
     frames = network(1).inputs[0].shape[2]
@@ -128,11 +122,4 @@ def write(folder: Path, words: int, others: int, minutes: float, played: int) ->
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--words", type=int, default=15, help="utterances of each wearer")
-    parser.add_argument("--others", type=int, default=270, help="windows of other sound")
-    parser.add_argument("--minutes", type=float, default=10, help="of other sound that is heard later")
-    parser.add_argument("--played", type=int, default=40, help="windows that the device's flash has")
-    asked = parser.parse_args()
-    write(asked.folder, asked.words, asked.others, asked.minutes, asked.played)
+    write(Path(sys.argv[1]))

@@ -49,6 +49,7 @@ class File:
         graph = self.graphs[0]
         self.first = int(graph.Inputs(0))
         self.calls = [self._call(graph.Operators(number)) for number in range(graph.OperatorsLength())]
+        self.layers = [call for call in self.calls if call.name in LAYERS]
 
     def _call(self, operator: Any) -> Call:
         code = self.model.OperatorCodes(operator.OpcodeIndex())
@@ -86,11 +87,6 @@ class File:
         along[about.QuantizedDimension() if about.ScaleLength() > 1 else 0] = -1
         zeros, scales = (array.reshape(along) for array in (about.ZeroPointAsNumpy(), about.ScaleAsNumpy()))
         return ((values.astype(np.float64) - zeros) * scales).astype(np.float32)
-
-    @property
-    def layers(self) -> list[Call]:
-        """What has weights, in order."""
-        return [call for call in self.calls if call.name in LAYERS]
 
 
 class Window(nn.Module):

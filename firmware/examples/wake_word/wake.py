@@ -1,40 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network that the device is sold with, for `poet-plan --model wake:network`.
-
-Its weights come with the package `pymicro-wakeword` and stay there. `WAKE_MODEL` names another one of its networks.
-"""
+"""The network that the device is sold with, of pymicro-wakeword; or that of `WAKE_MODEL`."""
 
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from poet_planner.models import Model
-from poet_profiles.errors import UserError
 from tflite_torch import Window
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 SOLD = os.environ.get("WAKE_MODEL", "hey_jarvis")
-UNIT = 10 / 256  # of the front end's numbers
+UNIT = 10 / 256  # of the front end's numbers, all below 670 of it: int16 holds them exactly
 
 
 def sold(name: str = SOLD) -> Path:
-    """The file of a network.
-
-    Raises
-    ------
-    UserError
-        If the package that has it is not installed.
-    """
-    found = find_spec("pymicro_wakeword")
-    if found is None or found.origin is None:
-        raise UserError("the networks come with the package pymicro-wakeword: pip install pymicro-wakeword==2.5.0")
-    return Path(found.origin).parent / "models" / f"{name}.tflite"
+    """The file of a network, in the package."""
+    return Path(str(files("pymicro_wakeword"))) / "models" / f"{name}.tflite"
 
 
 def numbers(x: NDArray[np.int16]) -> Tensor:

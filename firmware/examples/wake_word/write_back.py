@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained weights back into the `.tflite` file: the same graph, other numbers and scales.
-
-    python write_back.py trained.safetensors build/samples.npz build/hello_sesame.tflite
-
-So whatever runs the sold network runs this one. The samples, from which the ranges of activations come, are those that
-it was trained on.
-"""
+"""Trained weights back into the `.tflite` file: the same graph, other numbers."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ int poet_stop(poet *p);
 
 /* One sample in evaluation mode, with the weights as they are. Input and output lie where a training step computes: a
  * step destroys both. So write the input after a step, and read the output before the next one. In a plan whose
- * inference shares the batch's input, write the batch after it. In one whose inference lies in the gradients' place there
- * is none, and its input is NULL, while a batch is gathered.
+ * inference shares the batch's input, write the batch after it. Where one lies in the gradients' place, there is none,
+ * and its input is NULL, while a batch is gathered.
  *
  * POET_E_ORDER: a training step is under way. POET_E_ABSENT: the network has no inference. Where `between` says false
  * the inference is given up: POET_STOPPED. */

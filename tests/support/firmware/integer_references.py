@@ -111,7 +111,7 @@ def levels_s8(p: Params, draw: Any) -> Operands:
     choices = torch.randperm(1 << 16, generator=draw.generator)[: p["levels"]] - (1 << 15)
     levels = choices.sort().values.to(torch.int16)
     x = torch.randint(-(1 << 15), 1 << 15, (p["size"],), generator=draw.generator).to(torch.int16)
-    for place, number in enumerate((levels[0], levels[-1], -(1 << 15), (1 << 15) - 1)):
+    for place, number in enumerate((int(levels[0]), int(levels[-1]), -(1 << 15), (1 << 15) - 1)):
         x[place::5] = number
     return (x, levels), ((x[:, None] > levels).sum(1) + p["low"]).to(torch.int8)
 

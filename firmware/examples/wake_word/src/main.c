@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that learns a wake word of its wearers' own, and then listens for it. No host takes part.
- *
- * Its network was sold with another word. It is shown windows of sound, with the word and without, trains on them, and
- * then is given what is new of a stream, three frames each 30 ms. On a device TFLite Micro's front end makes these
- * numbers of a microphone's samples; here they are played from flash. */
+/* A device that learns a wake word of its wearers' own, and then listens for it. No host takes part. It trains on
+ * windows of sound, with the word and without; then it is given what is new of a stream, three frames each 30 ms, as
+ * TFLite Micro's front end would make them of a microphone's samples; here they are played from flash. */
 #include <poet/board.h>
 #include <poet/crc32.h>
 #include <poet/poet.h>
@@ -36,18 +34,14 @@ static uint32_t ram[(WAKE_NET_RAM_BYTES + 3u) / 4u];
 
 static void say(const char *words, uint32_t number)
 {
-    char digits[11];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do {
-        *--first = (char)('0' + number % 10u);
-        number /= 10u;
-    } while (number > 0u);
-    while (*words != '\0') {
-        poet_board_putchar(*words++);
+    for (; *words != '\0'; words++) {
+        poet_board_putchar(*words);
     }
-    while (*first != '\0') {
-        poet_board_putchar(*first++);
+    uint32_t unit = 1;
+    for (; number / unit > 9u; unit *= 10u) {
+    }
+    for (; unit > 0u; unit /= 10u) {
+        poet_board_putchar((char)('0' + number / unit % 10u));
     }
     poet_board_putchar('\n');
     poet_board_flush();
@@ -72,7 +66,7 @@ static int learn(void)
     return status;
 }
 
-/* Tells when it hears the word. An answer is the window's that ends there, for a ninth of its work. */
+/* Tells when it hears the word. An answer is the window's that ends there, for a thirteenth of its work. */
 static int listen(void)
 {
     const uint32_t calls = (uint32_t)((heard_end - heard) / (long)NEW);
@@ -114,9 +108,7 @@ int main(void)
         status = learn();
         say("steps ", poet_steps(&learner));
         say("weights ", weights_crc());
-    }
-    if (status == POET_OK) {
-        status = listen();
+        status = status == POET_OK ? listen() : status;
     }
     say("end ", (uint32_t)-status);
     for (;;) {

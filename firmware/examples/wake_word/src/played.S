@@ -11,6 +11,3 @@ shown_end:
 heard:
     .incbin "heard.i16"
 heard_end:
-#ifdef __linux__
-    .section .note.GNU-stack, "", %progbits
-#endif
