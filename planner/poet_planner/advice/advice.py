@@ -315,6 +315,6 @@ def doubts(sets: Sets, goal: Goal) -> tuple[str, ...]:
         if min(counts) < RARE * max(counts):
             notes.append("a class is rare, and accuracy hardly sees it: balanced accuracy or macro f1 do")
     if sets.groups is not None and goal.metric in SHARES:
-        alone = [one for one in labels.unique().tolist() if len({*sets.groups[labels.numpy() == one]}) == 1]
+        alone = [one for one in sorted({*labels.tolist()}) if len({*sets.groups[labels.numpy() == one]}) == 1]
         notes += [f"class {one} is of one group alone, so it is never validated with" for one in alone]
     return tuple(notes)
