@@ -14,7 +14,7 @@ from poet_profiles.errors import UserError
 from poet_profiles.shipped import profile_names
 
 from poet_planner.advice.candidates import BATCHES, Step, Steps
-from poet_planner.advice.goal import Goal, goal_of
+from poet_planner.advice.goal import SHARES, Goal, goal_of
 from poet_planner.advice.race import Candidate, Race
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.planning.request import AUTO_PARTS, Profiles, Request
@@ -221,7 +221,7 @@ def raced(
         if kept is not None:
             kept.save(curves)
     notes = (
-        *_notes(sets, wanted),
+        *doubts(sets, wanted),
         *_rounded(race, Curves(model, sets, wanted.measure, dtype=torch.float64, traced=steps.traced)),
     )
     return Advice(steps.name, steps.board, costed, wanted, race, curves, notes)
@@ -305,7 +305,7 @@ FEW = 30
 RARE = 0.1  # of the largest class
 
 
-def _notes(sets: Sets, goal: Goal) -> tuple[str, ...]:
+def doubts(sets: Sets, goal: Goal) -> tuple[str, ...]:
     """What makes an advice doubtful."""
     notes, labels, held = [], sets.train.targets[0], sets.counts(0)[1]
     if held < FEW:
@@ -314,4 +314,7 @@ def _notes(sets: Sets, goal: Goal) -> tuple[str, ...]:
         counts = Counter(labels.tolist()).values()
         if min(counts) < RARE * max(counts):
             notes.append("a class is rare, and accuracy hardly sees it: balanced accuracy or macro f1 do")
+    if sets.groups is not None and goal.metric in SHARES:
+        alone = [one for one in sorted({*labels.tolist()}) if len({*sets.groups[labels.numpy() == one]}) == 1]
+        notes += [f"class {one} is of one group alone, so it is never validated with" for one in alone]
     return tuple(notes)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from poet_planner import Model
+from poet_planner.advice.advice import doubts
 from poet_planner.advice.candidates import PLAIN_SGD, STATEFUL
 from poet_planner.advice.curves import Curves, Data, Key, Sets
+from poet_planner.advice.goal import goal_of
 from poet_planner.advice.trained_sets import sets_of
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -134,6 +136,14 @@ def test_groups_are_never_on_both_sides(of_one_class: bool) -> None:
         assert 0.1 < len(held) / len(y) < 0.35
     assert {*np.concatenate([y[held] for _, held in splits])} == {0, 1, 2}
     assert len({held.tobytes() for _, held in splits}) > 5
+
+
+def test_a_class_of_one_group_is_said() -> None:
+    y = torch.tensor([0] * 20 + [1] * 20)
+    given = Sets(Data((torch.randn(40, 2),), (y,)), None, np.repeat([0, 1, 2], (10, 10, 20)))
+    assert given.counts(0) == (30, 10)
+    said = doubts(given, goal_of("accuracy 0.8", loss_of))
+    assert said[1:] == ("class 1 is of one group alone, so it is never validated with",)
 
 
 def test_draws_of_unequal_groups_are_ordinary_trainings() -> None:
