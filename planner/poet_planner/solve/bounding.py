@@ -32,6 +32,7 @@ TIGHT = 0.5  # RAM is tight where the largest working set takes more: fraction o
 MOST_TIGHT = 2500  # largest size of a graph whose states are searched again because RAM is tight
 CLOSE = 0.6  # a bound is close that has closed more than this: fraction of the overhead
 CHEAP = 0.005  # values of a node up to this energy may be aggregated: fraction of the overhead
+LEAST_S = 1e-3  # less is no time: reference seconds
 LARGE = 600  # downsets are for graphs above this size
 DOWNSETS_SHARE = 0.3  # fraction of the work left
 
@@ -96,9 +97,9 @@ class RetainedSets:
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         separate = not self.aggregate
         found = search_retained_sets(self.problem, known.incumbent.energy, budget, separate)
-        self.aggregate = False
+        self.aggregate = self.aggregate and _is_spent(budget)
         # If a path over aggregated values is found, the next call does not aggregate.
-        self._open = not separate and found is not None and found.events is not None
+        self._open = _is_spent(budget) or (not separate and found is not None and found.events is not None)
         if found is None:
             return Gain()
         return Gain(found.bound_j, near=found.events)
@@ -114,13 +115,15 @@ class StateSpace:
     part: Component = Component.STATE_SPACE
     share: float = FEW_SHARE
     raised: bool = False  # whether it has raised the bound
+    _open: bool = True
 
     def applies(self, known: Known) -> bool:
-        return True
+        return self._open
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         gain = self.explored(known, FEW_STATES, budget)
-        self.raised = gain.bound_j > known.bound_j
+        self._open = _is_spent(budget)
+        self.raised = self.raised or gain.bound_j > known.bound_j
         return gain
 
     def explored(self, known: Known, states: float, budget: TimeBudget) -> Gain:
@@ -143,6 +146,7 @@ class LargeStateSpace:
     tried: list[StateSpace]  # the last of them that raised the bound is run, or the first if none did
     share: float = MANY_SHARE
     _known_j: float = np.inf
+    _is_cut: bool = False
 
     @property
     def part(self) -> Component:
@@ -162,7 +166,14 @@ class LargeStateSpace:
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
-        return self._best.explored(known, MANY_STATES, budget)
+        gain = self._best.explored(known, MANY_STATES, budget)
+        self._is_cut = _is_spent(budget)
+        return gain
+
+    def go_on(self) -> None:
+        """In another stage: run again if it ran out of time."""
+        if self._is_cut:
+            self._known_j = np.inf
 
 
 @dataclass
@@ -176,12 +187,21 @@ class Downsets:
     context: Context
     part: Component = Component.DOWNSETS
     share: float = DOWNSETS_SHARE
+    _open: bool = True
 
     def applies(self, known: Known) -> bool:
-        return graph_size(self.problem) > LARGE
+        return self._open and graph_size(self.problem) > LARGE
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
-        return Gain(search_downsets(self.problem, known.overhead_j, budget, self.context))
+        left_s = budget.left()
+        bound_j = search_downsets(self.problem, known.overhead_j, budget, self.context)
+        self._open = _is_spent(budget) or budget.left() == left_s  # where it had too little to begin
+        return Gain(bound_j)
+
+
+def _is_spent(budget: TimeBudget) -> bool:
+    """Whether a method ended for want of time: what counts steps leaves less than one."""
+    return budget.left() < LEAST_S
 
 
 def aggregated(problem: Problem, known: Known, aggregate: bool) -> Ints:

@@ -23,7 +23,7 @@ from poet_planner.solve.feasibility.refusal import certain_refusal, known_of, no
 from poet_planner.solve.instance import WORD, Problem, build_problem
 from poet_planner.solve.milp.solvers import solver_named
 from poet_planner.solve.objective import at_one_watt, by_time
-from poet_planner.solve.options import NoScheduleError, OptimiseOptions, Progress
+from poet_planner.solve.options import DEFAULT_S, NoScheduleError, OptimiseOptions, Progress
 from poet_planner.solve.placement.allocated import allocated
 from poet_planner.solve.placement.assign import PlacedSchedule, Placer, UnplacedError
 from poet_planner.solve.proof import Proof
@@ -32,17 +32,23 @@ from poet_planner.solve.search.incumbent import Incumbent, keeps_limits
 from poet_planner.solve.search.portfolio import SEEDS, Portfolio
 from poet_planner.solve.starts import cheapest_start, events_of, with_bound
 from poet_planner.solve.statistics import Component, Context, Statistics
-from poet_planner.solve.time_budget import TimeBudget
+from poet_planner.solve.time_budget import TimeBudget, Work
 
 # A schedule is optimal within this gap, whatever gap a caller is content with: fraction of the energy.
 PROVEN_GAP = 1e-6
 
 # How the time is shared between search, proof and placement. Seconds are reference seconds (`time_budget`). The
 # *overhead* is energy above the store-all schedule's, of the best schedule known.
+# A longer limit than the standard one first does all that this does, offsets included, so it finds no less. Then it
+# searches afresh.
+STANDARD_S = DEFAULT_S
+LATER_STAGES = 3  # after the standard limit at most
+SHORT_S = 5.0  # a limit from here to the standard one begins with the same search
+WORTH_MORE = 0.01  # a fresh search goes on while that saves more than this: fraction of the energy
 SEARCH_S = 1.0  # least effort of a plan made again; a search after the proof has twice as much
 SEARCH_S_PER_NODE = 0.015  # effort of the first search: seconds a node
 MOST_SEARCH_S = 20.0  # the same at most
-SEARCH_SHARE = 0.3  # the first search ends here if it has found a schedule: fraction of the time limit
+SEARCH_SHARE = 0.3  # a first or fresh search ends here if it has found a schedule: fraction of the time limit
 FINDING_SHARE = 0.5  # for finding any schedule where the first search has none: fraction of the work left
 PLACING_SHARE = 0.25  # kept for offsets: fraction of the time limit
 MOST_PLACING_S = 8.0  # the same at most, where the first schedule had offsets
@@ -124,14 +130,13 @@ class _Run:
         self._deadline_s = deadline_s
         self._options = options
         self._started_s = time.monotonic()
-        overtime_s = max(OVERTIME_S, OVERTIME_SHARE * options.time_limit_s)
-        self._overtime = TimeBudget(options.time_limit_s + overtime_s)
-        self._limit = self._overtime.share(1.0, options.time_limit_s)
+        self._done = Work()
+        limit_s, overtime_s = options.time_limit_s, _overtime_s(options.time_limit_s)
+        self._all_overtime = TimeBudget(limit_s + overtime_s, self._done)
+        self._all = self._all_overtime.share(1.0, limit_s)
         if options.capped:
-            self._overtime = self._overtime.capped(options.time_limit_s + overtime_s, options.clock)
-            self._limit = self._limit.capped(options.time_limit_s, options.clock)
-        # The work until placement.
-        self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
+            self._all_overtime = self._all_overtime.capped(limit_s + overtime_s, options.clock)
+            self._all = self._all_overtime.share(1.0, limit_s).capped(limit_s, options.clock)
         self._problem = build_problem(graph, ram_bytes, deadline_s, options.paging)
         self._search = Portfolio(self._problem, options.seed, context=self._context)
         again_s = max(SEARCH_S, REPLANNING_SHARE * first_search_s(self._problem))
@@ -140,13 +145,12 @@ class _Run:
             self._problem,
             options.seed,
             again_s,
-            options.time_limit_s,
-            self._limit,
-            self._overtime,
             self._tell,
             self._context,
         )
+        self._begin_stage(min(limit_s, STANDARD_S))
         self._is_hard_to_place = False
+        self._placed: PlacedSchedule | None = None
         # A RAM that is proven infeasible.
         self._infeasible_bytes = 0
         self._solver = solver_named(options.solver)
@@ -155,19 +159,46 @@ class _Run:
     def schedule(self) -> Schedule:
         try:
             if passes_necessary_conditions(self._problem):
-                self._work()
+                self._work_in_stages()
+            if self._placed is not None:
+                return self._answer(self._placed)
             if not self._proof.found:
                 return self._in_least_ram(lacks_offsets=False)
-            try:
-                return self._placed(self._proof.found)
-            except UnplacedError:
-                return self._paged() or self._in_least_ram(lacks_offsets=True)
+            return self._paged() or self._in_least_ram(lacks_offsets=True)
         finally:
             self._context.statistics.seconds = self._seconds()
 
-    def _work(self) -> None:
+    def _work_in_stages(self) -> None:
+        """Do what the standard limit does, offsets included, then the rest; and again with what offsets left over."""
+        limit_s = self._options.time_limit_s
+        for end_s in [min(limit_s, STANDARD_S), *[limit_s] * LATER_STAGES * (limit_s > STANDARD_S)]:
+            self._begin_stage(end_s)
+            self._work(is_first=end_s <= STANDARD_S)
+            found = self._proof.found
+            if found:
+                with suppress(UnplacedError):
+                    self._placed = self._with_offsets(found)
+            if self._infeasible_bytes or self._limit.is_cut or self._all.expired:
+                return
+            if self._proof.complete and self._is_placed(found[0]):
+                return
+
+    def _begin_stage(self, end_s: float) -> None:
+        """Let the next work end where a limit of ``end_s`` does."""
+        self._stage_s = end_s - self._done.done_s
+        self._overtime = self._all_overtime.share(1.0, self._stage_s + _overtime_s(self._stage_s))
+        self._limit = self._all.share(1.0, self._stage_s)
+        # The work until placement.
+        self._budget = self._limit.keeping(self._placing_s).noting(self._tell)
+        self._placer.begin(self._stage_s, self._limit, self._overtime)
+
+    def _is_placed(self, best: Incumbent) -> bool:
+        """Whether the best schedule has offsets, or one that costs hardly more."""
+        return self._graph.allocates or self._placer.found_near(best)
+
+    def _work(self, is_first: bool) -> None:
         try:
-            self._improve()
+            self._improve(is_first)
         except KeyboardInterrupt:
             if self._search.incumbent is None:
                 raise
@@ -179,7 +210,7 @@ class _Run:
         if paged is None or not keeps_limits(self._problem, paged):
             return None
         with suppress(UnplacedError):
-            return self._placed([paged])
+            return self._answer(self._with_offsets([paged]))
         return None
 
     def _in_least_ram(self, lacks_offsets: bool) -> Schedule:
@@ -207,23 +238,10 @@ class _Run:
             known = replace(known, impossible_below_bytes=proven)
         raise no_schedule(known, lacks_offsets)
 
-    def _improve(self) -> None:
+    def _improve(self, is_first: bool) -> None:
         """Search, then prove, then search on until the gap is reached or the time is up."""
-        most_s = SEARCH_SHARE * self._options.time_limit_s / SEEDS
-        search_s = min(most_s, first_search_s(self._problem))
-        share = self._limit.share(SEARCH_SHARE)
-        has_any = self._start is not None
-        early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
-        # A frugal order fills the RAM so evenly that wide graphs then get no offsets in a short time.
-        if self._graph.allocates:
-            self._search.begin_with_orders(self._limit)
-        if self._proof.complete:
+        if not (self._searched_first() if is_first else self._searched_afresh()):
             return
-        begin_with_retained_sets(self._problem, self._search, early, context=self._context)
-        if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
-            self._infeasible_bytes = self._problem.budget
-            return
-        self._search.run(self._moves(search_s), self._budget, share)
         self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
@@ -233,6 +251,42 @@ class _Run:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
             self._search.run(self._moves(2 * SEARCH_S), self._budget)
+
+    def _searched_first(self) -> bool:
+        """Begin with what is quick, then search; whether there is anything left to do."""
+        most_s = SEARCH_SHARE * (STANDARD_S if self._stage_s >= SHORT_S else self._stage_s)
+        share = self._limit.share(1.0, most_s)
+        has_any = self._start is not None
+        early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
+        # A frugal order fills the RAM so evenly that wide graphs then get no offsets in a short time.
+        if self._graph.allocates:
+            self._search.begin_with_orders(self._limit)
+        if self._proof.complete:
+            return False
+        begin_with_retained_sets(self._problem, self._search, early, context=self._context)
+        if self._search.incumbent is None and clearly_late(self._problem, early, self._context):
+            self._infeasible_bytes = self._problem.budget
+            return False
+        self._search_for(most_s)
+        return True
+
+    def _searched_afresh(self) -> bool:
+        """Search afresh after the standard limit; whether there is anything left to do."""
+        if self._proof.complete:
+            return False
+        self._search.begin_anew()
+        self._search_for(SEARCH_SHARE * self._stage_s)
+        while self._search.incumbent is not None and not self._budget.expired:
+            before_j = self._search.incumbent.energy
+            self._search.run(self._moves(2 * SEARCH_S), self._budget)
+            if self._search.incumbent.energy > (1 - WORTH_MORE) * before_j:
+                break
+        return True
+
+    def _search_for(self, most_s: float) -> None:
+        """Search for the moves that the graph deserves, but for so many seconds at most if there is any schedule."""
+        moves = self._moves(min(most_s / SEEDS, first_search_s(self._problem)))
+        self._search.run(moves, self._budget, self._limit.share(1.0, most_s))
 
     def _adopt_start(self) -> None:
         """Go on from the schedule that the optimiser was given, if the first search has found none as good."""
@@ -258,7 +312,7 @@ class _Run:
 
     def _try_to_place(self) -> None:
         """Look for offsets before the proof. If there are none, more time is kept for planning again."""
-        found = [] if self._graph.allocates else self._search.found
+        found = [] if self._graph.allocates or self._placed else self._search.found
         if found and not self._proof.complete and not self._budget.expired:
             self._is_hard_to_place = self._placer.fails_near(found)
 
@@ -272,7 +326,7 @@ class _Run:
         """Seconds kept for placement."""
         if self._graph.allocates:
             return 0.0
-        limit_s = self._options.time_limit_s
+        limit_s = self._stage_s
         if not self._is_hard_to_place:
             return min(PLACING_SHARE * limit_s, MOST_PLACING_S)
         poor = self._proof.closed_share < POOR_BOUND
@@ -287,18 +341,22 @@ class _Run:
             note = note or next(reversed(self._context.statistics.failures), "")
             self._options.progress(Progress(self._seconds(), energy_j, self._proof.bound_j, note))
 
-    def _placed(self, found: list[Incumbent]) -> Schedule:
-        """The answer: the best schedule for which offsets are found, or the best of all if the graph needs none."""
+    def _with_offsets(self, found: list[Incumbent]) -> PlacedSchedule:
+        """The best schedule for which offsets are found, or the best of all if the graph needs none."""
         self._context.statistics.found(self._seconds(), found[0].energy, found[0].source)
         placed = allocated(self._graph, self._problem, found[0]) if self._graph.allocates else self._placer.place(found)
         self._context.statistics.unplaced = self._placer.unplaced(found[0], placed.incumbent)
-        return self._answer(placed)
+        return placed
 
     def _answer(self, placed: PlacedSchedule) -> Schedule:
         self._context.statistics.source = placed.incumbent.source
         return schedule_of(
             self._graph, self._ram_bytes, self._deadline_s, placed, self._proof.bound_j, self._options.gap
         )
+
+
+def _overtime_s(limit_s: float) -> float:
+    return max(OVERTIME_S, OVERTIME_SHARE * limit_s)
 
 
 def schedule_of(

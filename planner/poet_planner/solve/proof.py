@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from poet_planner.solve.bounding import (
+    LEAST_S,
     BoundingMethod,
     Downsets,
     Known,
@@ -73,6 +74,12 @@ class Proof:
         self._path = longest_path(problem)
         self._proofs = 0
         self._background_found: list[Incumbent] = []
+        self._downsets = Downsets(problem, self._context)
+        self._retained = RetainedSets(problem, self._context.has(Component.AGGREGATION))
+        self._spaces: LargeStateSpace | None = None
+        # Where the relaxation goes on, and whether it does: not once its last event points are proven as far as may be.
+        self._event_points: Flags | None = None
+        self._is_refined = not self._context.has(Component.RELAXATION)
         self.bound_j = float(problem.node_energy.sum())  # a lower bound on the energy of every schedule, in joules
 
     @property
@@ -94,11 +101,11 @@ class Proof:
     def run(self, budget: TimeBudget) -> None:
         """Work until the gap is reached, nothing raises the bound any more, or the time is up.
 
-        The search must have found a schedule.
+        The search must have found a schedule. Another run goes on where this one ended.
         """
         budget = budget.until(lambda: self.complete)
         self._run_bounding_methods(budget)
-        if self._context.has(Component.RELAXATION):
+        if not self._is_refined:
             with self._context.timed(Component.RELAXATION), put_down(self._context.statistics):
                 self._refine_relaxation(budget)
 
@@ -108,39 +115,39 @@ class Proof:
         The search must have found a schedule.
         """
         budget = budget.until(lambda: self.complete)
-        downsets = Downsets(self._problem, self._context)
-        if self._is_open(downsets, budget):
+        if self._is_open(self._downsets, budget):
             with self._background_search(DOWNSETS_S_PER_NODE * len(self._problem.node_time), budget):
-                self._run_method(downsets, budget)
+                self._run_method(self._downsets, budget)
 
     def _run_bounding_methods(self, budget: TimeBudget) -> None:
         """Run the bounding methods: all of them once with few states, then with more states those that are worth it."""
-        aggregate = self._context.has(Component.AGGREGATION)
-        retained = RetainedSets(self._problem, aggregate)
-        while self._run_method(retained, budget):
+        while self._run_method(self._retained, budget):
             pass
-        if self.complete:
+        if self.complete or not self._context.has(Component.STATE_SPACE):
             return
+        if self._spaces is None:
+            self._spaces = LargeStateSpace(self._state_spaces())
+        if any(self._is_open(space, budget) for space in self._spaces.tried):
+            with self._background_search(FIRST_BACKGROUND_S, budget):
+                for space in self._spaces.tried:
+                    self._run_method(space, budget)
+        self._spaces.go_on()
+        while self._is_open(self._spaces, budget):
+            with self._background_search(BACKGROUND_S, budget):
+                self._run_method(self._spaces, budget)
+
+    def _state_spaces(self) -> list[StateSpace]:
+        """Those that are worth a try: of the values by themselves, and of cheap ones in groups."""
         separate = np.arange(len(self._problem.size))
-        representative = aggregated(self._problem, self._now(), aggregate)
+        representative = aggregated(self._problem, self._now(), self._context.has(Component.AGGREGATION))
         spaces = [StateSpace(self._problem, separate)]
         if (representative != separate).any():
             spaces.append(StateSpace(self._problem, representative, Component.AGGREGATION))
-        if not self._context.has(Component.STATE_SPACE):
-            spaces = []
-        with self._background_search(FIRST_BACKGROUND_S, budget):
-            for space in spaces:
-                self._run_method(space, budget)
-        if not spaces:
-            return
-        large = LargeStateSpace(spaces)
-        while self._is_open(large, budget):
-            with self._background_search(BACKGROUND_S, budget):
-                self._run_method(large, budget)
+        return spaces
 
     def _is_open(self, method: BoundingMethod, budget: TimeBudget) -> bool:
         """Whether a method is switched on, applies, and has time left."""
-        return self._context.has(method.part) and not budget.expired and method.applies(self._now())
+        return self._context.has(method.part) and budget.left() >= LEAST_S and method.applies(self._now())
 
     def _run_method(self, method: BoundingMethod, budget: TimeBudget) -> bool:
         """Run a method once; whether it was open."""
@@ -160,9 +167,9 @@ class Proof:
 
     def _refine_relaxation(self, budget: TimeBudget) -> None:
         """Solve relaxations at more and more event points, until none of the path is missing."""
-        event_points = self._first_event_points()
         events = self._known().events
         while not budget.expired:
+            event_points = self._first_event_points() if self._event_points is None else self._event_points
             step = RefinementStep(
                 self._problem,
                 self._path,
@@ -184,13 +191,16 @@ class Proof:
                 overflow = np.array([overflowing_node])
             elif not step.undercuts or event_points[overflow].all():
                 self._prove_step(step, raising)
+                if budget.expired:
+                    return
                 overflow = overflowing(self._problem, self._path, step.events)
                 if event_points[overflow].all():
+                    self._is_refined = True
                     return
                 self._search_between(budget)
             events = step.events
-            event_points = event_points.copy()
-            event_points[overflow] = True
+            self._event_points = event_points.copy()
+            self._event_points[overflow] = True
 
     def _first_event_points(self) -> Flags:
         """The event points of the first relaxation: few nodes of the path, or all of them. (n,)"""

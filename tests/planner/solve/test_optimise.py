@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
 import time
@@ -155,6 +156,22 @@ def test_equal_seeds_give_equal_plans_whichever_annealer_is_faster() -> None:
     first, *others = (plan(pause_s) for pause_s in (0.0, 0.03, 0.01))
     assert first.energy_j == pytest.approx(store_all_schedule(graph).energy_j)
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_longer_limit_gives_no_dearer_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a shorter standard limit; the plan at that is what the longer limits begin with."""
+    run = importlib.import_module("poet_planner.solve.optimise")  # the package has a function of that name
+    monkeypatch.setattr(run, "STANDARD_S", 0.1)
+    monkeypatch.setattr(run, "OVERTIME_S", 0.05)
+    graph = layered_graph(80, 12, seed)
+    ram = int(0.45 * store_all_schedule(graph).peak_bytes)
+    energies = [
+        optimise(graph, ram, None, OptimiseOptions(time_limit_s=limit_s, capped=False)).energy_j
+        for limit_s in (0.1, 0.2, 0.4)
+    ]
+    assert max(energies[1:]) <= energies[0]
+    assert energies[0] > energies[-1]
 
 
 def test_progress_is_told_and_an_interrupt_keeps_the_best() -> None:

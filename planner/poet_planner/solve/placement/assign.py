@@ -24,7 +24,7 @@ from poet_planner.solve.search.decode import Decoded, decode
 from poet_planner.solve.search.incumbent import Incumbent, evaluated, ranked, same
 from poet_planner.solve.search.portfolio import Portfolio
 from poet_planner.solve.statistics import Component, Context, Unplaced
-from poet_planner.solve.time_budget import TimeBudget, Work
+from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, Work
 from poet_planner.solve.topology import producers
 
 THREADS = 2  # schedules that are tried at a time
@@ -70,12 +70,6 @@ class Placer:
     ----------
     replan_s : float
         Effort of the search for each plan that is made again, in seconds.
-    time_limit_s : float
-        That of the whole run.
-    budget : TimeBudget
-        It expires at the time limit.
-    overtime : TimeBudget
-        It expires somewhat later. It is used if no schedule is placed by then.
     on_note : callable
         Called with a line on what is done.
     context : Context or None
@@ -88,9 +82,6 @@ class Placer:
         problem: Problem,
         seed: int,
         replan_s: float,
-        time_limit_s: float,
-        budget: TimeBudget,
-        overtime: TimeBudget,
         on_note: Callable[[str], object],
         context: Context | None = None,
     ) -> None:
@@ -99,9 +90,8 @@ class Placer:
         self._problem = problem
         self._seed = seed
         self._moves = int(replan_s * moves_per_second(problem))
-        self._least_s = ATTEMPT_SHARE * time_limit_s
-        self._budget = budget
-        self._overtime = overtime
+        self._least_s = 0.0
+        self._budget = self._overtime = UNLIMITED
         # What it took last to decode a schedule: much for thousands of events.
         self._decoding_s = 0.0
         self._on_note = on_note
@@ -111,11 +101,20 @@ class Placer:
         # Energies of the schedules without offsets, by their events, and whether it is proven that there are none.
         self._failed: dict[bytes, tuple[float, bool]] = {}
 
+    def begin(self, limit_s: float, budget: TimeBudget, overtime: TimeBudget) -> None:
+        """From now on spend ``budget``, or ``overtime`` while nothing is placed: it expires somewhat later.
+
+        ``limit_s`` are the seconds of all work that ends with the budget. What was placed before remains a candidate.
+        """
+        self._least_s, self._budget, self._overtime = ATTEMPT_SHARE * limit_s, budget, overtime
+
     def fails_near(self, found: list[Incumbent]) -> bool:
         """Whether no schedule about as good as the first could be placed, in a small share of the time.
 
         ``found``: the cheapest first.
         """
+        if self.found_near(found[0], 0.0):
+            return False
         with self._context.timed(Component.PLACEMENT):
             if self._fits(self._place_newest(found[0], self._problem, 1)):
                 return False
@@ -123,7 +122,7 @@ class Placer:
             if len(self._problem.node_time) >= MANY_NODES:
                 with self._context.timed(Component.REPLANNING):
                     self._squeeze(found[0], self._share(SQUEEZING_SHARE))
-        return not self._found_near(found[0], AS_GOOD)
+        return not self.found_near(found[0], AS_GOOD)
 
     def place(self, found: list[Incumbent]) -> PlacedSchedule:
         """Place the first schedule, or one as near to it as possible.
@@ -155,6 +154,7 @@ class Placer:
         except KeyboardInterrupt:
             if self._found is None:
                 raise
+            self._budget.end()
         if self._found is None:
             raise UnplacedError
         return self._found
@@ -215,7 +215,7 @@ class Placer:
         fails, less, fits = 0.0, LEAST_LESS, np.inf
         effort = min(self._moves, int(SQUEEZE_SHARE * budget.left() * moves_per_second(problem)))
         for _ in range(SQUEEZES * within.has(Component.REPLANNING)):
-            if self._found_near(best, NEAR) or budget.left() <= self._decoding_s or fits - fails < PRECISE:
+            if self.found_near(best) or budget.left() <= self._decoding_s or fits - fails < PRECISE:
                 return
             reserve = np.minimum(int(less * problem.budget) // WORD * WORD, problem.budget - working_set_bytes(problem))
             planned = replace(problem, workspace=problem.workspace + reserve)
@@ -243,7 +243,7 @@ class Placer:
             if late > 0 and self._found is None:
                 self._squeeze(best.incumbent, self._overtime)
             over = self._overtime.left() <= self._decoding_s or (self._found is not None and late > 0)
-            if over or self._found_near(best.incumbent, NEAR):
+            if over or self.found_near(best.incumbent):
                 break
             before = reserve
             if self._fits(newest):
@@ -339,7 +339,7 @@ class Placer:
     def _fits(self, one: PlacedSchedule) -> bool:
         return one.placement.arena_bytes <= self._problem.budget
 
-    def _found_near(self, best: Incumbent, share: float) -> bool:
+    def found_near(self, best: Incumbent, share: float = NEAR) -> bool:
         """Whether the overhead of a placed schedule exceeds that of ``best`` by at most such a fraction."""
         return self._found is not None and self._near(self._found.incumbent, best, share)
 

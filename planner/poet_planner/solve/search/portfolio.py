@@ -20,6 +20,7 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
 SEEDS = 2  # annealers side by side
+BEGINNING = 1_000_003  # seeds between annealers that begin anew
 ORDERS_SHARE = 0.1  # for orders at most: fraction of the work left
 REPAIRERS = 4  # annealers that try to repair a schedule, one after the other
 REPAIR_S = 0.3  # effort of each of them: reference seconds
@@ -70,9 +71,11 @@ class Portfolio:
         self._context = context or Context()
         self._seed = seed
         self._orders = orders
+        self._beginnings = 0
         self._annealers = self._new_annealers()
         # Whether only the results of the first annealer count: the others are at work, or were stopped midway.
         self._is_alone = False
+        self._is_anew = False
 
     @property
     def incumbent(self) -> Incumbent | None:
@@ -103,6 +106,14 @@ class Portfolio:
         elif (order[1:] < order[:-1]).any():
             self._orders = [np.arange(len(order), dtype=np.int64), order]
             self._annealers = self._new_annealers()
+
+    def begin_anew(self) -> None:
+        """Let the next run begin with other annealers, which know what was found but do not continue from it."""
+        self._beginnings += 1
+        found, self._annealers = self.found, self._new_annealers()
+        self._is_alone, self._is_anew = False, True
+        for one in found:
+            self._annealers[0].keep(one)
 
     def adopt(self, events: Ints, source: Component | None = None) -> bool:
         """Let the first annealer continue from ``events``, which ``source`` found.
@@ -144,7 +155,9 @@ class Portfolio:
         first, *others = self._annealers
         if first.has_least:
             return
-        self._share_best()
+        if not self._is_anew:
+            self._share_best()
+        self._is_anew = False
         shares = budget.left() / SEEDS, enough.left() / SEEDS
         work = Work()
         was_alone, self._is_alone, is_over = self._is_alone, True, False
@@ -163,7 +176,8 @@ class Portfolio:
         budget.spend(work.done_s + sum(others_s))
 
     def _new_annealers(self) -> list[Annealer]:
-        return [Annealer(self._problem, SEEDS * self._seed + k, self.orders(k), self._context) for k in range(SEEDS)]
+        seed = SEEDS * (self._seed + BEGINNING * self._beginnings)
+        return [Annealer(self._problem, seed + k, self.orders(k), self._context) for k in range(SEEDS)]
 
     def _keep(self, annealer: Annealer) -> None:
         self._annealers[0].keep(annealer.incumbent)

@@ -38,7 +38,9 @@ LIMIT_S = 60.0
 
 def placer_of(graph: Graph, problem: Problem, budget: TimeBudget, notes: list[str]) -> Placer:
     context = Context(WITHOUT_CANONICAL)
-    return Placer(graph, problem, 0, 0.3, LIMIT_S, budget, TimeBudget(2 * LIMIT_S), notes.append, context)
+    placer = Placer(graph, problem, 0, 0.3, notes.append, context)
+    placer.begin(LIMIT_S, budget, TimeBudget(2 * LIMIT_S))
+    return placer
 
 
 @cache
@@ -173,19 +175,11 @@ def test_interrupted_planning_again_answers_with_what_was_placed(monkeypatch: py
     def interrupt(_note: str) -> None:
         raise KeyboardInterrupt
 
-    placer = Placer(
-        graph,
-        problem,
-        0,
-        0.3,
-        LIMIT_S,
-        TimeBudget(LIMIT_S),
-        TimeBudget(2 * LIMIT_S),
-        interrupt,
-        Context(WITHOUT_CANONICAL),
-    )
+    placer, budget = Placer(graph, problem, 0, 0.3, interrupt, Context(WITHOUT_CANONICAL)), TimeBudget(LIMIT_S)
+    placer.begin(LIMIT_S, budget, TimeBudget(2 * LIMIT_S))
     assert placer.fails_near([best])
     with pytest.raises(KeyboardInterrupt):
         placer.place([best])
     assert not placer.fails_near([more_expensive])
     assert placer.place([best]).incumbent.energy == more_expensive.energy
+    assert budget.is_cut
