@@ -95,11 +95,12 @@ LAYOUTS = {
     "in parts": replace(LAYOUT, micro_batches=2),
     "batch on the card": replace(LAYOUT, batch_on_card=True),
 }
+TOGETHER = {"two steps together": replace(LAYOUT, commit_each=2)}
 
 
 @pytest.fixture(scope="module")
 def made(host_firmware: HostFirmware, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    return cache(lambda name: Trained(host_firmware, tmp_path_factory.mktemp("trained"), LAYOUTS[name]))
+    return cache(lambda name: Trained(host_firmware, tmp_path_factory.mktemp("trained"), (LAYOUTS | TOGETHER)[name]))
 
 
 @pytest.fixture
@@ -148,6 +149,30 @@ def test_an_error_or_a_cut_at_any_block_leaves_the_old_step_or_the_new_one(train
         for number in range(steps, STEPS):
             assert trained.train(number) == OK
         assert at % 12 or trained.has(card, STEPS)
+
+
+def test_a_cut_leaves_the_last_of_two_steps_that_are_kept_together(made: Callable[[str], Trained]) -> None:
+    trained = made(*TOGETHER)
+    own, card = trained.own, trained.card()
+    assert own.begin(card) == OK and trained.train(0) == OK and trained.train(1) == OK
+    assert trained.has(card, 2)
+    for at in range(card.writes):
+        for fault in ("fail_writes", "cut"):
+            card = trained.card()
+            assert own.begin(card) == OK
+            card.torn = TEARS[at % len(TEARS)]
+            setattr(card, fault, at)
+            assert trained.train(0) < 0 or trained.train(1) < 0
+            card.fail_writes = None
+            card.power_up()
+            assert fault == "fail_writes" or own.begin(card) == OK
+            assert own.call("poet_restore") == OK
+            steps = own.call("poet_steps")
+            assert steps in (0, 2)
+            for number in range(steps, STEPS):
+                assert trained.train(number) == OK
+            assert own.call("poet_commit") == OK
+            assert at % 12 or trained.has(card, STEPS)
 
 
 MAIN = """

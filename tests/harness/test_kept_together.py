@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan that keeps several steps together on the card: its cost, and what training leaves."""
+"""Plans that keep several steps together on the card: what they cost, and leave there."""
 
 from __future__ import annotations
 
