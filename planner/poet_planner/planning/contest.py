@@ -61,6 +61,8 @@ class Contest:
         Whether short searches tell which form is chosen; else bounds do, for who asks for no more than a bound.
     chosen : Form
         The one to plan first, once `choose` has found it.
+    is_cured : bool
+        Whether a refusal names parts in which the same batch fits.
     """
 
     def __init__(self, bench: Bench, families: Sequence[Family] = FAMILIES, searches: bool = True) -> None:
@@ -68,6 +70,7 @@ class Contest:
         self.families = families
         self.searches = searches
         self.chosen: Form
+        self.is_cured = False
         self._made: dict[MemoryLayout, Form] = {}
         self._planned: dict[MemoryLayout, Schedule | NoScheduleError] = {}
         self._spared_bytes = 0
@@ -352,6 +355,7 @@ class Contest:
         with suppress(UserError):
             for count in families.more_parts(self.bench):
                 if self._form(MemoryLayout(micro_batches=count), self.usual).needs_bytes <= budget_bytes:
+                    self.is_cured = True
                     return refusal.adding(notes.PARTS_FIT.format(count))
         if (large := frozen_too_large(self.chosen.graph, budget_bytes)) is not None:
             return refusal.adding(notes.TOO_LARGE.format(large))

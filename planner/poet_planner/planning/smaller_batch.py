@@ -73,6 +73,8 @@ class SmallerBatches:
     def cure(self) -> str:
         """What a refusal for RAM adds where no parts of the batch would do."""
         request = self._whole.bench.request
+        if self._whole.is_cured:
+            return ""
         coupled = request.deadline is None and families.why_whole(self._whole.bench, anyhow=True) is not None
         largest = self.largest() if coupled else 0
         return notes.FITS.format(f"--batch {largest}") if largest else self._nearest()

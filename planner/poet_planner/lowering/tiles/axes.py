@@ -41,7 +41,7 @@ def _met(p: Params, a: int, b: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ByRows:
     """What an operator's operands and results are, and which rows go together.
 
     x is the plane before windows and y the one behind them; s is any plane, the same of all; a point is no plane.
@@ -55,25 +55,25 @@ class Axis:
 
 
 AXES = {
-    CONV: Axis("x..", "y", _window),
-    "conv2d_relu": Axis("x..", "y", _window),
-    "conv2d_backward_input": Axis("y.", "x", _met),
-    "conv2d_backward_weight": Axis("yx", "..", _window, sums=True),
-    "max_pool2d": Axis("x", "yy", _window),
-    "max_pool2d_infer": Axis("x", "y", _window),
-    "avg_pool2d": Axis("x", "y", _window),
-    "max_pool2d_backward": Axis("yy", "x", _met),
-    "avg_pool2d_backward": Axis("y", "x", _met),
-    LOOK_UP: Axis("s.", "s"),
-    POINTWISE: Axis("s" * 12, "s" * 4),
-    "batch_norm_eval": Axis("s....", "s"),
-    "batch_norm_eval_backward_input": Axis("s..", "s"),
-    MATMUL: Axis("..", "s"),
-    "matmul_accumulate": Axis(".s.", ".", sums=True),
+    CONV: ByRows("x..", "y", _window),
+    "conv2d_relu": ByRows("x..", "y", _window),
+    "conv2d_backward_input": ByRows("y.", "x", _met),
+    "conv2d_backward_weight": ByRows("yx", "..", _window, sums=True),
+    "max_pool2d": ByRows("x", "yy", _window),
+    "max_pool2d_infer": ByRows("x", "y", _window),
+    "avg_pool2d": ByRows("x", "y", _window),
+    "max_pool2d_backward": ByRows("yy", "x", _met),
+    "avg_pool2d_backward": ByRows("y", "x", _met),
+    LOOK_UP: ByRows("s.", "s"),
+    POINTWISE: ByRows("s" * 12, "s" * 4),
+    "batch_norm_eval": ByRows("s....", "s"),
+    "batch_norm_eval_backward_input": ByRows("s..", "s"),
+    MATMUL: ByRows("..", "s"),
+    "matmul_accumulate": ByRows(".s.", ".", sums=True),
 }
 
 
-def cut_of(node: Node, planes: Mapping[str, Plane]) -> Axis | None:
+def cut_of(node: Node, planes: Mapping[str, Plane]) -> ByRows | None:
     """The axis of an operator all of whose planes are known."""
     axis = axis_of(node)
     if axis is None or node.operation is None:
@@ -83,7 +83,7 @@ def cut_of(node: Node, planes: Mapping[str, Plane]) -> Axis | None:
     return axis if all(id in planes for id, letter in letters if letter != ".") else None
 
 
-def axis_of(node: Node) -> Axis | None:
+def axis_of(node: Node) -> ByRows | None:
     """What may be done with an operator by rows; None: it stays whole."""
     if node.operation is None or node.operation.op not in AXES:
         return None

@@ -15,7 +15,7 @@ from poet_profiles.graph import Graph, Node
 
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.tiles.axes import CONV, cut_of, planes_of
-from poet_planner.lowering.tiles.nodes import Maker
+from poet_planner.lowering.tiles.nodes import Maker, op_of, plain
 
 TOGETHER = 4  # filters that a product computes at once
 
@@ -25,30 +25,26 @@ def with_filters(graph: Graph, above_bytes: int) -> Graph:
     planes, makers = planes_of(graph), {value.id: node for node in graph.nodes for value in node.values}
     uses = [id for node in graph.nodes for id in node.inputs]
     instead: dict[str, list[Node]] = {}
-    for dense in (node for node in graph.nodes if _op(node) == "linear"):
+    for dense in (node for node in graph.nodes if op_of(node) == "linear"):
         chain = [dense]
         while (maker := _before(chain[0], makers)) is not None and uses.count(maker.values[0].id) == 1:
             if (axis := cut_of(maker, planes)) is None or axis.operands not in ("x..", "s" * 12):
                 break
             chain.insert(0, maker)
-            if _op(maker) == CONV:
+            if op_of(maker) == CONV:
                 made = [*_by_filters(chain, above_bytes, Maker(graph))]
                 instead |= {node.id: [] for node in chain if made} | ({dense.id: made} if made else {})
                 break
     return replace(graph, nodes=tuple(new for node in graph.nodes for new in instead.get(node.id, [node])))
 
 
-def _op(node: Node) -> str:
-    return node.operation.op if node.operation else ""
-
-
 def _before(node: Node, makers: Mapping[str, Node]) -> Node | None:
     """What makes the only plane that it reads."""
-    if node.operation is None or _op(node) not in ("linear", POINTWISE):
+    if node.operation is None or op_of(node) not in ("linear", POINTWISE):
         return None
-    if _op(node) == POINTWISE and len(node.operation.operands) > 1:
+    if op_of(node) == POINTWISE and len(node.operation.operands) > 1:
         return None
-    if _op(node) == "linear" and parse_params(node.operation.params)["m"] != 1:
+    if op_of(node) == "linear" and parse_params(node.operation.params)["m"] != 1:
         return None
     maker = makers.get(node.operation.operands[0])
     return maker if maker is not None and len(maker.values) == 1 and maker.backward == node.backward else None
@@ -57,8 +53,7 @@ def _before(node: Node, makers: Mapping[str, Node]) -> Node | None:
 def _by_filters(chain: list[Node], above_bytes: int, make: Maker) -> Iterator[Node]:
     """Tile after tile; nothing if all filters are one."""
     conv, *between, dense = chain
-    assert conv.operation is not None and dense.operation is not None
-    p, q = parse_params(conv.operation.params), parse_params(dense.operation.params)
+    p, q = parse_params(plain(conv).params), parse_params(plain(dense).params)
     oh, ow = positions(p)
     most = max(1, above_bytes // (4 * oh * ow * TOGETHER)) * TOGETHER
     if most >= p["k"] or q["k"] != p["k"] * oh * ow:
@@ -70,15 +65,14 @@ def _by_filters(chain: list[Node], above_bytes: int, make: Maker) -> Iterator[No
         last, size, name = first + filters == p["k"], filters * oh * ow, f"filters{first}"
         rows = {"top": -p["ph"], "rows": oh, "of": oh, "first": first, "filters": filters}
         value = added(conv.id, name)
-        yield make.node(conv, value, CONV + ROWS, {**p, **rows}, conv.operation.operands)
+        yield make.node(conv, value, CONV + ROWS, {**p, **rows}, plain(conv).operands)
         for node in between:
-            assert node.operation is not None
-            params = pointwise_params(size, steps_in(parse_params(node.operation.params)))
+            params = pointwise_params(size, steps_in(parse_params(plain(node).params)))
             before, value = value, added(node.id, name)
             yield make.node(node, value, POINTWISE, params, (before,))
         bias = int(last and q["bias"])
         params = {"k": size, "n": q["n"], "of": q["k"], "at": first * oh * ow, "bias": bias}
-        operands = (value, dense.operation.operands[1], so_far, *dense.operation.operands[2 : 2 + bias])
-        so_far = dense.operation.results[0] if last else added(dense.id, name)
-        values = dense.values if last else None  # none of its own where the sums are a resident
-        yield make.node(dense, dense.id if last else so_far, f"linear{ROWS}", params, operands, (so_far,), values)
+        operands = (value, plain(dense).operands[1], so_far, *plain(dense).operands[2 : 2 + bias])
+        so_far = plain(dense).results[0] if last else added(dense.id, name)
+        made = dense.values if last else None  # an inference has its output resident, as no value
+        yield make.node(dense, dense.id if last else so_far, f"linear{ROWS}", params, operands, (so_far,), made)

@@ -9,6 +9,17 @@ from poet_profiles.firmware.operators import OPERATORS, params_key
 from poet_profiles.graph import Graph, Node, Operation, Value
 
 
+def op_of(node: Node) -> str:
+    """What it computes; empty where only its cost is known."""
+    return node.operation.op if node.operation else ""
+
+
+def plain(node: Node) -> Operation:
+    """What an operator of the firmware computes."""
+    assert node.operation is not None
+    return node.operation
+
+
 class Maker:
     """Makes them, and knows which ids are values."""
 

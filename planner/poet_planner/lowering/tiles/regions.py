@@ -10,7 +10,7 @@ bytes as numbers does so for one channel at a time. An operator that has no way 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from poet_profiles.graph import Graph, Node, Operation, Value
 
 from poet_planner.lowering.draft import added
 from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.tiles.nodes import Maker, op_of, plain
 from poet_planner.lowering.tiles.ways import SUM_ROWS, SUMMED, Axis, Way, axes, tile_params, ways
 
 NANO = 10**9
@@ -49,6 +50,7 @@ def with_tiles(graph: Graph, tiles: int) -> Graph:
 def _with_losses_of_rows(graph: Graph, most: int) -> Graph:
     """Losses of large matrices as what goes row by row: a number of each row is found, the whole's count divides."""
     nodes: list[Node] = []
+    make = Maker(graph)
     for node in graph.nodes:
         op = node.operation
         p = parse_params(op.params) if op and op.op in ("nll_loss", "nll_loss_backward") else {}
@@ -58,14 +60,13 @@ def _with_losses_of_rows(graph: Graph, most: int) -> Graph:
         found = {"m": p["m"], "v": p["n"], "d": 1, "size": 1, "ignores": 0, "ignored": 0}
         picked, zeros = added(node.id, "picked"), added(node.id, "zeros")
         if op.op == "nll_loss":
-            own = _made(node, picked, "gather", found, op.operands, read=node.inputs)
-            none = _made(node, zeros, "fill", {"size": p["m"], "value_nano": 0}, ())
+            own, none = make.node(node, picked, "gather", found, op.operands), make.zeros(node, zeros, 4 * p["m"])
             params = params_key(op.op, {"m": p["m"], "n": 1})
             last = replace(op, params=params, operands=(picked, zeros))
             nodes += [own, none, replace(node, inputs=(picked, zeros), operation=last)]
         else:
             steps = parsed(f"spread(r0,x0,1,1);neg(r0,r0);divc(y0,r0,{p['m']})")
-            share = _made(node, picked, POINTWISE, pointwise_params(p["m"], steps), op.operands[:1], read=node.inputs)
+            share = make.node(node, picked, POINTWISE, pointwise_params(p["m"], steps), op.operands[:1])
             last = Operation(
                 "gather_backward", params_key("gather_backward", found), (picked, op.operands[1]), op.results
             )
@@ -76,7 +77,7 @@ def _with_losses_of_rows(graph: Graph, most: int) -> Graph:
 
 def _with_own_look_ups(graph: Graph, most: int) -> Graph:
     """Bytes that are read as numbers anew for each operator that wants them, where they are many."""
-    made = {node.values[0].id: node for node in graph.nodes if _op(node) == LOOK_UP and node.values[0].bytes > most}
+    made = {node.values[0].id: node for node in graph.nodes if op_of(node) == LOOK_UP and node.values[0].bytes > most}
     nodes: list[Node] = []
     for node in graph.nodes:
         op = node.operation
@@ -119,7 +120,8 @@ def _with_copies(graph: Graph) -> Graph:
         if not shared or op is None:
             return graph
         steps = parsed("copy(y0,x0)")
-        copy = _made(node, own, POINTWISE, pointwise_params(sizes[shared[0]] // 4, steps), (shared[0],), read=shared)
+        copy = Maker(graph).node(node, own, POINTWISE, pointwise_params(sizes[shared[0]] // 4, steps), (shared[0],))
+        copy = replace(copy, recomputable=True)
         operands = tuple(own if id == shared[0] else id for id in op.operands)
         inputs = tuple(own if id == shared[0] else id for id in node.inputs)
         instead = [copy, replace(node, inputs=inputs, operation=replace(op, operands=operands))]
@@ -176,12 +178,11 @@ class _Net:
     """Who makes and who reads each value, and the regions around one."""
 
     def __init__(self, graph: Graph, most: int) -> None:
-        self.graph, self._most = graph, most
+        self.graph, self._most, self.make = graph, most, Maker(graph)
         self.places = {node.id: place for place, node in enumerate(graph.nodes)}
         self.nodes = {node.id: node for node in graph.nodes}
         self.makers = {value.id: node for node in graph.nodes for value in node.values}
         self.sizes = {value.id: value.bytes for node in graph.nodes for value in node.values}
-        self.lasting = {id for node in graph.nodes for id in _ids(node)} - self.makers.keys()
         self.readers: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
             for id in node.inputs:
@@ -189,7 +190,7 @@ class _Net:
 
     def axes_of(self, id: str) -> list[Axis]:
         """Along which a value may be cut, by what makes and reads it."""
-        found = [axis for node, places in self._touching(id) for place in places for axis in axes(_plain(node), place)]
+        found = [axis for node, places in self._touching(id) for place in places for axis in axes(plain(node), place)]
         return list(dict.fromkeys(found))
 
     def region(self, id: str, axis: Axis, own: set[str]) -> _Region | None:
@@ -200,7 +201,7 @@ class _Net:
             for node, places in self._touching(value):
                 if node.id not in own or node.id in members or not places or not self._may_join(node):
                     continue
-                way = next(iter(ways(_plain(node), places[0], cut[value])), None)
+                way = next(iter(ways(plain(node), places[0], cut[value])), None)
                 if way is None:
                     continue
                 members[node.id] = way
@@ -235,10 +236,10 @@ class _Net:
 
     def _goes_along(self, node: Node, way: Way, members: Mapping[str, Way]) -> bool:
         """Whether it reads all that is made in the same tiles by these."""
-        for id, axis in zip(_plain(node).operands, way.operands, strict=True):
+        for id, axis in zip(plain(node).operands, way.operands, strict=True):
             maker = self.makers.get(id)
             if maker is not None and maker.id in members and maker.backward == node.backward:
-                made = members[maker.id].results[_plain(maker).results.index(id)]
+                made = members[maker.id].results[plain(maker).results.index(id)]
                 if made != axis or made == SUMMED:
                     return False
         return True
@@ -248,7 +249,7 @@ class _Net:
         found = {}
         for node_id, way in members.items():
             node = self.nodes[node_id]
-            for id, axis in zip(_plain(node).results, way.results, strict=True):
+            for id, axis in zip(plain(node).results, way.results, strict=True):
                 if not self.sizes.get(id) or axis in (None, SUMMED):
                     continue
                 readers = self.readers[id]
@@ -258,12 +259,12 @@ class _Net:
 
     def _touching(self, id: str) -> Iterator[tuple[Node, list[int]]]:
         for node in (self.makers[id], *self.readers[id]):
-            if _op(node) in OPERATORS:
+            if op_of(node) in OPERATORS:
                 yield node, [place for place, one in enumerate(_ids(node)) if one == id]
 
     def _may_join(self, node: Node) -> bool:
         """Whether all that it waits for are operands, and it changes nothing that lasts."""
-        return node.recomputable and set(node.inputs) <= set(_plain(node).operands)
+        return node.recomputable and set(node.inputs) <= set(plain(node).operands)
 
 
 class _Loop:
@@ -297,7 +298,7 @@ class _Loop:
 
     def _tile(self, node: Node, number: int, at: int, end: int, made: dict[str, str]) -> Iterator[Node]:
         """An operator's tile: what is cut for it, itself, and where its results go."""
-        operation, way, last = _plain(node), self._region.members[node.id], number == len(self._region.tiles) - 1
+        operation, way, last = plain(node), self._region.members[node.id], number == len(self._region.tiles) - 1
         name = added(node.id, f"tile{number}")
         op, params, operands = operation.op, tile_params(operation, way, end - at), []
         for place, (id, axis) in enumerate(zip(operation.operands, way.operands, strict=True)):
@@ -319,9 +320,8 @@ class _Loop:
                 f"{LOOK_UP}{ROWS}",
                 {"c": axis.outer, "h": axis.extent, "w": axis.inner, "top": at, "rows": end - at},
             )
-        sizes = OPERATORS[op].sizes(params)
         ids, values, gathered = [], [], []
-        for (id, axis, place), size in zip(results, sizes.outputs, strict=True):
+        for (id, axis, place), size in zip(results, OPERATORS[op].sizes(params).outputs, strict=True):
             home = node.values[place]
             if axis is None or (axis == SUMMED and last):
                 ids.append(id)
@@ -335,13 +335,7 @@ class _Loop:
             elif axis is not None and id not in self._region.inner:
                 gathered.append((place, axis))
         signals = node.values[len(operation.results) :] if last else ()
-        yield self._node(
-            node,
-            name,
-            Operation(op, params_key(op, params), tuple(operands), tuple(ids)),
-            (*values, *signals),
-            sizes.workspace,
-        )
+        yield self._net.make.node(node, name, op, params, tuple(operands), tuple(ids), (*values, *signals))
         for place, axis in gathered:
             yield from self._behind_the_others(node, place, axis, made[operation.results[place]], number, at, end)
 
@@ -349,10 +343,10 @@ class _Loop:
         self, node: Node, name: str, op: str, params: dict[str, int], operands: list[str]
     ) -> Generator[Node, None, tuple[str, dict[str, int], list[str]]]:
         """The operator that adds to what the tiles before have made."""
-        so_far = self._so_far[_plain(node).results[0]]
+        so_far = self._so_far[plain(node).results[0]]
         if op == SUM_ROWS:
             ones = added(name, "ones")
-            yield _made(node, ones, "fill", {"size": params["m"], "value_nano": NANO}, ())
+            yield self._net.make.node(node, ones, "fill", {"size": params["m"], "value_nano": NANO}, ())
             operands = [ones, *operands]
             op, params = MATMUL, {"b": 1, "m": 1, "k": params["m"], "n": params["n"], "ta": 0, "tb": 0}
         return f"{op}{ACCUMULATE}", params, [*operands[:SUM_SO_FAR], so_far, *operands[SUM_SO_FAR:]]
@@ -361,16 +355,16 @@ class _Loop:
         self, node: Node, place: int, axis: Axis, tile: str, number: int, at: int, end: int
     ) -> Iterator[Node]:
         """What is gathered of a result, with a tile more behind the others: the first ends at the front."""
-        id, new = _plain(node).results[place], (end - at) * axis.inner
+        id, new = plain(node).results[place], (end - at) * axis.inner
+        size = 4 * axis.outer * axis.extent * axis.inner
         if number == 0:
             self._so_far[id] = added(node.id, f"begun{place}")
-            whole = {"size": axis.outer * axis.extent * axis.inner, "value_nano": 0}
-            yield _made(node, self._so_far[id], "fill", whole, (), self._backward)
+            yield self._net.make.zeros(node, self._so_far[id], size)
         params = {"rows": axis.outer, "kept": axis.extent * axis.inner - new, "count": new}
         name, last = added(node.id, f"gathered{place}.{number}"), end == axis.extent
-        shift = Operation("shift", params_key("shift", params), (tile, self._so_far[id]), (id if last else name,))
-        size = 4 * axis.outer * axis.extent * axis.inner
-        yield self._node(node, name, shift, (node.values[place] if last else Value(name, size),), 0)
+        value = node.values[place] if last else Value(name, size)
+        operands = tile, self._so_far[id]
+        yield self._net.make.node(node, name, "shift", params, operands, (id if last else name,), (value,))
         self._so_far[id] = name
 
     def _copy(self, node: Node, name: str, id: str, axis: Axis, at: int, end: int) -> Node:
@@ -378,48 +372,7 @@ class _Loop:
         params = {"d0": 1, "d1": outer, "d2": end - at, "d3": inner}
         params |= {"s0": 1, "s1": extent * inner, "s2": inner, "s3": 1}
         params |= {"offset": at * inner, "size": outer * extent * inner}
-        read = (id,) if id in self._net.makers else ()
-        return _made(node, name, "strided_copy", params, (id,), self._backward, read)
-
-    def _node(self, like: Node, name: str, operation: Operation, values: tuple[Value, ...], workspace: int) -> Node:
-        inputs = tuple(dict.fromkeys(id for id in operation.operands if id not in self._net.lasting))
-        return replace(
-            like,
-            id=name,
-            values=values,
-            inputs=inputs,
-            workspace_bytes=workspace,
-            backward=self._backward,
-            operation=operation,
-        )
-
-
-def _made(
-    like: Node,
-    name: str,
-    op: str,
-    params: Mapping[str, int],
-    operands: tuple[str, ...],
-    backward: bool | None = None,
-    read: Iterable[str] = (),
-) -> Node:
-    """A node with one value beside another node; of its operands those in ``read`` are values."""
-    sizes = OPERATORS[op].sizes(params)
-    operation = Operation(op, params_key(op, params), operands, (name,))
-    inputs = tuple(dict.fromkeys(id for id in operands if id in read))
-    side = like.backward if backward is None else backward
-    return Node(
-        name, 0.0, 0.0, (Value(name, sizes.outputs[0]),), inputs, sizes.workspace, backward=side, operation=operation
-    )
-
-
-def _plain(node: Node) -> Operation:
-    assert node.operation is not None
-    return node.operation
-
-
-def _op(node: Node) -> str:
-    return node.operation.op if node.operation else ""
+        return self._net.make.node(node, name, "strided_copy", params, (id,))
 
 
 def _ids(node: Node) -> tuple[str, ...]:
@@ -435,4 +388,4 @@ def _cuts(way: Way | None, reader: Node, id: str) -> set[Axis | None]:
     """The axes along which a node reads a value; one of none if it is no member."""
     if way is None:
         return {None}
-    return {axis for one, axis in zip(_plain(reader).operands, way.operands, strict=True) if one == id}
+    return {axis for one, axis in zip(plain(reader).operands, way.operands, strict=True) if one == id}

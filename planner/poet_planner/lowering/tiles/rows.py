@@ -21,9 +21,9 @@ from poet_profiles.graph import Graph, Node, Value
 
 from poet_planner.graph.layout import Bands
 from poet_planner.lowering.draft import added
-from poet_planner.lowering.tiles.axes import CONV, Axis, Plane, axis_of, cut_of, planes_of
+from poet_planner.lowering.tiles.axes import CONV, ByRows, Plane, axis_of, cut_of, planes_of
 from poet_planner.lowering.tiles.filters import with_filters
-from poet_planner.lowering.tiles.nodes import Maker
+from poet_planner.lowering.tiles.nodes import Maker, op_of, plain
 
 Made = Callable[["_Chain", Node, int, int, int], Iterator[Node]]
 
@@ -165,7 +165,7 @@ class _Chain:
         heights = [planes[value.id].rows for node in nodes for value in node.values if value.id in banded]
         self._count = min(count, *heights)
         # what is cheap to make again from what is whole
-        looked_up = (node.operation.results[0] for node in nodes if node.operation and node.operation.op == LOOK_UP)
+        looked_up = (plain(node).results[0] for node in nodes if op_of(node) == LOOK_UP)
         self._remade = banded.intersection(looked_up)
         self._ends = [self._demands(number) for number in range(self._count)]
         self._held = self._rows_to_hold()
@@ -185,23 +185,20 @@ class _Chain:
         for number in range(self._count):
             for node in self._chain:
                 if self._range(node, number)[0] < self._range(node, number)[1]:
-                    yield from _MAKERS[node.operation.op if node.operation else ""](
-                        self, node, number, *self._range(node, number)
-                    )
+                    yield from _MAKERS[op_of(node)](self, node, number, *self._range(node, number))
 
-    def axis(self, node: Node) -> Axis:
+    def axis(self, node: Node) -> ByRows:
         found = axis_of(node)
         assert found is not None
         return found
 
     def _key(self, node: Node) -> str:
         """The value by whose rows a node goes on: its own, or the first plane that it sums over."""
-        assert node.operation is not None
         axis = self.axis(node)
         if not axis.sums:
-            return node.operation.results[0]
+            return plain(node).results[0]
         place = next(place for place, letter in enumerate(axis.operands) if letter != ".")
-        return node.operation.operands[place]
+        return plain(node).operands[place]
 
     def _demands(self, number: int) -> dict[str, int]:
         """Of each banded value, how many rows there are after a band; of each node's key likewise."""
@@ -235,23 +232,20 @@ class _Chain:
     @staticmethod
     def _whole_windows(maker: Node, rows: int) -> int:
         """So many rows, or as many more as make whole windows on the way back of a pooling."""
-        op = maker.operation.op if maker.operation else ""
-        if not op.endswith("pool2d_backward") or maker.operation is None:
+        if not op_of(maker).endswith("pool2d_backward"):
             return rows
-        step = parse_params(maker.operation.params)["sh"]
+        step = parse_params(plain(maker).params)["sh"]
         return -(-rows // step) * step
 
     def _reading(self, id: str) -> list[Node]:
         return [node for node in self._chain if id in node.inputs]
 
     def _planes_read(self, node: Node) -> Iterator[tuple[str, str]]:
-        assert node.operation is not None
-        pairs = zip(node.operation.operands, self.axis(node).operands, strict=False)
+        pairs = zip(plain(node).operands, self.axis(node).operands, strict=False)
         yield from ((id, letter) for id, letter in pairs if letter != ".")
 
     def _needs(self, node: Node, a: int, b: int) -> tuple[int, int]:
-        assert node.operation is not None
-        return self.axis(node).rows(parse_params(node.operation.params), a, b)
+        return self.axis(node).rows(parse_params(plain(node).params), a, b)
 
     def _range(self, node: Node, number: int) -> tuple[int, int]:
         """Rows that a node goes on by in a band."""
@@ -290,12 +284,11 @@ class _Chain:
 
     def _begun(self, node: Node) -> Iterator[Node]:
         """What bands fill, or add to."""
-        assert node.operation is not None
-        op = node.operation.op
+        op = plain(node).op
         if op == MATMUL + ACCUMULATE:
             self._so_far[node.id] = ()
         elif self.axis(node).sums or (self._key(node) not in self._banded and not self._is_at_once(node)):
-            sizes = OPERATORS[op].sizes(parse_params(node.operation.params)).outputs
+            sizes = OPERATORS[op].sizes(parse_params(plain(node).params)).outputs
             names = tuple(added(node.id, f"begun{place}") for place in range(len(sizes)))
             self._so_far[node.id] = names
             for name, size in zip(names, sizes, strict=True):
@@ -323,8 +316,7 @@ class _Chain:
 
     def tensor(self, node: Node, place: int, number: int, a: int, b: int) -> Iterator[Node | str]:
         """Cut rows of an operand, if they must be: nodes that do it, and the id of what they lie in."""
-        assert node.operation is not None
-        id = node.operation.operands[place]
+        id = plain(node).operands[place]
         plane = self._planes[id]
         first, rows, name = self.place_of(id, number)
         if (first, rows) == (a, b - a):
@@ -357,8 +349,7 @@ class _Chain:
         self, node: Node, number: int, op: str, params: Mapping[str, int], operands: tuple[str, ...], rows: int
     ) -> Iterator[Node]:
         """What yields rows of a node's value; held rows go on by them, or the whole is filled."""
-        assert node.operation is not None
-        id = node.operation.results[0]
+        id = plain(node).results[0]
         name = added(node.id, f"band{number}")
         yield self.node(node, name, op, params, operands, (name,))
         plane = self._planes[id]
@@ -369,8 +360,7 @@ class _Chain:
             yield self._shifted(node, number, plane, rows, self._held[id])
 
     def _shifted(self, node: Node, number: int, plane: Plane, rows: int, of: int) -> Node:
-        assert node.operation is not None
-        id = node.operation.results[0]
+        id = plain(node).results[0]
         whole = id not in self._banded
         last = whole and self._is_last(node, number)
         name = node.id if last else added(node.id, f"held{number}")
@@ -391,10 +381,9 @@ class _Chain:
         self, node: Node, number: int, op: str, params: Mapping[str, int], operands: tuple[str, ...]
     ) -> Iterator[Node]:
         """More of what bands fill: the last gives what the whole does, wherever that lives."""
-        assert node.operation is not None
         so_far = self._so_far[node.id]
         if self._is_last(node, number):
-            yield self.node(node, node.id, op, params, (*operands, *so_far), node.operation.results, node.values)
+            yield self.node(node, node.id, op, params, (*operands, *so_far), plain(node).results, node.values)
             return
         name = added(node.id, f"rows{number}")
         self._so_far[node.id] = tuple(added(name, str(place)) for place in range(len(so_far)))
@@ -402,8 +391,7 @@ class _Chain:
 
     def added_to(self, node: Node, number: int, params: Mapping[str, int], operands: tuple[str, ...]) -> Iterator[Node]:
         """Columns of a sum in RAM, in the order of bands: 0 bytes say what comes before."""
-        assert node.operation is not None
-        total = node.operation.results
+        total = plain(node).results
         name = node.id if self._is_last(node, number) else added(node.id, f"rows{number}")
         before, self._so_far[node.id] = self._so_far[node.id], (name,)
         made = self.node(node, name, MATMUL + ACCUMULATE + ROWS, params, (*operands, *total), total, (Value(name, 0),))
@@ -417,8 +405,7 @@ def _read(found: Iterator[Node | str]) -> tuple[list[Node], str]:
 
 
 def _params(node: Node) -> tuple[dict[str, int], tuple[str, ...]]:
-    assert node.operation is not None
-    return parse_params(node.operation.params), node.operation.operands
+    return parse_params(plain(node).params), plain(node).operands
 
 
 def _convolved(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
@@ -426,10 +413,10 @@ def _convolved(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterat
     first, rows, name = chain.place_of(x, number)
     there = {"h": rows, "top": a * p["sh"] - p["ph"] - first, "rows": b - a, "of": b - a}
     params = {**p, **there, "first": 0, "filters": p["k"]}
-    if node.operation is None or node.operation.op == CONV:
+    if node.operation is None or plain(node).op == CONV:
         yield from chain.made(node, number, CONV + ROWS, params, (name, *weights), b - a)
         return
-    sums, plane = added(node.id, f"sums{number}"), chain.plane_of(node.operation.results[0])
+    sums, plane = added(node.id, f"sums{number}"), chain.plane_of(plain(node).results[0])
     yield chain.node(node, sums, CONV + ROWS, params, (name, *weights))
     relu = pointwise_params(plane.channels * (b - a) * plane.columns, [Step("relu", "y0", ("x0",))])
     yield from chain.made(node, number, POINTWISE, relu, (sums,), b - a)
@@ -459,27 +446,25 @@ def _of_input(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterato
 
 def _pooled(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
     p, _ = _params(node)
-    assert node.operation is not None
     low, high = chain.axis(node).rows(p, a, b)
     cut, x = _read(chain.tensor(node, 0, number, low, high))
     yield from cut
     band = {**p, "h": high - low}
-    if node.operation.op == "max_pool2d":
-        of = chain.rows_of(node.operation.results[0])
+    if plain(node).op == "max_pool2d":
+        of = chain.rows_of(plain(node).results[0])
         yield from chain.filled(node, number, f"max_pool2d{ROWS}", {**band, "of": of, "at": a}, (x,))
     else:
-        yield from chain.made(node, number, node.operation.op, band, (x,), b - a)
+        yield from chain.made(node, number, plain(node).op, band, (x,), b - a)
 
 
 def _unpooled(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
     p, operands = _params(node)
-    assert node.operation is not None
     low, high = a // p["sh"], b // p["sh"]
     band = {**p, "h": b - a}
-    if node.operation.op.startswith("avg"):
+    if plain(node).op.startswith("avg"):
         cut, gy = _read(chain.tensor(node, 0, number, low, high))
         yield from cut
-        yield from chain.made(node, number, node.operation.op, band, (gy,), b - a)
+        yield from chain.made(node, number, plain(node).op, band, (gy,), b - a)
         return
     own = chain.is_banded(operands[0])
     cut, gy = _read(chain.tensor(node, 0, number, low, high)) if own else ([], operands[0])
@@ -489,10 +474,9 @@ def _unpooled(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterato
 
 
 def _looked_up(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
-    assert node.operation is not None
-    plane = chain.plane_of(node.operation.results[0])
+    plane = chain.plane_of(plain(node).results[0])
     params = {"c": plane.channels, "h": plane.rows, "w": plane.columns, "top": a, "rows": b - a}
-    yield from chain.made(node, number, LOOK_UP + ROWS, params, node.operation.operands, b - a)
+    yield from chain.made(node, number, LOOK_UP + ROWS, params, plain(node).operands, b - a)
 
 
 def _pointwise(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
@@ -502,8 +486,7 @@ def _pointwise(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterat
         cut, name = _read(chain.tensor(node, place, number, a, b))
         yield from cut
         names.append(name)
-    assert node.operation is not None
-    plane = chain.plane_of(node.operation.results[0])
+    plane = chain.plane_of(plain(node).results[0])
     size = plane.channels * (b - a) * plane.columns
     yield from chain.made(node, number, POINTWISE, pointwise_params(size, steps_in(p)), tuple(names), b - a)
 
@@ -512,16 +495,14 @@ def _normed(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[
     p, operands = _params(node)
     cut, x = _read(chain.tensor(node, 0, number, a, b))
     yield from cut
-    assert node.operation is not None
-    size = (b - a) * chain.plane_of(node.operation.results[0]).columns
-    yield from chain.made(node, number, node.operation.op, {**p, "size": size}, (x, *operands[1:]), b - a)
+    size = (b - a) * chain.plane_of(plain(node).results[0]).columns
+    yield from chain.made(node, number, plain(node).op, {**p, "size": size}, (x, *operands[1:]), b - a)
 
 
 def _of_features(chain: _Chain, node: Node, number: int, a: int, b: int) -> Iterator[Node]:
     p, operands = _params(node)
-    assert node.operation is not None
-    accumulates = node.operation.op != MATMUL
-    plane = chain.plane_of(operands[1] if accumulates else node.operation.results[0])
+    accumulates = plain(node).op != MATMUL
+    plane = chain.plane_of(operands[1] if accumulates else plain(node).results[0])
     params = {"c": plane.channels, "of": plane.rows * plane.columns}
     params |= {"at": a * plane.columns, "size": (b - a) * plane.columns}
     if not accumulates:

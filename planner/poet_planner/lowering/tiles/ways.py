@@ -23,7 +23,9 @@ from poet_profiles.firmware.operators import (
 from poet_profiles.firmware.steps import POINTWISE, SPREAD, SUM, WIDEN, Step, pointwise_params, steps_in
 from poet_profiles.graph import Operation
 
-ADD_ROWS, SUM_ROWS, CONV = "add_rows", "sum_rows", "conv2d"
+from poet_planner.lowering.tiles.axes import CONV
+
+ADD_ROWS, SUM_ROWS = "add_rows", "sum_rows"
 
 
 class Axis(NamedTuple):
