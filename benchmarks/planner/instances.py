@@ -46,6 +46,14 @@ STEPS = (
 )
 
 
+# Where RAM holds three to ten large values and pages are dear: a model's batch of one on the nRF52840, and its RAM.
+TIGHT = (
+    *(("mlperf_resnet8", "40%"), ("mlperf_resnet8", "smallest")),
+    *(("resnet18_cifar", "20%"), ("resnet18_cifar", "smallest")),
+    *(("mlperf_resnet8.card", "board"), ("poet_resnet18.card", "board"), ("mlperf_mobilenet_v1.card", "board")),
+)
+
+
 @dataclass(frozen=True)
 class Instance:
     """One problem to plan.
@@ -115,6 +123,8 @@ def _graph(suite_name: str, graph: str) -> tuple[Graph, int]:
     if suite_name == "traced":
         model, profile = graph.split(".")
         return _traced(model, profile)
+    if suite_name == "tight":
+        return _tight(*graph.split("."))
     return read_graph(PAPER_GRAPHS / f"{graph}.json"), 0
 
 
@@ -128,6 +138,14 @@ def _traced(model: str, profile: str) -> tuple[Graph, int]:
         prepared = prepare(Request(model, profile, parameters="excluded", micro_batches=1))
     assert prepared.step.board is not None
     return prepared.graph, prepared.step.board.usable_ram_bytes
+
+
+def _tight(model: str, parameters: str = "excluded") -> tuple[Graph, int]:
+    from poet_planner.planning.pipeline import prepare
+    from poet_planner.planning.request import Request
+
+    prepared = prepare(Request(model, "nrf52840", parameters=parameters, micro_batches=1))
+    return prepared.graph, prepared.budget_bytes
 
 
 def _step(model: str, batch: int, profile: str) -> Graph:
@@ -166,7 +184,12 @@ def _steps() -> Iterator[Instance]:
         yield Instance("steps", graph, ram, "none", False)
 
 
+def _tight_ones() -> Iterator[Instance]:
+    for graph, ram in TIGHT:
+        yield Instance("tight", graph, ram, "none", True)
+
+
 SUITES = {
     **{"paper": _paper, "prototypes": _prototypes, "layered": _layered},
-    **{"traced": _traced_models, "steps": _steps},
+    **{"traced": _traced_models, "steps": _steps, "tight": _tight_ones},
 }

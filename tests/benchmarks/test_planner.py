@@ -76,7 +76,7 @@ def test_suites_hold_distinct_instances_that_load(name: str) -> None:
 
 def test_the_paper_suite_is_the_whole_grid() -> None:
     assert len(suite("paper")) == 24 * 8 * 2 * 2
-    assert set(SUITES) == {"paper", "prototypes", "layered", "traced", "steps"}
+    assert set(SUITES) == {"paper", "prototypes", "layered", "traced", "steps", "tight"}
 
 
 def chain(page: PageCost | None) -> Graph:
