@@ -11,7 +11,7 @@ from poet_profiles.errors import FaultError, UserError
 from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key, parse_params, taken_over
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.bands import check_bands
-from poet_profiles.graph.kept import TRAINED_KINDS, check_kept, commits
+from poet_profiles.graph.kept import BATCH_KINDS, FEATURE, TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
 from poet_profiles.graph.model import number_bytes
 from poet_profiles.graph.parts import check_parts
@@ -205,11 +205,12 @@ def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str
 
 
 def _check_operand_bytes(graph: Graph) -> None:
-    """Whether tensors are as large as the parameters of the firmware's operators say; of residents, the first of them.
+    """Whether tensors are as large as the parameters of the firmware's operators say.
 
     What makes features reads fewer samples than the batch has places for.
     """
-    residents = {resident.id for resident in graph.residents}
+    kinds = (*BATCH_KINDS, FEATURE)
+    batch = {one.id: one.bytes // one.shape[0] for one in graph.residents if one.kind in kinds and one.shape}
     tensors: list[Value | Resident | Constant] = [value for node in graph.nodes for value in node.values]
     bytes_of = {one.id: one.bytes for one in (*tensors, *graph.residents, *graph.constants)}
     for node in graph.nodes if graph.residents else ():
@@ -226,7 +227,7 @@ def _check_operand_bytes(graph: Graph) -> None:
                 raise FaultError(f"{where}: it has {len(needed)} tensors there, not {len(ids)}")
             for id, size in zip(ids, needed, strict=True):
                 there, needs = aligned(bytes_of.get(id, size)), aligned(size)
-                if there < needs or (there > needs and id not in residents):
+                if there < needs or (there > needs and (id not in batch or size % batch[id])):
                     raise FaultError(f"{where}: {id} must have {size} bytes, it has {bytes_of[id]}")
 
 
