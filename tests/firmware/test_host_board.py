@@ -146,24 +146,13 @@ def test_without_a_card(host_program: Path) -> None:
 
 
 def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_path: Path) -> None:
+    from benchmarks.firmware.size_report import configurations
     from poet_harness.profiling.grid import TRANSFERS
     from poet_profiles.firmware.operators import OPERATORS
-    from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params
 
-    small = {"n": 2, "c": 2, "h": 5, "w": 5, "k": 2, "r": 3, "s": 3, "sh": 1, "sw": 1, "ph": 1, "pw": 1, "g": 1}
-    small |= {
-        **{"bias": 1, "m": 3, "b": 2, "ta": 0, "tb": 1, "d": 128, "nesterov": 1, "size": 16},
-        **{"value_nano": -500_000_000},
-        **dict.fromkeys(("ignores", "kind", "reverse", "relu", "gy", "gh", "gc", "apart"), 1),
-    }
     stream = frame(0, "hello") + frame(1, "format")
     for number, operator in enumerate(OPERATORS.values(), 2):
-        chosen = small | {"bias": 0} if "conv2d_accumulate" in operator.name else small  # its sum has the bias
-        if operator.descends:
-            chosen = small | {"momentum_nano": 0, "nesterov": 0, "adam": 1}
-        values = " ".join(str(chosen.get(name, 2)) for name in operator.params)
-        if operator.name == POINTWISE:
-            values = " ".join(map(str, operator.values(pointwise_params(4, [Step("relu", "y0", ("x0",))]))))
+        values = " ".join(map(str, next(configurations(operator.name, operator.params))))
         stream += frame(number, f"bench {operator.code} 2 {values}")
     card = str(tmp_path / "card.img")
     answers = [line for line in talk(host_program, stream, "--card", card) if " ack" not in line][2:]
