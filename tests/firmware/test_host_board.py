@@ -146,9 +146,10 @@ def test_without_a_card(host_program: Path) -> None:
 
 
 def test_every_operator_of_the_build_benchmarks_cleanly(host_program: Path, tmp_path: Path) -> None:
-    from benchmarks.firmware.size_report import configurations
     from poet_harness.profiling.grid import TRANSFERS
     from poet_profiles.firmware.operators import OPERATORS
+
+    from benchmarks.firmware.size_report import configurations
 
     stream = frame(0, "hello") + frame(1, "format")
     for number, operator in enumerate(OPERATORS.values(), 2):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import FaultError, UserError
-from poet_profiles.firmware.operators import OPERATORS, names_in_key, params_key, parse_params, taken_over
+from poet_profiles.firmware.operators import OF_BANDS, OPERATORS, names_in_key, params_key, parse_params, taken_over
 from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
 from poet_profiles.graph.bands import check_bands
 from poet_profiles.graph.kept import BATCH_KINDS, FEATURE, TRAINED_KINDS, check_kept, commits
@@ -205,15 +205,17 @@ def _check_firmware_operation(node: Node, operation: Operation, nowhere: set[str
 
 
 def _check_operand_bytes(graph: Graph) -> None:
-    """Whether tensors are as large as the parameters of the firmware's operators say.
+    """Whether tensors of a step in bands are as large as the parameters of its operators say.
 
-    What makes features reads fewer samples than the batch has places for.
+    Such a step is the firmware's; PyTorch has indices of other sizes under the same names. What makes features reads
+    fewer samples than the batch has places for.
     """
     kinds = (*BATCH_KINDS, FEATURE)
     batch = {one.id: one.bytes // one.shape[0] for one in graph.residents if one.kind in kinds and one.shape}
     tensors: list[Value | Resident | Constant] = [value for node in graph.nodes for value in node.values]
     bytes_of = {one.id: one.bytes for one in (*tensors, *graph.residents, *graph.constants)}
-    for node in graph.nodes if graph.residents else ():
+    in_bands = any(node.operation and node.operation.op in OF_BANDS for node in graph.nodes)
+    for node in graph.nodes if in_bands else ():
         operation = node.operation
         if operation is None or operation.op not in OPERATORS:
             continue
