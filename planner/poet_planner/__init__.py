@@ -99,8 +99,6 @@ def plan(
 ) -> Plan:
     """Plan a training step of least energy, or time, within a RAM budget and a deadline, and verify the plan.
 
-    A `KeyboardInterrupt` while it optimises makes the best schedule so far the plan, if there is one.
-
     Parameters
     ----------
     network : Model, str, Graph or Path
@@ -129,10 +127,9 @@ def plan(
         ``"auto"``: where what a frozen part makes of a sample is the same in every epoch, and takes a tenth of a step's
         energy at least, it is kept: the plan is of the head's step, with one beside it that makes features. A number:
         likewise, with room in RAM for so many samples' features. ``"whole"``: one step does all.
-    card_above : int or str, optional
-        Up to this size parameters stay in RAM where others lie on the card; default: 2 KB or 256 bytes.
-    stream_above : int or str, optional
-        Up to this size parameters on the card are fetched whole, and not tile by tile; default: the cheapest.
+    card_above, stream_above : int or str, optional
+        Up to this size parameters stay in RAM where others lie on the card (default: 2 KB or 256 bytes), and those on
+        the card are fetched whole, and not tile by tile (default: the cheapest).
     optimizer : Optimizer
         What ends a step on a microcontroller: `poet_planner.Optimizer(momentum=0.9)`; default is gradient descent.
     weights : str or Path, optional
@@ -148,15 +145,14 @@ def plan(
     method : str or Method
         ``"optimal"``, a baseline (`poet_planner.comparison.registry`), or a `poet_planner.planning.method.Method`.
     options : OptimiseOptions, optional
-        Time limit, seed, solver, progress. Default is seed 0, HiGHS, and work that takes one core some 7 s.
+        Time limit, seed, solver, progress. Default: seed 0, HiGHS, work that takes one core some 7 s. A
+        `KeyboardInterrupt` meanwhile makes the best schedule so far the plan, if there is one.
     library : str, optional
         A library of that name is to be made of the plan: what keeps it from that is refused before the search.
-    stream : int, optional
-        The axis of the input along which an inference streams, too.
+    stream, keep_each : int, optional
+        The input's axis along which an inference streams, too; how many steps are kept together on the card.
     tiles : str
         ``"off"``: nothing is computed a few rows at a time; default is ``"auto"``, where it is too large.
-    keep_each : int
-        Where each step is kept on the card: so many together.
 
     Returns
     -------
@@ -166,8 +162,7 @@ def plan(
     Raises
     ------
     NoScheduleError
-        If no schedule keeps the limits, or none was found in time: it has what would do. A baseline may raise a plain
-        `UserError` with the exit code ``NO_SCHEDULE``.
+        If no schedule keeps the limits, or none was found in time: it has what would do.
     UserError
         If something does not exist or go together: one line that names ``poet-plan``'s option, and the cure.
     """
