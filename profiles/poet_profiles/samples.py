@@ -93,8 +93,7 @@ def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalis
     reading = _Reading(source, tensors, normalising)
     path = Path(source)
     if path.is_dir():
-        mapped = {file.stem: mapped(file) for file in sorted(path.glob("*.npy"))}
-        return reading.of_named_arrays(mapped)
+        return reading.of_named_arrays({file.stem: mapped(file) for file in sorted(path.glob("*.npy"))})
     if path.suffix == ".npz" or path.is_file():
         return reading.of_named_arrays(read_arrays(path, "numpy.savez"))
     if ":" in source:

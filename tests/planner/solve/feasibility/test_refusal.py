@@ -150,7 +150,7 @@ def test_the_last_resort_of_a_search_that_found_nothing_is_a_sound_schedule(
     seed: int, dma: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its energy is none of the search for time, and it is the one that a refusal in less RAM calls possible."""
-    monkeypatch.setattr(_Run, "_work", lambda run: None)
+    monkeypatch.setattr(_Run, "_work_in_stages", lambda run: None)
     graph = replace(either_graph(seed), dma=dma)
     lack = refusal(graph, graph.resident_bytes)
     assert lack.possible_bytes is not None
