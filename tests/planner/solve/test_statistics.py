@@ -51,7 +51,6 @@ def test_what_the_parts_did_adds_up() -> None:
             Component.RETAINED_SETS,
             Component.STATE_SPACE,
             Component.RELAXATION,
-            Component.EVENT_POINTS,
             Component.PLACEMENT,
         ),
     }
