@@ -89,8 +89,8 @@ def test_other_types_of_numbers(dtype: torch.dtype) -> None:
 def test_whole_numbers_are_labels_and_tokens_alone() -> None:
     assert "whole numbers (int64)" in why(nn.Linear(4, 3), rows(), mse_loss, torch.ones(2, 3, dtype=torch.int64))
     assert "whole numbers (int64)" in why(Pixels(scaled=False), torch.randint(0, 4, (2, 3)))
-    assert "`x.float()` in Pixels (test_refusals.py:31): the firmware has no conversion of int16" in why(
-        Pixels(scaled=True), torch.randint(0, 255, (2, 4), dtype=torch.int16)
+    assert "`x.float()` in Pixels (test_refusals.py:31): the firmware has no conversion of float64" in why(
+        Pixels(scaled=True), torch.rand(2, 4, dtype=torch.float64)
     )
 
 

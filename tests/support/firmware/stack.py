@@ -41,18 +41,8 @@ POINTED_AT = {
     "plan_apart": r"poet_\w+_sizes",
 }
 ONLY_ENDS = ("begin_making", "poet_feature_maker_go_on")  # each calls the other where there is nothing to make
-STORAGE = {
-    "features",
-    "kept",
-    "kept_operands",
-    "record",
-    "saved",
-    "checkpoint",
-    "pager",
-    "sample_set",
-    "sdcard",
-    "spi_flash",
-}
+STORAGE = {"kept", "kept_operands", "record", "saved", "checkpoint", "pager", "sample_set", "sdcard", "spi_flash"}
+STORAGE.add("features")
 STORAGE |= {"block_window", "sample_verbs", "page_bench", "session", "sketch_verbs", "tensor_verbs", "training_verbs"}
 
 
