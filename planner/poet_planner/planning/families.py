@@ -278,12 +278,18 @@ def _in_parts(bench: Bench) -> Iterator[list[MemoryLayout]]:
     yield [MemoryLayout(micro_batches=count) for count in counts_of_parts(bench)]
 
 
-def _why_no_segments(bench: Bench, usual: Form | None) -> str | None:
+def _why_not_cut(bench: Bench, usual: Form | None) -> str | None:
+    """Why no operator of a step in RAM is computed part by part."""
     why_not = _why_not_in_ram(bench, usual)
+    if why_not is None and (bench.cut is not None or not bench.is_for_a_microcontroller or not bench.training_step):
+        why_not = "no microcontroller runs it, or a step on features"
+    return why_not
+
+
+def _why_no_segments(bench: Bench, usual: Form | None) -> str | None:
+    why_not = _why_not_cut(bench, usual)
     if usual is None or why_not is not None:
         return why_not
-    if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
-        return "no microcontroller runs it, or a step on features"
     if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
         return f"--gradients {bench.request.gradients}"
     operations = (node.operation for node in usual.graph.nodes if node.operation)
@@ -298,11 +304,9 @@ def _in_segments(bench: Bench) -> Iterator[list[MemoryLayout]]:
 
 def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
     """As for segments, but for what there is to cut."""
-    why_not = _why_not_in_ram(bench, usual)
+    why_not = _why_not_cut(bench, usual)
     if usual is None or why_not is not None:
         return why_not
-    if bench.cut is not None or not bench.is_for_a_microcontroller or bench.training_step is None:
-        return "no microcontroller runs it, or a step on features"
     if bench.request.tiles == Tiles.OFF or bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
         return f"--gradients {bench.request.gradients}, or --tiles off"
     operations = (node.operation for node in usual.graph.nodes if node.operation)
@@ -331,10 +335,7 @@ def _in_bands(bench: Bench) -> Iterator[list[MemoryLayout]]:
 
 def _why_no_tiles(bench: Bench, usual: Form | None) -> str | None:
     """As for segments, whatever there is to cut."""
-    why_not = _why_not_in_ram(bench, usual)
-    if why_not is None and (bench.cut is not None or not bench.is_for_a_microcontroller or not bench.training_step):
-        why_not = "no microcontroller runs it, or a step on features"
-    return why_not or ("--tiles off" if bench.request.tiles == Tiles.OFF else None)
+    return _why_not_cut(bench, usual) or ("--tiles off" if bench.request.tiles == Tiles.OFF else None)
 
 
 def _in_tiles(bench: Bench) -> Iterator[list[MemoryLayout]]:

@@ -210,12 +210,13 @@ def _check_operand_bytes(graph: Graph) -> None:
     Such a step is the firmware's; PyTorch has indices of other sizes under the same names. What makes features reads
     fewer samples than the batch has places for.
     """
+    if not any(node.operation and node.operation.op in OF_BANDS for node in graph.nodes):
+        return
     kinds = (*BATCH_KINDS, FEATURE)
     batch = {one.id: one.bytes // one.shape[0] for one in graph.residents if one.kind in kinds and one.shape}
     tensors: list[Value | Resident | Constant] = [value for node in graph.nodes for value in node.values]
     bytes_of = {one.id: one.bytes for one in (*tensors, *graph.residents, *graph.constants)}
-    in_bands = any(node.operation and node.operation.op in OF_BANDS for node in graph.nodes)
-    for node in graph.nodes if in_bands else ():
+    for node in graph.nodes:
         operation = node.operation
         if operation is None or operation.op not in OPERATORS:
             continue
