@@ -38,12 +38,12 @@ def plan_inference(step: CostedStep, training: Schedule, extraction: Extraction 
     reason = why_no_headers(step.graph, step.constants)
     if reason is not None:
         return reason
-    from poet_planner.lowering.inference import in_gradients, sharing_inputs
-
     try:
         lowered = step.inference()
         if lowered is None:
             return "a costed graph has no model to make it of"
+        from poet_planner.lowering.inference import in_gradients, sharing_inputs
+
         reason = why_no_headers(lowered.graph, {**step.constants, **lowered.data})
         if reason is not None:
             return reason
