@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import torch
-from poet_planner.lowering.in_place import with_taking_over, without_taking_over
+from poet_planner.lowering.memory.in_place import with_taking_over, without_taking_over
 from poet_planner.lowering.tiles.rows import with_bands
 from poet_planner.models import Model
 from poet_planner.planning.families import bands_of

@@ -12,7 +12,7 @@ from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import Streaming
 from poet_planner.lowering import with_constants_on_the_card, with_taking_over
-from poet_planner.lowering.early import with_early_updates
+from poet_planner.lowering.memory.early import with_early_updates
 from poet_planner.planning.training_graph import training_step
 from poet_planner.schedule.c_headers import write_headers
 from poet_planner.schedule.store_all import store_all_schedule

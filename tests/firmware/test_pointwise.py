@@ -164,4 +164,4 @@ def test_an_activation_is_named_in_two_files() -> None:
     folders = [ROOT / name for name in ("firmware", "harness", "planner", "profiles")]
     files = [path for folder in folders for end in ("py", "c", "h", "def") for path in folder.rglob(f"*.{end}")]
     found = {str(path.relative_to(ROOT)) for path in files if named.search(path.read_text())}
-    assert found == {"firmware/include/poet/steps.def", "planner/poet_planner/lowering/steps.py"}
+    assert found == {"firmware/include/poet/steps.def", "planner/poet_planner/lowering/operators/steps.py"}

@@ -20,7 +20,7 @@ from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator
 from torch import Tensor
 
 from poet_planner.lowering.firmware import in_integers
-from poet_planner.lowering.integers import has_integers
+from poet_planner.lowering.int8.integers import has_integers
 from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.drawn_batches import Batch, drawn_batches

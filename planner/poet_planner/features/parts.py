@@ -14,7 +14,7 @@ from poet_profiles.graph import Graph, Node, Resident
 from poet_profiles.graph.kept import FEATURE
 
 from poet_planner.features.cut import Cut
-from poet_planner.lowering.draft import added, behind_one_another, region_bytes
+from poet_planner.lowering.operators.draft import added, behind_one_another, region_bytes
 
 
 def head_of(graph: Graph, cut: Cut) -> Graph:

@@ -7,14 +7,14 @@ runs the traced operators themselves, sizes are PyTorch's and an operator outsid
 ``aten.NAME``.
 """
 
-from poet_planner.lowering.card import with_constants_on_the_card, with_parameters_on_the_card
-from poet_planner.lowering.early import with_early_updates
 from poet_planner.lowering.firmware import lower_for_firmware
-from poet_planner.lowering.in_place import with_taking_over, without_taking_over
 from poet_planner.lowering.inference import LoweredInference, lower_inference
 from poet_planner.lowering.linux import lower_for_linux
-from poet_planner.lowering.slices import with_slices
-from poet_planner.lowering.updates import with_updates
+from poet_planner.lowering.memory.card import with_constants_on_the_card, with_parameters_on_the_card
+from poet_planner.lowering.memory.early import with_early_updates
+from poet_planner.lowering.memory.in_place import with_taking_over, without_taking_over
+from poet_planner.lowering.memory.slices import with_slices
+from poet_planner.lowering.memory.updates import with_updates
 
 __all__ = [
     "LoweredInference",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -16,18 +16,15 @@ from poet_profiles.graph import Graph, Value
 from poet_runtime.traced_graph import Kind, Ref, TracedGraph, TracedOperator, TracedResident
 
 from poet_planner.graph.optimizer import PLAIN, Optimizer
-from poet_planner.lowering import constants
-from poet_planner.lowering.activation_gradients import with_gradients_by_results, with_slopes_before_unpooling
-from poet_planner.lowering.affine_norms import with_weights
-from poet_planner.lowering.aten import aten_operation
-from poet_planner.lowering.attention import weights_of_attention, with_plain_attention
-from poet_planner.lowering.bias_gradients import with_sums_of_biases
-from poet_planner.lowering.bytes_looked_up import with_bytes_looked_up, with_int16_widened
-from poet_planner.lowering.concat import with_padded_joins
-from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
-from poet_planner.lowering.convolutions import with_plain_convolutions
-from poet_planner.lowering.decompositions import with_decompositions
-from poet_planner.lowering.draft import (
+from poet_planner.lowering.int8.bytes_looked_up import with_bytes_looked_up, with_int16_widened
+from poet_planner.lowering.int8.frozen_int8 import folded, with_int8
+from poet_planner.lowering.int8.integers import with_integers
+from poet_planner.lowering.linux import torch_draft
+from poet_planner.lowering.memory.optimizer_step import changes, ends, optimizer_states
+from poet_planner.lowering.memory.sums import sums_of, with_sums, with_values_to_add
+from poet_planner.lowering.operators.aten import aten_operation
+from poet_planner.lowering.operators.conv_relu_fusion import with_clipped_convolutions
+from poet_planner.lowering.operators.draft import (
     NARROW,
     Draft,
     added,
@@ -39,18 +36,9 @@ from poet_planner.lowering.draft import (
     region_bytes,
     without_unread_indices,
 )
-from poet_planner.lowering.frozen_int8 import folded, with_int8
-from poet_planner.lowering.fusion import with_joined_groups
-from poet_planner.lowering.integers import with_integers
-from poet_planner.lowering.linux import torch_draft
-from poet_planner.lowering.losses import with_plain_losses
-from poet_planner.lowering.one_place import with_products
-from poet_planner.lowering.optimizer_step import changes, ends, optimizer_states
-from poet_planner.lowering.padding_row import with_padding_apart
-from poet_planner.lowering.permuted_gradients import with_gradients_in_order
-from poet_planner.lowering.random_numbers import drawn, with_own_generator
-from poet_planner.lowering.refusals import odd_type, refusal
-from poet_planner.lowering.rules import (
+from poet_planner.lowering.operators.fusion import with_joined_groups
+from poet_planner.lowering.operators.refusals import odd_type, refusal
+from poet_planner.lowering.operators.rules import (
     Lowered,
     firmware_operator,
     is_row_major,
@@ -59,10 +47,22 @@ from poet_planner.lowering.rules import (
     swapped,
     with_transposed_result,
 )
-from poet_planner.lowering.split_copies import with_copies_in_two
-from poet_planner.lowering.steps import elementwise
-from poet_planner.lowering.strided_copies import copied, strided_operator
-from poet_planner.lowering.sums import sums_of, with_sums, with_values_to_add
+from poet_planner.lowering.operators.steps import elementwise
+from poet_planner.lowering.operators.strided_copies import copied, strided_operator
+from poet_planner.lowering.rewrites import constants
+from poet_planner.lowering.rewrites.activation_gradients import with_gradients_by_results, with_slopes_before_unpooling
+from poet_planner.lowering.rewrites.affine_norms import with_weights
+from poet_planner.lowering.rewrites.attention import weights_of_attention, with_plain_attention
+from poet_planner.lowering.rewrites.bias_gradients import with_sums_of_biases
+from poet_planner.lowering.rewrites.concat import with_padded_joins
+from poet_planner.lowering.rewrites.convolutions import with_plain_convolutions
+from poet_planner.lowering.rewrites.decompositions import with_decompositions
+from poet_planner.lowering.rewrites.losses import with_plain_losses
+from poet_planner.lowering.rewrites.one_place import with_products
+from poet_planner.lowering.rewrites.padding_row import with_padding_apart
+from poet_planner.lowering.rewrites.permuted_gradients import with_gradients_in_order
+from poet_planner.lowering.rewrites.random_numbers import drawn, with_own_generator
+from poet_planner.lowering.rewrites.split_copies import with_copies_in_two
 
 # What is rewritten in operators that the firmware has, in this order.
 ON_INT8 = (folded, with_int8, with_integers)
@@ -158,18 +158,16 @@ def constant_data(traced: TracedGraph) -> dict[str, NDArray[Any]]:
     return {id: constants.stored(tensor) for id, tensor in data.items()}
 
 
-def in_parts(traced: TracedGraph) -> TracedGraph:
+def in_parts(traced: TracedGraph, passes: Iterable[Callable[[TracedGraph], TracedGraph]] = PASSES) -> TracedGraph:
     """The same step of operators that the firmware has, where it lacks those that PyTorch ran."""
-    for rewrite in PASSES:
+    for rewrite in passes:
         traced = rewrite(traced)
     return traced
 
 
 def in_integers(traced: TracedGraph) -> TracedGraph:
     """The same step of PyTorch's operators, but for what is on int8: that is the firmware's."""
-    for rewrite in ON_INT8:
-        traced = rewrite(traced)
-    return traced
+    return in_parts(traced, ON_INT8)
 
 
 def _unread(traced: TracedGraph, statistics: dict[str, Lowered], drafts: list[Draft]) -> list[str]:

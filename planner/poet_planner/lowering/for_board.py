@@ -11,10 +11,10 @@ from poet_profiles.graph import Graph
 
 from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
-from poet_planner.lowering.card import with_constants_on_the_card, with_parameters_on_the_card
-from poet_planner.lowering.early import with_early_updates
-from poet_planner.lowering.in_place import with_taking_over
 from poet_planner.lowering.linux import lower_for_linux
+from poet_planner.lowering.memory.card import with_constants_on_the_card, with_parameters_on_the_card
+from poet_planner.lowering.memory.early import with_early_updates
+from poet_planner.lowering.memory.in_place import with_taking_over
 from poet_planner.lowering.tiles.regions import with_tiles
 from poet_planner.lowering.tiles.rows import with_bands
 from poet_planner.schedule.flash import flash_for_constants

@@ -17,10 +17,12 @@ from poet_profiles.traced_loss import TracedLoss
 from poet_runtime.traced_graph import Kind, TracedGraph
 
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
-from poet_planner.lowering import constants
-from poet_planner.lowering.card import with_kept_constants
-from poet_planner.lowering.conv_relu_fusion import with_clipped_convolutions
-from poet_planner.lowering.draft import (
+from poet_planner.lowering.firmware import Lowering, held, in_parts, refuse_no_numbers
+from poet_planner.lowering.int8.frozen_int8 import WEIGHT_ON_INT8
+from poet_planner.lowering.memory.card import with_kept_constants
+from poet_planner.lowering.memory.in_place import with_taking_over
+from poet_planner.lowering.operators.conv_relu_fusion import with_clipped_convolutions
+from poet_planner.lowering.operators.draft import (
     Placed,
     added,
     behind_one_another,
@@ -30,10 +32,8 @@ from poet_planner.lowering.draft import (
     region_bytes,
     without_unread_indices,
 )
-from poet_planner.lowering.firmware import Lowering, held, in_parts, refuse_no_numbers
-from poet_planner.lowering.frozen_int8 import WEIGHT_ON_INT8
-from poet_planner.lowering.fusion import with_joined_groups
-from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.operators.fusion import with_joined_groups
+from poet_planner.lowering.rewrites import constants
 
 Data = Mapping[str, NDArray[Any]]
 _OWN = (Kind.INPUT, Kind.HISTORY, Kind.OUTPUT)

@@ -11,9 +11,9 @@ from poet_profiles.graph import Graph, Node, Value
 from poet_runtime.agent.vocabulary import OF_STEPS
 from poet_runtime.traced_graph import Kind, TracedGraph, TracedOperator, poets_own
 
-from poet_planner.lowering.aten import aten_operation
-from poet_planner.lowering.draft import Draft, arena_value, nodes_of, placed, region_bytes
-from poet_planner.lowering.steps import lowered_alone
+from poet_planner.lowering.operators.aten import aten_operation
+from poet_planner.lowering.operators.draft import Draft, arena_value, nodes_of, placed, region_bytes
+from poet_planner.lowering.operators.steps import lowered_alone
 
 STEP_NODE = poets_own("step")
 

@@ -42,8 +42,8 @@ class Calibration:
         UserError
             If nothing is frozen, or it is quantised already, or the samples are not what the model takes.
         """
-        from poet_planner.lowering.frozen_int8 import ranges_of
-        from poet_planner.lowering.integers import has_integers
+        from poet_planner.lowering.int8.frozen_int8 import ranges_of
+        from poet_planner.lowering.int8.integers import has_integers
 
         if has_integers(traced):
             raise UserError(f"--frozen int8: {traced.name} is quantised already; leave it out")
@@ -75,7 +75,7 @@ class Calibration:
         UserError
             If its frozen part is not that of the training: other operators, or other numbers.
         """
-        from poet_planner.lowering.frozen_int8 import ranges_of
+        from poet_planner.lowering.int8.frozen_int8 import ranges_of
 
         inputs, own = (_inputs(graph) for graph in (training, forward))
         names = {one.id: other.id for one, other in zip(inputs, own, strict=True)}

@@ -58,7 +58,7 @@ class CostedStep:
 
     def cut(self, graph: Graph, bands: Bands | None, tiles: int = 1) -> Graph:
         """The graph of what is beside it, in bands or in tiles, with its costs."""
-        from poet_planner.lowering.in_place import with_taking_over, without_taking_over
+        from poet_planner.lowering.memory.in_place import with_taking_over, without_taking_over
         from poet_planner.lowering.tiles.regions import with_tiles
         from poet_planner.lowering.tiles.rows import with_bands
 

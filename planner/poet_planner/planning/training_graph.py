@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from poet_planner.features.cut import Cut
     from poet_planner.lowering import LoweredInference
-    from poet_planner.lowering.over_time import Stream
+    from poet_planner.lowering.rewrites.over_time import Stream
     from poet_planner.models import Model
     from poet_planner.tracing.capture import Way
 
@@ -191,7 +191,7 @@ class TrainingStep:
         """
         from poet_planner.features.parts import features_of
         from poet_planner.lowering import with_taking_over
-        from poet_planner.lowering.card import with_kept_constants
+        from poet_planner.lowering.memory.card import with_kept_constants
 
         assert self._cut is not None and self._uncut is not None
         whole = self._uncut.plain(head.dma)
@@ -326,7 +326,7 @@ class TrainingStep:
     @cached_property
     def streamed(self) -> Stream | None:
         """The forward pass of the newest columns alone; None if nobody wants it. Raises a `UserError` if it cannot."""
-        from poet_planner.lowering.over_time import streamed
+        from poet_planner.lowering.rewrites.over_time import streamed
 
         if self.whole._stream is None:
             return None

@@ -26,7 +26,7 @@ from poet_runtime.plan_steps import planned_steps
 from poet_runtime.traced_graph import TracedGraph
 from torch import Tensor, nn
 
-from poet_planner.lowering.frozen_int8 import quantised
+from poet_planner.lowering.int8.frozen_int8 import quantised
 from poet_planner.models import Model
 from poet_planner.tracing import trace
 from poet_planner.tracing.drawn_batches import Batch

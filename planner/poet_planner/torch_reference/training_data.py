@@ -22,10 +22,10 @@ from poet_runtime.traced_graph import Kind, TracedGraph, TracedResident
 
 from poet_planner import models
 from poet_planner.graph.optimizer import PLAIN, Optimizer
-from poet_planner.lowering.constants import stored
 from poet_planner.lowering.firmware import in_integers
-from poet_planner.lowering.integers import has_integers
-from poet_planner.lowering.random_numbers import generator_of
+from poet_planner.lowering.int8.integers import has_integers
+from poet_planner.lowering.rewrites.constants import stored
+from poet_planner.lowering.rewrites.random_numbers import generator_of
 from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import training_step

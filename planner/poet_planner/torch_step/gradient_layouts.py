@@ -15,7 +15,7 @@ from poet_runtime.executor import gradients_layout, has_gradients_layout
 from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, TracedValue, Write
 from torch import Tensor
 
-from poet_planner.lowering.draft import added
+from poet_planner.lowering.operators.draft import added
 
 
 def in_parameter_layouts(traced: TracedGraph, parameters: Mapping[str, Tensor]) -> TracedGraph:

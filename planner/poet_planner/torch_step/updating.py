@@ -12,7 +12,7 @@ from poet_runtime.traced_graph import OptimizerUpdate, TracedGraph
 from torch import Tensor
 
 from poet_planner.lowering import with_updates
-from poet_planner.lowering.draft import added
+from poet_planner.lowering.operators.draft import added
 from poet_planner.torch_step.inner_optimizer import InnerOptimizer
 from poet_planner.torch_step.slices import Sums
 

@@ -15,7 +15,7 @@ from poet_planner.graph.optimizer import Optimizer
 from poet_planner.graph.streaming import FETCHED_WHOLE, Streaming
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card, with_taking_over
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.lowering.random_numbers import generator_of
+from poet_planner.lowering.rewrites.random_numbers import generator_of
 from poet_planner.report.card_wear import wear
 from poet_planner.schedule.page_all import page_all_schedule
 from poet_planner.schedule.store_all import store_all_schedule

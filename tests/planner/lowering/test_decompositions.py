@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from poet_planner.lowering.decompositions import _Taken
 from poet_planner.lowering.firmware import in_parts
+from poet_planner.lowering.rewrites.decompositions import _Taken
 from poet_planner.tracing import trace
 from poet_runtime.executor import execute, residents_of
 from torch import Tensor, nn

@@ -12,7 +12,7 @@ import torch
 from poet_planner import models
 from poet_planner.costs.cost_model import Basis, CostModel
 from poet_planner.lowering import lower_for_firmware, lower_for_linux
-from poet_planner.lowering.flops import flops
+from poet_planner.lowering.operators.flops import flops
 from poet_planner.models import Model
 from poet_planner.planning.bench import profile_path
 from poet_planner.tracing import trace

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from poet_planner.lowering.constants import stored
 from poet_planner.lowering.firmware import in_integers
-from poet_planner.lowering.frozen_int8 import quantised, ranges_of
+from poet_planner.lowering.int8.frozen_int8 import quantised, ranges_of
+from poet_planner.lowering.rewrites.constants import stored
 from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep

@@ -12,9 +12,9 @@ import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from poet_planner.lowering import lower_for_firmware, with_slices
-from poet_planner.lowering.card import with_parameters_on_the_card
-from poet_planner.lowering.constants import constant_data, stored
 from poet_planner.lowering.firmware import in_parts
+from poet_planner.lowering.memory.card import with_parameters_on_the_card
+from poet_planner.lowering.rewrites.constants import constant_data, stored
 from poet_planner.schedule.c_headers import operators_lacking
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.torch_reference.check import check_plan

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from poet_planner.lowering.losses import with_plain_losses
+from poet_planner.lowering.rewrites.losses import with_plain_losses
 from poet_planner.tracing import trace
 from poet_runtime.executor import execute, residents_of
 from torch import Tensor, nn

@@ -10,7 +10,7 @@ import pytest
 import torch
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.lowering.random_numbers import generator_of
+from poet_planner.lowering.rewrites.random_numbers import generator_of
 from poet_planner.models import Model
 from poet_planner.schedule.c_headers import why_no_headers
 from poet_planner.schedule.store_all import store_all_schedule

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from poet_planner import models
 from poet_planner.lowering import lower_for_firmware, with_parameters_on_the_card
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.lowering.slices import with_slices
+from poet_planner.lowering.memory.slices import with_slices
 from poet_planner.models import Model
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

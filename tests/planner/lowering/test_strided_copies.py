@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from poet_planner.lowering.strided_copies import copied, strided_operator
+from poet_planner.lowering.operators.strided_copies import copied, strided_operator
 from poet_runtime.traced_graph import Ref, TracedOperator, View
 
 from tests.support import needs

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from poet_planner.lowering.draft import behind_one_another, region_bytes
-from poet_planner.lowering.slices import with_slices
+from poet_planner.lowering.memory.slices import with_slices
+from poet_planner.lowering.operators.draft import behind_one_another, region_bytes
 from poet_profiles.firmware.operators import ACCUMULATE, OPERATORS, SUM_SO_FAR, params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.sizes import smallest_ram_bytes

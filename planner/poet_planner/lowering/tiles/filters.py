@@ -13,7 +13,7 @@ from poet_profiles.firmware.operators import ROWS, parse_params, positions
 from poet_profiles.firmware.steps import POINTWISE, pointwise_params, steps_in
 from poet_profiles.graph import Graph, Node
 
-from poet_planner.lowering.draft import added
+from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.tiles.axes import CONV, cut_of, planes_of
 from poet_planner.lowering.tiles.nodes import Maker, op_of, plain
 

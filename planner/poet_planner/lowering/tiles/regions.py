@@ -28,8 +28,8 @@ from poet_profiles.firmware.operators import (
 from poet_profiles.firmware.steps import POINTWISE, parsed, pointwise_params
 from poet_profiles.graph import Graph, Node, Operation, Value
 
-from poet_planner.lowering.draft import added
-from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.memory.in_place import with_taking_over
+from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.tiles.nodes import Maker, op_of, plain
 from poet_planner.lowering.tiles.ways import SUM_ROWS, SUMMED, Axis, Way, axes, tile_params, ways
 

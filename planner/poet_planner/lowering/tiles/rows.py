@@ -20,7 +20,7 @@ from poet_profiles.firmware.steps import POINTWISE, Step, pointwise_params, step
 from poet_profiles.graph import Graph, Node, Value
 
 from poet_planner.graph.layout import Bands
-from poet_planner.lowering.draft import added
+from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.tiles.axes import CONV, ByRows, Plane, axis_of, cut_of, planes_of
 from poet_planner.lowering.tiles.filters import with_filters
 from poet_planner.lowering.tiles.nodes import Maker, op_of, plain

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.memory.in_place import with_taking_over
 from poet_planner.lowering.tiles.regions import with_tiles
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify

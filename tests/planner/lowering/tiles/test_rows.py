@@ -9,7 +9,7 @@ import torch
 from poet_planner.graph.layout import Bands
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
-from poet_planner.lowering.in_place import with_taking_over
+from poet_planner.lowering.memory.in_place import with_taking_over
 from poet_planner.lowering.tiles.rows import with_bands
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traced operators that a board lacks become others that it has."""

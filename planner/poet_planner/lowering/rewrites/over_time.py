@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forward pass of a window becomes one of its newest columns; what came before is in RAM.
+
+A value has a time axis if the input's runs through it: so many columns in a window, of which the last few are new in
+each call. Convolutions and pools read a few columns more than they give: what is older is a *history*, to which new
+columns are appended. Where the time axis ends, in a mean or a linear layer over all columns, the whole window is such
+a history, and what follows is computed as ever. Which axis that is, and whether an operator gives each column from that
+column alone, is found by looking, since what does so has many names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm, prod
+from typing import Any
+
+import poet_runtime.histories
+import torch
+from poet_profiles.errors import UserError
+from poet_runtime.traced_graph import (
+    Kind,
+    Ref,
+    TracedGraph,
+    TracedOperator,
+    TracedResident,
+    TracedValue,
+    View,
+    map_refs,
+    row_major,
+)
+from torch import Tensor
+
+from poet_planner.lowering.operators.draft import added
+from poet_planner.lowering.operators.rules import each
+from poet_planner.lowering.rewrites.constants import viewed
+from poet_planner.lowering.rewrites.row_major import with_rows_in_order
+from poet_planner.tracing.schema import bound_arguments
+
+aten = torch.ops.aten
+_SHAPED = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default)
+_POOLS = (aten.max_pool2d_with_indices.default, aten.avg_pool2d.default)
+_CLOSE = 1e-5  # of a probe, relative to its largest number
+TOLERANCE = 1e-6  # of the answers of a window and of a stream, likewise
+assert poet_runtime.histories.__doc__  # the import registers the operator
+
+
+@dataclass(frozen=True)
+class Stream:
+    """``graph`` reads so many new ``columns``; after ``calls`` it has heard a whole window."""
+
+    graph: TracedGraph
+    columns: int
+    calls: int
+
+
+@dataclass(frozen=True)
+class _Time:
+    """Of a value: its axis, the columns of a window, and how many of the input's each stands for."""
+
+    axis: int
+    length: int
+    step: int
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An operand with a time axis: column i of ``length`` is the value's ``first + step * i``.
+
+    The ``before`` first views keep the axis; slices of it are left out of them.
+    """
+
+    axis: int
+    length: int
+    first: int
+    step: int
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """An operator reads ``span`` columns for each that it gives, ``stride`` further for the next."""
+
+    length: int
+    span: int
+    stride: int
+
+
+def streamed(traced: TracedGraph, axis: int, data: Mapping[str, Tensor]) -> Stream:
+    """The forward pass of one sample as a stream's.
+
+    Parameters
+    ----------
+    traced : TracedGraph
+        As `trace_forward` makes it.
+    axis : int
+        Of the input, counted from its first or its last.
+    data : mapping of str to Tensor
+        Parameters and buffers, by id: with them both passes have to give the same.
+
+    Raises
+    ------
+    UserError
+        If there is no such axis, or some part reads the whole window for each column, or one at its edges.
+    """
+    traced = with_rows_in_order(traced)
+    inputs = [one for one in traced.residents if one.kind is Kind.INPUT]
+    if len(inputs) != 1:
+        raise UserError(f"--stream {axis}: {traced.name} has {len(inputs)} inputs, and a stream is one; leave it out")
+    shape = inputs[0].shape
+    if not -len(shape) < axis < len(shape) or axis == 0 or shape[axis] < 2:
+        raise UserError(f"--stream {axis}: no axis of columns; the input has the shape {list(shape)}, samples first")
+    streaming = _Streaming(traced, inputs[0], axis % len(shape), f"--stream {axis}")
+    stream = streaming.stream()
+    _refuse_other_answers(traced, stream, streaming, data)
+    return stream
+
+
+class _Streaming:
+    """``times`` are values with a time axis; ``histories`` what is remembered, by what it is of."""
+
+    def __init__(self, traced: TracedGraph, x: TracedResident, axis: int, option: str) -> None:
+        self._traced = traced
+        self.input = x
+        self._option = option
+        self.shapes = {id: value.shape for id, value in traced.values.items()}
+        self.shapes |= {resident.id: resident.shape for resident in traced.residents}
+        self.times = {x.id: _Time(axis, x.shape[axis], 1)}
+        self._ways: dict[str, _Windows | None] = {}  # of operators that keep the axis; None: column by column
+        for operator in traced.operators:
+            self._look(operator)
+        if traced.loss.source in self.times:
+            raise UserError(
+                f"{option}: {traced.name} has an answer for each column, and a stream has one; leave it out"
+            )
+        self.columns = lcm(*(time.step for time in self.times.values()))
+        if self.columns >= x.shape[axis]:
+            raise UserError(f"{option}: {traced.name} reads no column twice; leave it out")
+        self._values = dict(traced.values)
+        self._operators: list[TracedOperator] = []
+        self.histories: dict[tuple[Any, ...], Ref] = {}
+        self.residents: list[TracedResident] = []
+        self.ranges = dict(traced.int8_ranges)
+
+    def stream(self) -> Stream:
+        for operator in self._traced.operators:
+            self._operators.append(self._of_new(operator))
+        residents = [self._resized(one) for one in self._traced.residents]
+        outputs = [one for one in residents if one.kind is Kind.OUTPUT]
+        residents = [*(one for one in residents if one.kind is not Kind.OUTPUT), *self.residents, *outputs]
+        graph = replace(self._traced, operators=tuple(self._operators), values=self._values, residents=tuple(residents))
+        graph = replace(graph, int8_ranges=self.ranges)
+        return Stream(graph, self.columns, -(-self.times[self.input.id].length // self.columns))
+
+    def _new(self, id: str) -> int:
+        """Columns of a call."""
+        return self.columns // self.times[id].step
+
+    def _resized(self, resident: TracedResident) -> TracedResident:
+        """The input, and an output that still has a time axis."""
+        made = next((one.id for one in self._traced.values.values() if one.resident == resident.id), resident.id)
+        if made not in self.times:
+            return resident
+        shape = _with(resident.shape, self.times[made].axis, self._new(made))
+        return replace(resident, shape=shape, bytes=resident.dtype.itemsize * prod(shape))
+
+    # What keeps the time axis
+
+    def _look(self, operator: TracedOperator) -> None:
+        seen = [(ref, one) for ref in operator.refs if (one := self._seen(ref)) is not None]
+        if not seen:
+            return
+        ref, one = seen[0]
+        steps = {self.times[other.source].step * each_one.step for other, each_one in seen}
+        windows = self._windows(operator, one)
+        if windows is None and len(steps) == 1 and len({each_one.length for _, each_one in seen}) == 1:
+            places = self._by_column(operator, one.length)
+            if places is not None:
+                self._ways[operator.id] = None
+                for id, axis in places.items():
+                    self.times[id] = _Time(axis, one.length, *steps)
+                return
+        if windows is not None and windows.length > 1:
+            self._ways[operator.id] = windows
+            for id in operator.values:
+                self.times[id] = _Time(
+                    one.axis, windows.length, self.times[ref.source].step * one.step * windows.stride
+                )
+        elif windows is None and any(one.length in self.shapes[id] for id in operator.values):
+            self._refuse(operator, "reads the whole window for each of its columns")
+
+    def _refuse(self, operator: TracedOperator, why: str) -> None:
+        where = self._traced.layers.get(operator.module, "")
+        name = f"{operator.module or operator.id} ({where})" if where else operator.id
+        raise UserError(
+            f"{self._option}: {self._traced.name}: {name} {why}; the network cannot stream, leave {self._option} out"
+        )
+
+    def _windows(self, operator: TracedOperator, one: _Seen) -> _Windows | None:
+        """Of a convolution or a pool over the time axis."""
+        if operator.target is not aten.convolution.default and operator.target not in _POOLS:
+            return None
+        given = bound_arguments(operator.target, operator.args, operator.kwargs)
+        x: Ref = operator.args[0]
+        is_pool = operator.target in _POOLS
+        extents = x.shape[-2:] if is_pool else x.shape[2:]
+        place = one.axis - len(x.shape) + len(extents)
+        if place < 0:
+            return None
+        kernel = each(given["kernel_size"], extents) if is_pool else given["weight"].shape[2:]
+        stride = each(given["stride"] or given["kernel_size"] if is_pool else given["stride"], extents)[place]
+        dilation = each(given.get("dilation", [1]), extents)[place]
+        if given.get("transposed"):
+            self._refuse(operator, "gives more columns than it reads")
+        if each(given["padding"], extents)[place]:
+            self._refuse(operator, "pads its input along time, where a stream has no edges")
+        if given.get("ceil_mode"):
+            self._refuse(operator, "has ceil_mode, and a stream has no edges")
+        span = dilation * (kernel[place] - 1) + 1
+        return _Windows((one.length - span) // stride + 1, span, stride)
+
+    def _by_column(self, operator: TracedOperator, length: int) -> dict[str, int] | None:
+        """The time axis of each result, if each column comes from that column alone: by trying fewer."""
+        if operator.updates or operator.random or operator.writes or length < 2:
+            return None
+        fewer, generator = length - 1, torch.Generator().manual_seed(0)
+
+        def drawn(ref: Ref) -> Tensor:
+            if not ref.dtype.is_floating_point:
+                return torch.zeros(ref.shape, dtype=ref.dtype)
+            return 0.5 + torch.rand(ref.shape, generator=generator, dtype=ref.dtype)
+
+        whole = {id(ref): drawn(ref) for ref in operator.refs}
+
+        def cut(ref: Ref) -> Tensor:
+            one = self._seen(ref)
+            return whole[id(ref)] if one is None else whole[id(ref)].narrow(one.axis, length - fewer, fewer)
+
+        try:
+            runs = [self._run(operator, see) for see in (lambda ref: whole[id(ref)], cut)]
+        except Exception:  # whatever PyTorch raises: it names the number of columns
+            return None
+        places = {}
+        for made, full, part in zip(operator.outputs, *runs, strict=True):
+            axes = [axis for axis in range(full.dim()) if full.shape == _with(tuple(part.shape), axis, length)]
+            axes = [axis for axis in axes if part.shape[axis] == fewer]
+            axes = [axis for axis in axes if _close(full.narrow(axis, length - fewer, fewer), part)]
+            if not axes and made is not None:
+                return None
+            if made is not None:
+                places[made] = axes[0]
+        return places
+
+    def _run(self, operator: TracedOperator, see: Callable[[Ref], Tensor]) -> list[Tensor]:
+        args, kwargs = map_refs((operator.args, operator.kwargs), see)
+        made = operator.target(*args, **kwargs)
+        return list(made) if isinstance(made, tuple | list) else [made]
+
+    def _seen(self, ref: Ref) -> _Seen | None:
+        """The operand's time axis; None if it has none, or views end it."""
+        time = self.times.get(ref.source)
+        if time is None:
+            return None
+        marked = _marked(self.shapes[ref.source], time)
+        for view in ref.views:
+            marked = _applied(view, marked)
+        axes = _varying(marked)
+        if len(axes) != 1:
+            return None
+        columns = marked.movedim(axes[0], 0).flatten(1)[:, 0]
+        step = int(columns[1] - columns[0])
+        if step < 1 or (columns.diff() != step).any():
+            return None
+        return _Seen(axes[0], len(columns), int(columns[0]), step)
+
+    # What is computed of new columns
+
+    def _of_new(self, operator: TracedOperator) -> TracedOperator:
+        if operator.id in self._ways:
+            windows = self._ways[operator.id]
+            new = self._new(operator.values[0])
+
+            def read(ref: Ref) -> Ref:
+                one = self._seen(ref)
+                if one is None:
+                    return ref
+                if windows is None:
+                    return self._columns(operator, ref, one, one.length - new, new)
+                first = (windows.length - new) * windows.stride
+                return self._columns(operator, ref, one, first, (new - 1) * windows.stride + windows.span)
+
+            for id in operator.values:
+                value, time = self._values[id], self.times[id]
+                shape = _with(value.shape, time.axis, self._new(id))
+                size = value.dtype.itemsize * prod(shape)
+                self._values[id] = replace(value, shape=shape, stride=row_major(shape), bytes=size)
+        else:
+
+            def read(ref: Ref) -> Ref:
+                return self._window(operator, ref) if ref.source in self.times else ref
+
+        return replace(operator, args=map_refs(operator.args, read), kwargs=map_refs(operator.kwargs, read))
+
+    def _columns(self, reader: TracedOperator, ref: Ref, one: _Seen, first: int, count: int) -> Ref:
+        """Some columns of an operand, from the first on."""
+        length = self.times[ref.source].length
+        low = one.first + one.step * first
+        kept = max(length - low, self._new(ref.source))
+        held, axis = self._held(reader, ref, len(ref.views), kept)
+        start = low - (length - kept)
+        end = start + one.step * (count - 1) + 1
+        if (start, end, one.step) == (0, held.shape[axis], 1):
+            return held
+        return _with_views(held, [View(aten.slice.Tensor, (axis, start, end, one.step))])
+
+    def _window(self, reader: TracedOperator, ref: Ref) -> Ref:
+        """The whole window of an operand that is read as a whole, or whose views end the time axis."""
+        length = self.times[ref.source].length
+        kept, views = 0, 0
+        for views in range(len(ref.views) + 1):
+            part = replace(ref, views=ref.views[:views])
+            if self._seen(part) is None:
+                break
+            kept = views
+        rest = ref.views[kept:]
+        if rest and rest[0].target is aten.select.int:
+            one = self._seen(replace(ref, views=ref.views[:kept]))
+            before = _through(self.shapes[ref.source], ref.views[:kept])
+            axis, place = rest[0].args
+            if one is not None and axis % len(before) == one.axis:
+                place %= before[one.axis]
+                held = self._columns(reader, replace(ref, views=ref.views[:kept]), one, place, one.length - place)
+                return _with_views(held, [replace(rest[0], args=(axis, 0)), *rest[1:]])
+        held, axis = self._held(reader, ref, kept, length)
+        one = self._seen(replace(ref, views=ref.views[:kept]))
+        assert one is not None
+        cut = []
+        if (one.first, one.step, one.length) != (0, 1, length):
+            cut = [View(aten.slice.Tensor, (axis, one.first, one.first + one.step * (one.length - 1) + 1, one.step))]
+        return _with_views(held, [*cut, *rest])
+
+    def _held(self, reader: TracedOperator, ref: Ref, views: int, kept: int) -> tuple[Ref, int]:
+        """The last columns of a value through some views, without slices of time; and their axis."""
+        source, new = ref.source, self._new(ref.source)
+        time = self.times[source]
+        shape = _with(self.shapes[source], time.axis, new)
+        fresh = Ref(source, (), shape, row_major(shape), ref.dtype)
+        marked, axis = _marked(self.shapes[source], time), time.axis
+        for view in ref.views[:views]:
+            cut = view.target is aten.slice.Tensor and view.args[0] % marked.dim() == axis
+            if cut:
+                continue
+            marked = _applied(view, marked)
+            (axis,) = _varying(marked)
+            if view.target in _SHAPED:
+                view = View(view.target, (list(_with(tuple(marked.shape), axis, new)),))
+            fresh = _with_views(fresh, [view])
+        if kept == new:
+            return fresh, axis
+        key = (source, str(fresh.views), kept)
+        if key not in self.histories:
+            self.histories[key] = self._history(reader, fresh, axis, kept)
+        return self.histories[key], axis
+
+    def _history(self, reader: TracedOperator, fresh: Ref, axis: int, kept: int) -> Ref:
+        id, shape = added(f"{fresh.source}", f"history{len(self.histories)}"), _with(fresh.shape, axis, kept)
+        made, size = added(id, "now"), fresh.dtype.itemsize * prod(shape)
+        if fresh.source in self.ranges:
+            self.ranges[made] = self.ranges[fresh.source]
+        self.residents.append(TracedResident(id, Kind.HISTORY, size, shape, fresh.dtype))
+        self._values[made] = TracedValue(made, size, shape, fresh.dtype, row_major(shape), resident=id)
+        target = torch.ops.poet.shift.default
+        args = (fresh, Ref(id, (), shape, row_major(shape), fresh.dtype), axis)
+        shift = TracedOperator(made, target, args, {}, (made,), False, reader.module, recomputable=False)
+        self._operators.append(shift)
+        return Ref(made, (), shape, row_major(shape), fresh.dtype)
+
+
+def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, data: Mapping[str, Tensor]) -> None:
+    """Both on random columns: what hangs on a column's place in the window gives others."""
+    x, axis = of.input, of.times[of.input.id].axis
+    total = stream.calls * stream.columns + 2 * stream.columns
+    columns = torch.randn(_with(x.shape, axis, total), generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    columns = columns.to(x.dtype)
+    held = {one.id: torch.zeros(one.shape, dtype=one.dtype) for one in of.residents}
+    for start in range(0, total, stream.columns):
+        new = {**held, x.id: columns.narrow(axis, start, stream.columns)}
+        found = _answer(stream.graph, {**data, **new}, held)
+        end = start + stream.columns
+        if end >= stream.calls * stream.columns:
+            window = columns.narrow(axis, end - x.shape[axis], x.shape[axis])
+            expected = _answer(traced, {**data, x.id: window}, {})
+            if found.shape != expected.shape:
+                continue  # an answer for each column: those that are not new stay as they were
+            if not _close(found, expected, TOLERANCE * 10):
+                raise UserError(
+                    f"{of._option}: {traced.name}: its answer hangs on where in the window a column is, so that it "
+                    f"cannot stream; leave {of._option} out"
+                )
+
+
+def _answer(traced: TracedGraph, data: Mapping[str, Tensor], held: dict[str, Tensor]) -> Tensor:
+    """What a graph makes; ``held`` takes what it remembers."""
+    made = {**traced.constants, **traced.frozen, **data}
+    with torch.no_grad():
+        for operator in traced.operators:
+            args, kwargs = map_refs((operator.args, operator.kwargs), lambda ref: viewed(ref, made))
+            results = operator.target(*args, **kwargs)
+            for id, one in zip(operator.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+                if id is not None:
+                    made[id] = one.contiguous()
+                    if (resident := traced.values[id].resident) in held:
+                        held[str(resident)] = made[id]
+    return viewed(traced.loss, made)
+
+
+def _marked(shape: Sequence[int], time: _Time) -> Tensor:
+    """Each element's column."""
+    extents = [time.length if axis == time.axis else 1 for axis in range(len(shape))]
+    return torch.arange(time.length).view(extents).expand(tuple(shape)).contiguous()
+
+
+def _varying(marked: Tensor) -> list[int]:
+    """Axes along which columns differ."""
+    return [axis for axis, extent in enumerate(marked.shape) if extent > 1 and marked.diff(dim=axis).any()]
+
+
+def _applied(view: View, tensor: Tensor) -> Tensor:
+    result: Any = view.target(tensor, *view.args, **view.kwargs)
+    return result if view.index is None else result[view.index]  # type: ignore[no-any-return]
+
+
+def _through(shape: Sequence[int], views: Sequence[View]) -> tuple[int, ...]:
+    tensor = torch.empty(tuple(shape), device="meta")
+    for view in views:
+        tensor = _applied(view, tensor)
+    return tuple(tensor.shape)
+
+
+def _with_views(ref: Ref, views: Sequence[View]) -> Ref:
+    """The operand, seen through views more."""
+    tensor = torch.empty_strided(ref.shape, ref.stride, device="meta")
+    for view in views:
+        tensor = _applied(view, tensor)
+    return replace(ref, views=(*ref.views, *views), shape=tuple(tensor.shape), stride=tuple(tensor.stride()))
+
+
+def _with(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
+    return (*shape[:axis], extent, *shape[axis % len(shape) + 1 :])
+
+
+def _close(one: Tensor, other: Tensor, allowed: float = _CLOSE) -> bool:
+    if not one.dtype.is_floating_point:
+        return torch.equal(one, other)
+    return bool((one - other).abs().amax() <= allowed * max(1.0, float(other.abs().amax())))
