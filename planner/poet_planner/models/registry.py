@@ -30,6 +30,7 @@ from poet_planner.models.trained import matching, of_name, train_only
 from poet_planner.models.weights import load_weights
 
 _SEED = 0
+_MODEL = "a poet_planner.Model (docs/first_step.md makes one)"
 
 
 @dataclass(frozen=True)
@@ -335,7 +336,7 @@ def _imported(name: str, batch: int | None, seed: int) -> Model:
     with users_code(name), _seeded(seed):
         model = make(batch)
     if not isinstance(model, Model):
-        raise UserError(f"{name} returned {_kind(model)}; it must return a poet_planner.models.Model")
+        raise UserError(f"{name} returned {_kind(model)}; it must return {_MODEL}")
     return model
 
 
@@ -346,7 +347,7 @@ def _factory(name: str) -> Callable[[int | None], object]:
         hint = f"did you mean {near[0]}?" if near else "give module:callable, importable from here"
         raise UserError(f"{name}: {module.__name__} has no {attribute}; {hint}")
     make = getattr(module, attribute)
-    wanted = "a function of the batch size (None: its own choice) that returns a poet_planner.models.Model"
+    wanted = f"a function of the batch size (None: its own choice) that returns {_MODEL}"
     if isinstance(make, nn.Module | Model) or (isinstance(make, type) and issubclass(make, nn.Module)):
         what = f"the class {make.__name__}" if isinstance(make, type) else f"{_kind(make)} already"
         raise UserError(f"{name} is {what}; give module:callable, the callable {wanted}")

@@ -89,7 +89,7 @@ WORDS = {
     "mine:Net": "mine:Net is the class Net; .* a function of the batch size",
     "mine:already": "mine:already is a Model already",
     "mine:without_arguments": "cannot be called with a batch size",
-    "mine:returns_a_module": r"mine:returns_a_module returned a Linear; it must return a poet_planner\.models\.Model",
+    "mine:returns_a_module": r"mine:returns_a_module returned a Linear; it must return a poet_planner\.Model",
     "mine:raises": r"mine:raises raised ValueError: not today \(mine\.py:32\)$",
     "mine:exits": r"mine:exits raised SystemExit: 2 \(mine\.py:33\)$",
     "mine:no_tuple": r"inputs is a Tensor; it must be a tuple, \(x,\) for one",

@@ -192,7 +192,7 @@ def test_any_module_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     model = models.load("my_models:tagger", 5)
     assert model.inputs[0].shape == (5, 4)
     check(model)
-    with pytest.raises(UserError, match=r"must return a poet_planner\.models\.Model"):
+    with pytest.raises(UserError, match=r"must return a poet_planner\.Model"):
         models.load("my_models:module")
     for no_model in ("my_models:nothing", "my_models:torch"):
         with pytest.raises(UserError, match="give module:callable"):
