@@ -95,7 +95,7 @@ static void transform_tiles_abreast(const poet_winograd *job, const place *at, i
     const int32_t first = at->column + job->left;
     const int32_t width = TILE * abreast + EXTENT - TILE;
     const int32_t past = first + width - job->w;
-    const bool padded = first < -1 || past > 1;
+    const bool padded = first < -TILE || past > TILE;
     const float *rows[EXTENT];
     int32_t steps[EXTENT];
     x += at->image * job->image;
@@ -113,9 +113,9 @@ static void transform_tiles_abreast(const poet_winograd *job, const place *at, i
                 copy_padded(rows[i], steps[i] > 0 ? job->w : 0, first, width, copies + i * WIDEST);
                 copied[i] = copies + i * WIDEST;
             }
-            transform_inputs(copied, abreast, true, true, v, v_tile);
+            transform_inputs(copied, abreast, 1, 1, v, v_tile);
         } else {
-            transform_inputs(rows, abreast, first >= 0, past <= 0, v, v_tile);
+            transform_inputs(rows, abreast, 1 + (first < 0 ? first : 0), 1 - (past > 0 ? past : 0), v, v_tile);
         }
         for (int32_t i = 0; i < EXTENT; i++) {
             rows[i] += steps[i];

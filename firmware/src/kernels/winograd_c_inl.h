@@ -20,18 +20,18 @@ static void transform_column(const float *const *rows, int32_t at, bool inside, 
     column[3] = d1 - d3;
 }
 
-/* Tiles side by side: `rows` are where the four rows of the first one begin. Its first column and the last column of
- * the last one may lie outside. */
-static void transform_inputs(const float *const *rows, int32_t tiles, bool first_inside, bool last_inside, float *v,
+/* Tiles side by side: `rows` are where the four rows of the first one begin. `first` is -1 where its first two columns
+ * lie outside, 0 where the first alone does; `last` says so of the last two of the last one. */
+static void transform_inputs(const float *const *rows, int32_t tiles, int32_t first, int32_t last, float *v,
                              int32_t v_tile)
 {
     float columns[4][4];
-    transform_column(rows, 0, first_inside, columns[0]);
-    transform_column(rows, 1, true, columns[1]);
+    transform_column(rows, 0, first > 0, columns[0]);
+    transform_column(rows, 1, first >= 0, columns[1]);
     for (int32_t tile = 0; tile < tiles; tile++) {
         const int32_t at = 2 * tile + 2;
-        transform_column(rows, at, true, columns[2]);
-        transform_column(rows, at + 1, tile < tiles - 1 || last_inside, columns[3]);
+        transform_column(rows, at, tile < tiles - 1 || last >= 0, columns[2]);
+        transform_column(rows, at + 1, tile < tiles - 1 || last > 0, columns[3]);
         for (int32_t i = 0; i < 4; i++) {
             v[4 * i] = columns[0][i] - columns[2][i];
             v[4 * i + 1] = (columns[1][i] + columns[2][i]) * 0.5f;

@@ -52,38 +52,40 @@
 
 #define EVEN_COLUMNS(at, at1) TWO_COLUMNS("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", at, at1)
 #define ODD_COLUMNS(at, at1) TWO_COLUMNS("s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", at, at1)
-#define NO_COLUMN(flag, c0, c1, c2, c3) \
-    "vmov " c0 ", %[" flag "]\n vmov " c1 ", %[" flag "]\n vmov " c2 ", %[" flag "]\n vmov " c3 ", %[" flag "]\n"
+#define NO_COLUMN(zero, c0, c1, c2, c3) \
+    "vmov " c0 ", %[" zero "]\n vmov " c1 ", %[" zero "]\n vmov " c2 ", %[" zero "]\n vmov " c3 ", %[" zero "]\n"
+/* The outer column, and the one beside it where it is outside, too. */
+#define OUTSIDE(flag, c0, c1, c2, c3, c4, c5, c6, c7, at, both, end)                                    \
+    "mov %[" flag "], #0\n" NO_COLUMN(flag, c0, c1, c2, c3) "blt " both "f\n"                           \
+    ONE_COLUMN(c4, c5, c6, c7, at) "b " end "f\n" both ":\n" NO_COLUMN(flag, c4, c5, c6, c7) "b " end "f\n"
 
-/* A flag that is 0 is also the zero for a column outside. */
-static inline void transform_inputs(const float *const *rows, int32_t tiles, bool first_inside, bool last_inside,
-                                    float *v, int32_t v_tile)
+/* `first` and `last` as in C. A flag that is not above 0 becomes the zero of the columns outside. */
+static inline void transform_inputs(const float *const *rows, int32_t tiles, int32_t first, int32_t last, float *v,
+                                    int32_t v_tile)
 {
     const float *r0 = rows[0];
     const float *r1 = rows[1];
     const float *r2 = rows[2];
     const float *r3 = rows[3];
-    const int32_t first = first_inside;
-    const int32_t last = last_inside;
-    __asm__ volatile("cmp %[first], #0\n bne 1f\n"
-                     NO_COLUMN("first", "s0", "s1", "s2", "s3") ONE_COLUMN("s4", "s5", "s6", "s7", "4") "b 2f\n"
+    __asm__ volatile("cmp %[first], #0\n bgt 1f\n"
+                     OUTSIDE("first", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "4", "10", "2")
                      "1:\n" EVEN_COLUMNS("0", "4")
                      "2: subs %[tiles], %[tiles], #1\n beq 3f\n" ODD_COLUMNS("8", "12") EVEN_TILE
                      "subs %[tiles], %[tiles], #1\n beq 5f\n"
                      "add %[r0], %[r0], #16\n add %[r1], %[r1], #16\n add %[r2], %[r2], #16\n"
                      "add %[r3], %[r3], #16\n" EVEN_COLUMNS("0", "4") ODD_TILE "b 2b\n"
-                     "3: cmp %[last], #0\n bne 4f\n"
-                     NO_COLUMN("last", "s12", "s13", "s14", "s15") ONE_COLUMN("s8", "s9", "s10", "s11", "8") "b 6f\n"
+                     "3: cmp %[last], #0\n bgt 4f\n"
+                     OUTSIDE("last", "s12", "s13", "s14", "s15", "s8", "s9", "s10", "s11", "8", "11", "6")
                      "4:\n" ODD_COLUMNS("8", "12")
                      "6:\n" EVEN_TILE "b 9f\n"
-                     "5: cmp %[last], #0\n bne 7f\n"
-                     NO_COLUMN("last", "s4", "s5", "s6", "s7") ONE_COLUMN("s0", "s1", "s2", "s3", "16") "b 8f\n"
+                     "5: cmp %[last], #0\n bgt 7f\n"
+                     OUTSIDE("last", "s4", "s5", "s6", "s7", "s0", "s1", "s2", "s3", "16", "12", "8")
                      "7:\n" EVEN_COLUMNS("16", "20")
                      "8:\n" ODD_TILE
                      "9:\n"
                      : [r0] "+&r"(r0), [r1] "+&r"(r1), [r2] "+&r"(r2), [r3] "+&r"(r3), [tiles] "+&r"(tiles),
-                       [v] "+&r"(v)
-                     : [first] "r"(first), [last] "r"(last), [v_tile] "r"(v_tile * 4)
+                       [v] "+&r"(v), [first] "+&r"(first), [last] "+&r"(last)
+                     : [v_tile] "r"(v_tile * 4)
                      : FP_REGISTERS, "cc", "memory");
 }
 
