@@ -135,6 +135,7 @@ def cycles_of(core: EmulatedCore, shape: Configuration) -> int:
     sizes = OPERATORS[shape.op].sizes(parse_params(shape.params))
     inputs = [core.place(operand(shape, words, index, size)) for index, size in enumerate(sizes.inputs)]
     outputs = inputs[-len(sizes.outputs) :] if words[IN_PLACE] else [core.place(size) for size in sizes.outputs]
+    outputs[:1] = [inputs[place] for place in OPERATORS[shape.op].takes_over[:1] if place] or outputs[:1]
     rate = int(np.float32(0.125).view(np.uint32))
     arguments = [params, core.words(inputs), core.words(outputs), core.place(words[WORKSPACE]), rate, 0, 0]
     status, cycles = core.call(f"poet_{shape.op}_run", core.words(arguments))

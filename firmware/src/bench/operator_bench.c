@@ -126,6 +126,20 @@ static int prepare(const poet_sizes *sizes, region *free_ram, void **inputs, voi
     return *workspace != NULL ? POET_OK : POET_E_MEMORY;
 }
 
+/* The input in whose place a step has a sum so far, or what is gathered: elsewhere the operator begins with a copy of
+ * it. 0 for none: what may take over the first input copies nothing. */
+static uint32_t gathers(uint32_t code)
+{
+    switch (code) {
+#define POET_TAKES_OVER(NAME, inputs) \
+    case POET_OP_##NAME:              \
+        return ((inputs) & 1u) == 0 ? (inputs) / 2u : 0;
+#include "poet/takes_over.def"
+    default:
+        return 0;
+    }
+}
+
 /* What the runner does itself: none of these computes. */
 static bool is_transfer(const poet_operator *operator)
 {
@@ -259,6 +273,7 @@ int poet_bench_operator(const poet_operator *operator, const int32_t *params, ui
     for (uint32_t i = 0; i < sizes.inputs; i++) {
         operands[i] = inputs[i];
     }
+    outputs[0] = gathers(operator->code) != 0 ? inputs[gathers(operator->code)] : outputs[0];
     card_operands card = {.pager = pager};
     if (from_card) {
         const uint32_t rows = sizes.kept_rows > 0 ? sizes.kept_rows : 1u;

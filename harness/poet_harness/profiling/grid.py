@@ -113,8 +113,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         of_view: [
             *(_transposed(d0, d1) for d0, d1 in ((8, 8), (16, 64), (64, 64))),
             *(
-                _transposed(1, 1) | {"d2": c, "d3": n, "s2": 2 * n, "s3": 1, "size": 2 * n * c}
-                for c, n in ((4, 124), (8, 60))
+                _transposed(1, 1) | {"d2": c, "d3": n, "s2": of * n, "s3": 1, "size": of * n * c}
+                for c, n, of in ((4, 124, 2), (8, 60, 2), (4, 62, 8))
             ),
         ],
         "m k n bias": [*linear, *({"m": m, "k": k, "n": n, "bias": m % 2} for m, k, n in small)],
@@ -173,8 +173,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
 
 def _pooled_bands() -> Iterator[dict[str, int]]:
     """Of other bands a model of the whole operator says enough: these do little, and go plane by plane."""
-    for c, h, w in ((4, 8, 62), (8, 8, 16), (4, 16, 30), (16, 4, 12)):
-        yield {"c": c, "h": h, "w": w, "r": 2, "s": 2, "sh": 2, "sw": 2, "of": h, "at": 0, "own": 1}
+    for c, h, w, of in ((4, 8, 62, 12), (8, 8, 16, 8), (4, 16, 30, 16), (16, 4, 12, 8)):
+        yield {"c": c, "h": h, "w": w, "r": 2, "s": 2, "sh": 2, "sw": 2, "of": of, "at": 0, "own": 1}
 
 
 def _steps(gates: int) -> Iterator[dict[str, int]]:

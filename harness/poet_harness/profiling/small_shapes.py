@@ -13,7 +13,7 @@ from typing import Any
 
 Shape = dict[str, int]
 
-PRODUCTS, CONVOLUTIONS, ALONE, STRIDED, WINOGRAD, POOLS = 32, 64, 32, 5, 10, 21
+PRODUCTS, CONVOLUTIONS, ALONE, STRIDED, WINOGRAD, BANDS, POOLS = 32, 64, 32, 5, 10, 14, 21
 
 KERNELS = (  # rows, columns, stride, padding
     *((3, 3, 1, 1), (3, 3, 1, 0), (1, 1, 1, 0), (3, 3, 2, 1), (5, 5, 1, 2), (2, 2, 1, 0)),
@@ -21,6 +21,7 @@ KERNELS = (  # rows, columns, stride, padding
 )
 PLANES = ((2, 2), (4, 4), (1, 16), (5, 3), (8, 8), (1, 1), (6, 7))
 BATCHES = (1, 4, 2, 1, 8)
+LONG_ROWS = ((10, 56), (6, 80), (12, 36))
 CHANNELS, FILTERS = (1, 2, 3, 5, 8, 12, 16, 4, 6), (2, 3, 4, 9, 10, 16, 24, 1)
 
 
@@ -30,7 +31,7 @@ def products() -> Iterator[tuple[int, int, int]]:
 
 
 def convolutions() -> Iterator[Shape]:
-    """Direct ones, those of single channels, and some for Winograd's algorithm."""
+    """Direct ones, those of single channels, some for Winograd's algorithm, and bands of pictures."""
     for bias, (n, c, k, plane, kernel) in enumerate(_mixed(CONVOLUTIONS, BATCHES, CHANNELS, FILTERS, PLANES, KERNELS)):
         yield from _convolution(n, c, k, 1, plane, kernel, bias % 2)
     for bias, (n, c, plane, kernel) in enumerate(_mixed(ALONE, (1, 2, 4), (2, 5, 16, 8, 9), PLANES, KERNELS)):
@@ -41,6 +42,9 @@ def convolutions() -> Iterator[Shape]:
         WINOGRAD, (8, 2), ((8, 8), (12, 16), (24, 9)), ((4, 4), (6, 6), (4, 7), (7, 6), (9, 8))
     ):
         yield from _convolution(n, c, k, 1, plane, KERNELS[0], 0)
+    kernels = (KERNELS[1], KERNELS[0], KERNELS[4], KERNELS[1], KERNELS[2], KERNELS[3], (4, 4, 2, 1))
+    for c, k, plane, kernel in _mixed(BANDS, (3, 4, 8, 1, 6), (4, 8, 16, 6), LONG_ROWS, kernels):
+        yield from _convolution(1, c, k, 1, plane, kernel, 1)
 
 
 def pools() -> Iterator[Shape]:

@@ -31,9 +31,8 @@ from poet_profiles.firmware.operators import (
     INFER,
     OF_BANDS,
     OPTIMIZERS,
+    ROWS,
     S8,
-    of_band,
-    params_key,
     parse_params,
 )
 from poet_profiles.graph import Graph, Node, PageCost, Value
@@ -254,9 +253,6 @@ class CostModel:
         row = self._exact.get((op, params))
         if row is not None:
             return _Cost(row.time_s, row.energy_j, Basis(row.source))
-        if op in OF_BANDS and not any(one == op for one, _ in self._exact):
-            op, band = of_band(op, parse_params(params))
-            return self._operator(node, op, params_key(op, band))
         if not has_features(params):
             raise UserError(
                 f"{node}: how many FLOPs {op} takes is not known, so that no fit can price it; "
@@ -372,8 +368,9 @@ class CostModel:
 
 def _similar(op: str) -> list[str]:
     """The operator, and those that compute nearly the same, what it can do without last."""
-    plain = op.removesuffix(ACCUMULATE).removesuffix(INFER)
-    return list(dict.fromkeys((op, plain, ALIKE.get(plain, plain))))
+    whole = op.removesuffix(ROWS) if op in OF_BANDS else op
+    plain = whole.removesuffix(ACCUMULATE).removesuffix(INFER)
+    return list(dict.fromkeys((op, whole, plain, ALIKE.get(plain, plain))))
 
 
 def _resemble(one: Features, other: Features) -> bool:
@@ -382,8 +379,9 @@ def _resemble(one: Features, other: Features) -> bool:
 
 def _columns(counted: Features) -> dict[str, float]:
     """By Winograd's algorithm, the loops are all there is: beside others they would give up what a few filters cost."""
-    beside = {} if counted.way == WINOGRAD else {CONSTANT: 1.0, FLOPS: counted.flops, BYTES: counted.bytes}
-    return {**beside, **counted.loops}
+    if counted.way == WINOGRAD:
+        return {**counted.loops}
+    return {CONSTANT: counted.calls, FLOPS: counted.flops, BYTES: counted.bytes, **counted.loops}
 
 
 def _workspaces(profile: Profile) -> dict[tuple[str, str], int]:

@@ -14,14 +14,17 @@ from poet_profiles.firmware.steps import BLOCK, POINTWISE, steps_in
 from poet_planner.costs.loops import loops
 
 UNKNOWN = "unknown"
+POOL = "max_pool2d"  # begins the name of those whose bands go plane by plane; the way forward copies the whole's places
+MOVED, MANY = "moved", 64  # elements of a row of a shift
 
 
 @dataclass(frozen=True)
 class Features:
     """Of one call: ``bytes`` of all inputs and outputs, and what is counted of its loops.
 
+    What computes nothing copies: it reads as many bytes as it writes, however large the tensor is that has them.
     ``way`` is that by which it is computed, where there are several: each has a model of its own. Ways by ``products``
-    are similar.
+    are similar. What goes plane by plane begins ``calls`` times.
     """
 
     flops: float
@@ -29,6 +32,7 @@ class Features:
     loops: Mapping[str, float] = field(default_factory=dict)
     way: str = ""
     products: bool = False
+    calls: int = 1
 
 
 def features(op: str, params: str, fpu: bool = False, whole: str | None = None) -> Features:
@@ -45,16 +49,19 @@ def features(op: str, params: str, fpu: bool = False, whole: str | None = None) 
         if op not in OPERATORS:
             pairs = dict(pair.split("=", 1) for pair in params.split(" "))
             return Features(float(pairs["flops"]), float(pairs["bytes"]))
-        configuration = parse_params(params)
-        if op in OF_BANDS:
-            op, configuration = of_band(op, configuration)
+        given = parse_params(params)
+        op, p = of_band(op, given) if op in OF_BANDS else (op, given)
         if op == POINTWISE:
-            return _of_steps(configuration)
-        sizes = OPERATORS[op].sizes(configuration)
-        work = float(sizes.flops), float(sum(sizes.inputs) + sum(sizes.outputs))
-        counted = loops(op, configuration, fpu, parse_params(whole) if whole is not None else None)
+            return _of_steps(p)
+        sizes = OPERATORS[op].sizes(p)
+        written = sum(sizes.outputs)
+        work = float(sizes.flops), float(written + (sum(sizes.inputs) if sizes.flops else written))
+        counted = loops(op, p, fpu, parse_params(whole) if whole is not None else None)
         if counted is None:
-            return Features(*work, {"loops": float(_loops(op, configuration))})
+            return Features(*work, {"loops": float(_loops(op, p))}, MOVED if _moves(op, p) else "")
+        if op.startswith(POOL) and "of" in given:
+            places = given["c"] * given["of"] * positions(p)[1] if op == POOL else 0
+            return Features(*work, counted.counts + Counter(places=places), counted.way, calls=given["c"])
         return Features(*work, counted.counts, counted.way, counted.products)
     except (KeyError, ValueError, ZeroDivisionError):
         raise UserError(f"operator {op}: {params!r} are not its parameters; correct the profile or graph") from None
@@ -76,7 +83,12 @@ def has_features(params: str) -> bool:
 
 
 def _loops(op: str, p: Params) -> int:
-    """Rows of a matrix, planes of a batch, results on int8: what each costs a loop's start, a division or a root."""
+    """Rows of a matrix, planes of a batch, results on int8: what each costs a loop's start, a division or a root.
+
+    Of a sum of rows, its additions: the first row is copied.
+    """
+    if op == "sum_rows":
+        return (p["m"] - 1) * p["n"]
     if "r" in p:
         rows, columns = positions(p)
         return p["n"] * rows * columns * p.get("k", p["c"])
@@ -86,4 +98,9 @@ def _loops(op: str, p: Params) -> int:
         return p["d0"] * p["d1"] * p["d2"]
     if "c" in p:
         return p.get("n", 1) * p["c"]
-    return p.get("m", 0)
+    return p.get("m", p.get("rows", 0))
+
+
+def _moves(op: str, p: Params) -> bool:
+    """Whether rows are long enough for the firmware's loop that moves four elements at a time."""
+    return op == "shift" and p["kept"] + p["count"] >= MANY

@@ -213,7 +213,7 @@ OF_BANDS = frozenset(name for name in OPERATORS if name.endswith(ROWS) and name 
 
 
 def of_band(op: str, p: Params) -> tuple[str, dict[str, int]]:
-    """The operator that computes a band as a tensor of its own."""
+    """The operator that computes a band as a tensor of its own, or each plane of it as a matrix."""
     whole = op.removesuffix(ROWS)
     own = {"n": 1, "g": 1, "ph": 0, "pw": 0, "bias": 0, "b": 1, "ta": 0, "tb": 0, "m": 1, **p}
     if whole == LOOK_UP:
@@ -221,7 +221,7 @@ def of_band(op: str, p: Params) -> tuple[str, dict[str, int]]:
     if whole == "linear":
         whole += ACCUMULATE
     elif "size" in p:
-        own |= {"n": p["c"] * p["size"], "k": p.get("k", 1)}
+        own |= {"b": p["c"], "n": p["size"], "k": p.get("k", 1)}
     elif "backward_input" in op:
         own["h"] = max(p["h"], p["r"])
     elif "rows" in p:
