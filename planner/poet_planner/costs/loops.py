@@ -70,7 +70,7 @@ def loops(op: str, params: Params, fpu: bool, whole: Params | None = None) -> Lo
     if is_winograd(params):
         return Loops(WINOGRAD, _winograd(recorded[0]))
     fills = [one for one in recorded if one.door == "fill"]
-    counts = _beside(op, params, fpu, fills) if is_convolution(params) else Counter(outputs=_results(params))
+    counts = _beside(op, params, fpu, fills) if is_convolution(params) else _beside_a_product(params)
     ways = set()
     for one in recorded:
         if one.door != "fill":
@@ -87,6 +87,11 @@ def loops(op: str, params: Params, fpu: bool, whole: Params | None = None) -> Lo
 def _results(p: Params) -> int:
     """Of a matrix product."""
     return p.get("b", 1) * p["m"] * p["n"]
+
+
+def _beside_a_product(p: Params) -> Counts:
+    """What begins results, and what adds a bias to them."""
+    return Counter(outputs=_results(p), bias=p.get("bias", 0) * _results(p))
 
 
 def _nested(names: tuple[str, ...], *times: int) -> Counts:
