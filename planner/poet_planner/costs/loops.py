@@ -167,12 +167,16 @@ def _met(p: Params, extent: str, kernel: str) -> int:
 
 
 def _depthwise(planes: Recorded, fpu: bool) -> tuple[str, Counts]:
-    """Some columns of results at a time down a plane; without a floating-point unit one by one."""
+    """Some columns of results at a time down a plane.
+
+    Without a floating-point unit they are taken by fours, zeros beyond a row among them, and a weight gradient's by one.
+    """
     counts = _nested(("products", "strips"), planes.n * planes.rows, planes.height)
-    rows = counts["strips"]
-    whole, left = divmod(planes.width, blocks().depthwise_columns)
-    tiles = {"tiles": rows * whole, "pairs": rows * (left > 0)} if fpu else {"tap rows": rows * planes.width * 3}
-    return DEPTHWISE, counts + Counter(tiles)
+    rows, size = counts["strips"], blocks()
+    whole, left = divmod(planes.width, size.depthwise_columns)
+    if fpu:
+        return DEPTHWISE, counts + Counter({"tiles": rows * whole, "pairs": rows * (left > 0)})
+    return DEPTHWISE, counts + Counter({"tiles": rows * -(-planes.width // size.tile), "taps": rows * planes.width})
 
 
 def _product(q: Recorded, _fpu: bool) -> tuple[str, Counts]:

@@ -73,8 +73,12 @@ UNPROFILED = (
     ("conv2d_backward_input_rows", "c=4 h=12 w=47 k=8 r=3 s=3 sh=1 sw=1 pw=0 bias=0 top=-2 rows=14 of=14"),
     ("max_pool2d", "n=3 c=5 h=7 w=7 r=3 s=3 sh=2 sw=2 ph=0 pw=0"),
 )
-# What a step in bands cuts, carries and looks up; a pooling's windows that no row in bands has.
-OF_BANDS = (
+# Few inputs with a bias, no padding by Winograd's algorithm, planes of no whole fours of columns; what a step in bands
+# cuts, carries and looks up; a pooling's windows that no row in bands has.
+CLOSE = (
+    ("linear", "m=48 k=8 n=80 bias=1"),
+    ("conv2d_backward_input", "n=1 c=8 h=12 w=12 k=8 r=3 s=3 sh=1 sw=1 ph=0 pw=0 g=1 bias=0"),
+    ("conv2d", "n=1 c=16 h=25 w=5 k=16 r=3 s=3 sh=1 sw=1 ph=1 pw=1 g=16 bias=1"),
     ("strided_copy", "d0=1 d1=1 d2=8 d3=540 s0=0 s1=0 s2=720 s3=1 offset=45 size=5760"),
     ("strided_copy_backward", "d0=1 d1=1 d2=4 d3=93 s0=0 s1=0 s2=961 s3=1 offset=496 size=3844"),
     ("look_up_rows", "c=3 h=96 w=96 top=22 rows=26"),
@@ -101,7 +105,7 @@ def test_small_shapes_that_nobody_profiled_take_what_is_predicted(tmp_path: Path
 
     for board, core in cores(tmp_path).items():
         costs, hz = shipped_costs(board), load_board(board).clock_hz
-        for shape in (Configuration(*one) for one in UNPROFILED + OF_BANDS):
+        for shape in (Configuration(*one) for one in UNPROFILED + CLOSE):
             seconds = predicted(costs, shape)
             assert seconds is not None, shape
             off = 0.2 if (shape.op, shape.params) in UNPROFILED else 0.06
