@@ -169,7 +169,7 @@ def _met(p: Params, extent: str, kernel: str) -> int:
 def _depthwise(planes: Recorded, fpu: bool) -> tuple[str, Counts]:
     """Some columns of results at a time down a plane.
 
-    Without a floating-point unit they are taken by fours, zeros beyond a row among them, and a weight gradient's by one.
+    Without a floating-point unit by fours, zeros beyond a row among them, and those of a weight gradient one by one.
     """
     counts = _nested(("products", "strips"), planes.n * planes.rows, planes.height)
     rows, size = counts["strips"], blocks()
