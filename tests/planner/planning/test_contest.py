@@ -137,6 +137,20 @@ def test_what_keeps_parameters_off_the_card(asked: dict[str, Any], why: str | No
     assert found is None if why is None else why in (found or "")
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"tiles": "off"}, "--tiles off"),
+        ({"gradients": "paged"}, "--gradients paged"),
+        ({"tiles": "off", "gradients": "paged"}, "--tiles off"),
+        ({}, None),
+    ],
+)
+def test_what_forbids_bands_is_named(asked: dict[str, Any], why: str | None) -> None:
+    bench = Bench(Request(SMALL, BOARD, **asked))
+    assert IN_BANDS.why_not(bench, Form(bench.step(GRADIENTS_RESIDENT), 0)) == why
+
+
 def test_what_all_parameters_in_ram_are_said_to_need_is_enough_for_them() -> None:
     form = chosen(SMALL, ram="11.6KB")
     said = re.search(r"no form of the step that was tried needs less than (\d+\.\d) KB, and the budget is", form.note)
