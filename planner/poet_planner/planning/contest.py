@@ -182,7 +182,7 @@ class Contest:
                 continue
             forms = self._opened(family)
             if family.least_first:
-                closest = self._refined(family, forms, closest)
+                closest = self._refined(family, forms, closest, standing)
                 if closest is not None and closest.fits and closest is not usual:
                     return closest
                 continue
@@ -236,8 +236,13 @@ class Contest:
                 break
         return [form for form in tried if form.fits] or [*sorted(tried, key=lambda form: form.filled)[:1]]
 
-    def _refined(self, family: Family, forms: list[Form], closest: Form | None) -> Form | None:
-        """The cheapest of a family on the card, and of what is near it; ``closest`` where that lacks less."""
+    def _refined(
+        self, family: Family, forms: list[Form], closest: Form | None, standing: Sequence[Form]
+    ) -> Form | None:
+        """The cheapest of a family on the card, and of what is near it; ``closest`` where that lacks less.
+
+        What it is said to save is told of the forms in RAM ``standing`` before it.
+        """
         if not forms:
             return closest
         start = forms.pop(family.start)
@@ -256,7 +261,7 @@ class Contest:
         if has_room_in_flash(usual.graph, self.bench.board) and best.needs_bytes >= usual.needs_bytes:
             return closest
         budget_bytes = self._budget_bytes(best.step, usual)
-        return replace(best, budget_bytes=budget_bytes, note=family.note(best, usual, None, ()))
+        return replace(best, budget_bytes=budget_bytes, note=family.note(best, usual, None, standing))
 
     def _form(self, layout: MemoryLayout, usual: Form | None = None) -> Form:
         """The form in a layout, with the budget that is reckoned on the usual one, or on itself.

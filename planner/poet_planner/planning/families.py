@@ -307,8 +307,10 @@ def _why_no_bands(bench: Bench, usual: Form | None) -> str | None:
     why_not = _why_not_cut(bench, usual)
     if usual is None or why_not is not None:
         return why_not
-    if bench.request.tiles == Tiles.OFF or bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
-        return f"--gradients {bench.request.gradients}, or --tiles off"
+    if bench.request.tiles == Tiles.OFF:
+        return "--tiles off"
+    if bench.request.gradients not in (Gradients.AUTO, Gradients.RESIDENT):
+        return f"--gradients {bench.request.gradients}"
     operations = (node.operation for node in usual.graph.nodes if node.operation)
     return None if any(one.op.startswith("conv2d") for one in operations) else "no convolution"
 

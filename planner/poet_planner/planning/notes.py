@@ -110,7 +110,7 @@ def of_card(form: Form, usual: Form | None, before: Form | None, others: Sequenc
     if usual is None:
         return sliced
     in_flash = has_room_in_flash(usual.graph, usual.step.board)
-    why = _of_parameters(graph, usual) if in_flash else _of_flash(graph)
+    why = _of_parameters(graph, (usual, *others)) if in_flash else _of_flash(graph)
     return joined(why, sliced)
 
 
@@ -148,13 +148,14 @@ def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:
     return f"features are not kept: {node.id} mixes the samples of a batch"
 
 
-def _of_parameters(graph: Graph, usual: Form) -> str:
+def _of_parameters(graph: Graph, in_ram: Sequence[Form]) -> str:
+    """How many, and the least that one of the tried forms ``in_ram`` needs, the usual one first."""
     kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
     batch = ", and the batch," if _has_batch(graph) else ""
     return (
-        f"{bytes_text(kept)} of parameters{batch} lie on the card: with all of them in RAM a step needs "
-        f"{bytes_text(usual.needs_bytes)} at least, and the budget is {bytes_text(usual.budget_bytes)} (--parameters "
-        "excluded does not count them, as in the paper)"
+        f"{bytes_text(kept)} of parameters{batch} lie on the card: with all of them in RAM no form of the step that was"
+        f" tried needs less than {bytes_text(min(form.needs_bytes for form in in_ram))}, and the budget is "
+        f"{bytes_text(in_ram[0].budget_bytes)} (--parameters excluded does not count them, as in the paper)"
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,6 +135,27 @@ def test_what_keeps_parameters_off_the_card(asked: dict[str, Any], why: str | No
     bench = Bench(Request("digits_cnn", **{"profile": BOARD, **asked}))
     found = CARD.why_not(bench, None)
     assert found is None if why is None else why in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"tiles": "off"}, "--tiles off"),
+        ({"gradients": "paged"}, "--gradients paged"),
+        ({"tiles": "off", "gradients": "paged"}, "--tiles off"),
+        ({}, None),
+    ],
+)
+def test_what_forbids_bands_is_named(asked: dict[str, Any], why: str | None) -> None:
+    bench = Bench(Request(SMALL, BOARD, **asked))
+    assert IN_BANDS.why_not(bench, Form(bench.step(GRADIENTS_RESIDENT), 0)) == why
+
+
+def test_what_all_parameters_in_ram_are_said_to_need_is_enough_for_them() -> None:
+    form = chosen(SMALL, ram="11.6KB")
+    said = re.search(r"no form of the step that was tried needs less than (\d+\.\d) KB, and the budget is", form.note)
+    assert said is not None and form.graph.kept
+    assert not chosen(SMALL, ram=f"{float(said[1]) + 0.1} KB").graph.kept
 
 
 def test_a_new_form_is_one_entry_of_a_list() -> None:
