@@ -8,18 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from poet_planner.graph.layout import Bands
+from numpy.typing import NDArray
+from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.tiles.regions import with_tiles
 from poet_planner.lowering.tiles.rows import with_bands
+from poet_planner.models import Model
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
+from poet_profiles.boards import load_board
 from poet_profiles.errors import FaultError
 from poet_profiles.firmware.operators import params_key, parse_params
 from poet_profiles.graph import Graph, Node, Operation
@@ -174,3 +179,48 @@ def test_a_changed_step_in_tiles_is_refused_or_alike(operators: Operators) -> No
     torch.manual_seed(0)
     for name, module, x, tiles in in_tiles():
         refused_or_alike(name, (module, x, torch.arange(len(x)) % 3), [partial(with_tiles, tiles=tiles)], operators)
+
+
+def in_parts() -> tuple[Graph, dict[str, NDArray[Any]]]:
+    """A step in bands that adds to sums in RAM, with a part of its batch."""
+    module, x, y = network(NETWORKS["camera"])
+    module(x)
+    model = Model("parts", module, (torch.cat([x, x]),), (torch.cat([y, y]),), cross_entropy)
+    step = TrainingStep(model).in_micro_batches(2)
+    graph = step.graph(load_board("nrf52840"), layout=MemoryLayout(micro_batches=2, bands=Bands(3, 500, 500)))
+    given = {id: tensor.detach().numpy().copy() for id, tensor in module.state_dict().items()}
+    given |= {**step.constants(graph), "input": x.numpy(), "target": y.numpy().astype(np.int32)}
+    sums = (one for one in graph.residents if one.kind in ("gradient", "loss"))
+    return graph, given | {one.id: np.zeros(one.shape, np.float32) for one in sums}
+
+
+def test_bands_in_another_order_are_refused_or_alike(operators: Operators) -> None:
+    graph, given = in_parts()
+    check_graph(graph)
+    expected, draw, found = run_step(graph, given, operators), Random(0), Counter[bool]()
+    whole = store_all_schedule(graph)
+    nodes = {node.id: node for node in graph.nodes}
+    for _ in range(examples(120)):
+        computed = [step for step in whole.steps if step.do == "compute"]
+        place = draw.randrange(len(computed))
+        moved = computed.pop(place)
+        computed.insert(max(0, place + draw.choice((-6, -2, -1, 1, 2, 6))), moved)
+        frees = [step for step in whole.steps if step.do != "compute"]
+        sound = verify(graph, replace(whole, steps=(*computed, *frees)), check_offsets=False)
+        refused = any("is not in RAM" in fault for fault in sound.faults)
+        found[refused] += 1
+        if not refused:
+            again = replace(graph, nodes=tuple(nodes[step.target] for step in computed))
+            tensors = run_step(again, given, operators)
+            assert [id for id, one in expected.items() if tensors[id].tobytes() != one.tobytes()] == []
+    assert min(found[True], found[False]) > examples(120) // 10
+
+
+def test_bands_that_add_to_a_sum_in_ram_wait_for_each_other() -> None:
+    graph, _ = in_parts()
+    adding = [node for node in graph.nodes if node.operation and node.operation.op == "matmul_accumulate_rows"]
+    first, second, third = adding
+    free = replace(second, inputs=tuple(id for id in second.inputs if id != first.values[0].id))
+    both = replace(third, inputs=(*third.inputs, first.values[0].id))
+    with pytest.raises(FaultError, match=r"no edge says that it adds to \S+ after the band before it"):
+        check_graph(instead(graph, (second, free), (third, both)))
