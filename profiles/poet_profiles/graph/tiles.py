@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether tiles of rows or channels follow each other, and make a whole (docs/SPEC.md, section 1).
+"""Whether tiles of rows or channels follow each other (docs/SPEC.md, section 1).
 
 A node ``X..tile2`` says that it is the third of those that stand for X. What it reads, and where its results go, is
 compared with the others; nothing here knows what an operator computes, or how tiles are made.
@@ -53,7 +53,7 @@ class _Tile(NamedTuple):
 
 
 def check_tiles(graph: Graph) -> None:
-    """Whether each tile reads its own part of what the others read, and nothing is made of some of them alone."""
+    """Whether each tile reads its own part, and nothing is made of some of them alone."""
     if has_tiles(graph):
         _Tiles(graph).check()
 
