@@ -20,6 +20,7 @@ from poet_profiles.graph.model import Graph, Node, Operation
 
 TILE = re.compile(r"(.+)\.\.tile(\d+)")
 _NUMBERS = re.compile(r"(\d+)")
+_SPREAD = re.compile(r"spread\((\w+,\w+),\d+,\d+\)")
 _BIAS = re.compile(r"bias=\d")
 
 
@@ -268,7 +269,10 @@ def _alike(one: tuple[_Tile, _Part], other: tuple[_Tile, _Part]) -> bool:
     """Whether parameters are the same, or such a share of another's as a tile has."""
     if one[0].params is None or other[0].params is None:
         return True
-    texts = [_NUMBERS.split(_BIAS.sub("bias", tile.params or "")) for tile, _ in (one, other)]
+    params = [_BIAS.sub("bias", tile.params) for tile in (one[0], other[0]) if tile.params is not None]
+    if len({text.count("spread(") for text in params}) > 1:  # a tile may be as large as what is spread
+        params = [_SPREAD.sub(r"copy(\1)", text) for text in params]
+    texts = [*map(_NUMBERS.split, params)]
     pairs = [*zip(*texts, strict=False)]
     same = (
         a == b or (a.isdigit() and b.isdigit() and int(a) * other[1].share == int(b) * one[1].share) for a, b in pairs
