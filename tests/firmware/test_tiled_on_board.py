@@ -29,7 +29,7 @@ BOARD = load_board("nrf52840")
 
 
 class All(nn.Module):
-    """A convolution in bands of rows, an inverted residual by channels, and attention by rows of its matrices."""
+    """A convolution by rows, an inverted residual by channels, attention by rows of matrices."""
 
     def __init__(self) -> None:
         super().__init__()

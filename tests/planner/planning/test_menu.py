@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of drawn steps with a node in bands, the contest plans the form that brute force over all of them finds."""
+"""The contest plans what brute force finds over all forms of drawn steps in bands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ IN_BANDS = Family("bands", lambda bench: [[LAYOUTS[2], LAYOUTS[3]]], handicap_j=
 
 
 def in_bands(graph: Graph, place: int, count: int, more: float) -> Graph:
-    """With a node as so many, each of which adds to what those before it have made: less workspace, more energy."""
+    """With a node as several that add to each other: less workspace, more energy."""
     node, bands = graph.nodes[place], list[Node]()
     for number in range(count):
         so_far = bands[-1].values[0].id if bands else None
