@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels and rows in tiles on the emulated Cortex-M4F have the bits of the whole step."""
+"""Bands and tiles on the emulated Cortex-M4F have the bits of the whole step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from poet_harness.emulation import open_emulated_board
 from poet_harness.firmware import build
 from poet_harness.protocol.link import Link
-from poet_planner.graph.layout import MemoryLayout
+from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.graph.optimizer import PLAIN
 from poet_planner.models import Model
 from poet_planner.planning.training_graph import TrainingStep
@@ -28,27 +28,28 @@ from tests.support.firmware.training_session import TrainingSession
 BOARD = load_board("nrf52840")
 
 
-class Both(nn.Module):
-    """An inverted residual, and attention over its places."""
+class All(nn.Module):
+    """A convolution by rows, an inverted residual by channels, attention by rows of matrices."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2))
         self.block, self.attention = Block(8, 24, 8, 1, False), Attention(8, 2, False)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.attention(self.block(x).flatten(2).transpose(1, 2))
+        y: Tensor = self.attention(self.block(self.first(x)).flatten(2).transpose(1, 2))
         return y
 
 
 def test_tensors_have_the_bits_of_the_whole_step(builds: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = Model("both", Both(), (torch.randn(1, 8, 6, 7),), (torch.tensor([1]),), cross_entropy)
+    model = Model("all", All(), (torch.randn(1, 3, 14, 16),), (torch.tensor([1]),), cross_entropy)
     step = TrainingStep(model)
     data = {id: tensor.detach().numpy().copy() for id, tensor in model.module.state_dict().items()}
     data |= {"input": model.inputs[0][None].numpy(), "target": model.targets[0][None].numpy().astype("i4")}
     found, operators = [], set()
-    for tiles in (1, 5):
-        graph = step.graph(BOARD, PLAIN, MemoryLayout(tiles=tiles))
+    for layout in (MemoryLayout(), MemoryLayout(bands=Bands(3, 4096, 4096)), MemoryLayout(tiles=5)):
+        graph = step.graph(BOARD, PLAIN, layout)
         operators |= {node.operation.op for node in graph.nodes if node.operation}
         schedule = store_all_schedule(graph)
         assert verify(graph, schedule).sound
@@ -57,7 +58,8 @@ def test_tensors_have_the_bits_of_the_whole_step(builds: Path, tmp_path: Path) -
         with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
             image = build(BOARD, tmp_path)
         with open_emulated_board(BOARD, image, tmp_path / "board.img") as emulated:
-            link = Link(emulated.serial, "both")
+            link = Link(emulated.serial, "all")
             found.append(session.tensors([link.request(request, 60.0).values for request in session.requests]))
-    assert {"shift", "conv2d_accumulate", "matmul_accumulate"} <= operators
-    assert found[0] == found[1]
+    in_bands = {"conv2d_rows", "conv2d_backward_weight_rows", "max_pool2d_rows", "max_pool2d_backward_rows"}
+    assert in_bands | {"shift", "conv2d_accumulate", "matmul_accumulate"} <= operators
+    assert found[0] == found[1] == found[2]

@@ -23,6 +23,7 @@ from poet_harness.profiling.slices import ram_bytes, slices
 from poet_harness.protocol.device import Timing
 from poet_harness.verbs.console import wide_console
 from poet_harness.verbs.profile import _report
+from poet_planner.costs.cost_model import CostModel
 from poet_profiles.boards import load_board
 from poet_profiles.errors import NO_DEVICE, UserError
 from poet_profiles.firmware import operators as numbers
@@ -31,6 +32,7 @@ from poet_profiles.graph.file import write_graph
 from poet_profiles.profile import ProfileWriter, read_profile
 from typer.testing import CliRunner
 
+from tests.planner.lowering.tiles.test_mutations import in_parts
 from tests.support.graphs.kept_graphs import kept_step
 from tests.support.harness.simulated_device import TICKS_HZ, Noise, SimulatedDevice, serve
 from tests.support.harness.trained import device_at
@@ -68,6 +70,21 @@ def test_rows_hold_the_devices_time_and_the_meters_energy(tmp_path: Path) -> Non
     idle = read_profile(tmp_path / "p.csv").iloc[0]
     assert (idle["op"], idle["energy_j"]) == ("idle", 0.0)
     assert (row["source"], row["firmware"], row["slice"]) == ("emulated", "simulated-1", 1)
+
+
+def test_bands_of_a_graph_are_profiled_and_priced_by_their_rows(tmp_path: Path) -> None:
+    graph, _ = in_parts()
+    write_graph(graph, tmp_path / "graph.json")
+    with serve(SimulatedDevice()) as url:
+        profile(url, tmp_path / "p.csv", from_graph(tmp_path / "graph.json"))
+    rows = read_profile(tmp_path / "p.csv")
+    energies = dict(zip(zip(rows["op"], rows["params"], strict=True), rows["energy_j"], strict=True))
+    nodes = [node for node in CostModel(rows).apply(graph).graph.nodes if node.operation]
+    bands = [node for node in nodes if node.operation and node.operation.op in numbers.OF_BANDS]
+    assert len(bands) > 20
+    for node in nodes:
+        assert node.operation is not None
+        assert node.energy_j == energies[node.operation.op, node.operation.params]
 
 
 def test_noise_and_three_resets_change_no_row(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ GRAPHS = {
     "operand_bytes": "linear_rows k=3 n=1 of=4 at=0 bias=0: x must have 12 bytes, it has 8",
     "source": "\"source\" is 'emulated+guessed'; it must be one of measured, emulated, published, or several",
     "text_cost": "node a: \"time_s\" is 'fast'",
+    "tiles_exchanged": "node y..tile1: its tiles do not follow each other",
     "unknown_node": "no node c",
     "unknown_operand": "node b: operand v",
     "unknown_params": "node b: \"params\" is 'sze=5'; those of fetch are 'size=…'",

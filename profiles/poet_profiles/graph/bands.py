@@ -54,6 +54,7 @@ class _Bands:
         self._begins: dict[int, int] = {}  # where a tensor's first window begins
         self._ends: dict[int, int] = {}
         self._goes_with: dict[int, int] = {}  # a sum, or what is made element by element: all of it, when the other is
+        self._adders: dict[str, set[str]] = {}  # of a sum in RAM: what the last band yields that adds to it
         self._later: list[Callable[[], None]] = []
 
     def check(self) -> None:
@@ -234,6 +235,9 @@ class _Bands:
         tensor = self._tensor("sums", a, has.tensor, total, p["of"])
         if p["at"] or total in self._has:
             self._goes_on(total, tensor, p["at"])
+            waits = not self._adders.get(total, {""}).isdisjoint((*self._node.inputs, ""))
+            self._must(waits, f"no edge says that it adds to {total} after the band before it")
+        self._adders[total] = {value.id for value in self._node.values}
         self._put(0, tensor, 0, end, origin=0, extent=p["of"])
 
     def summed(self, p: Params, x: str, w: str, before: str, *bias: str) -> None:

@@ -17,6 +17,7 @@ from poet_profiles.graph.model import number_bytes
 from poet_profiles.graph.parts import check_parts
 from poet_profiles.graph.rows import check_rows
 from poet_profiles.graph.sizes import aligned
+from poet_profiles.graph.tiles import check_tiles, has_tiles
 
 MOST_BYTES = 2**40
 
@@ -50,6 +51,7 @@ def check_graph(graph: Graph) -> None:
     check_micro_batches(graph)
     _check_operand_bytes(graph)
     check_bands(graph)
+    check_tiles(graph)
 
 
 def _check_numbers(graph: Graph) -> None:
@@ -210,7 +212,7 @@ def _check_operand_bytes(graph: Graph) -> None:
     Such a step is the firmware's; PyTorch has indices of other sizes under the same names. What makes features reads
     fewer samples than the batch has places for.
     """
-    if not any(node.operation and node.operation.op in OF_BANDS for node in graph.nodes):
+    if not has_tiles(graph) and not any(node.operation and node.operation.op in OF_BANDS for node in graph.nodes):
         return
     kinds = (*BATCH_KINDS, FEATURE)
     batch = {one.id: one.bytes // one.shape[0] for one in graph.residents if one.kind in kinds and one.shape}

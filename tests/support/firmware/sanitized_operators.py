@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every operator of a library built with sanitizers, on buffers that end where `sizes` says.
+"""Runs every operator of a library built with sanitizers, on buffers that end where `sizes` says, and uneven bands.
 
 Arguments: the library, and how many per cent of the examples to draw. Run by test_ops_sanitized.py with
 PYTHONMALLOC=malloc, so that the sanitizer knows where each buffer ends.
@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import given, settings
 from poet_profiles.firmware.operators import params_key, taken_over
 
+from tests.firmware import test_ops_rows
 from tests.support.firmware.host_operators import CArguments, Operators, params_array
 from tests.support.firmware.operator_shapes import CONFIGURATIONS, Params
 from tests.support.firmware.operators_on_card import KEPT_INPUT, run_on_card
@@ -77,3 +78,11 @@ if __name__ == "__main__":
     library = Operators(ctypes.CDLL(sys.argv[1]))
     for operator in CONFIGURATIONS:
         check(library, operator, int(sys.argv[2]))
+    settings.register_profile("bands", max_examples=max(1, int(sys.argv[2]) // 2))
+    settings.load_profile("bands")
+    for bands in (
+        test_ops_rows.test_bands_of_a_convolution_and_of_its_weights_gradient,
+        test_ops_rows.test_bands_of_a_convolutions_input_gradient,
+        test_ops_rows.test_features_of_a_dense_layer,
+    ):
+        bands(library)

@@ -100,8 +100,8 @@ def tile_params(operation: Operation, way: Way, count: int) -> dict[str, int]:
     """Parameters of a tile of so many places."""
     p = parse_params(operation.params)
     if operation.op == POINTWISE:
-        steps = [_spread_tile(step, way, count) for step in steps_in(p)]
-        return pointwise_params(p["size"] // way.extent * count, steps)
+        size = p["size"] // way.extent * count
+        return pointwise_params(size, [_spread_tile(step, way, count, size) for step in steps_in(p)])
     return {name: value // way.extent * count if name in way.params else value for name, value in p.items()}
 
 
@@ -150,11 +150,13 @@ def _of_elements(operation: Operation, p: Mapping[str, int], axis: Axis) -> Way 
     return Way(tuple(operands), (axis,) * len(operation.results), ())
 
 
-def _spread_tile(step: Step, way: Way, count: int) -> Step:
+def _spread_tile(step: Step, way: Way, count: int, size: int) -> Step:
+    """Of a tile that is as large as what is spread over the whole, nothing is spread."""
     if step.name != SPREAD:
         return step
     axis = way.operands[int(step.sources[0][1:])]
-    return step if axis is None else replace(step, numbers=(step.numbers[0], count * axis.inner))
+    step = step if axis is None else replace(step, numbers=(step.numbers[0], count * axis.inner))
+    return replace(step, name="copy", numbers=()) if step.numbers[1] == size > 1 else step
 
 
 def _by_rows(op: str, p: Mapping[str, int], operands: int, place: int, axis: Axis | None) -> Iterator[Way]:

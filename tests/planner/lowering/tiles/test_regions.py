@@ -10,10 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from poet_planner.graph.layout import MemoryLayout
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.memory.in_place import with_taking_over
 from poet_planner.lowering.tiles.regions import with_tiles
+from poet_planner.planning.training_graph import TrainingStep
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.schedule.verify import verify
 from poet_planner.tracing import trace
@@ -26,6 +28,7 @@ from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
 from tests.support.levels import examples
+from tests.support.networks.forms import prototypical
 
 pytestmark = needs.gcc
 
@@ -124,6 +127,22 @@ def test_channels_of_inverted_residuals(operators: Operators) -> None:
         same_bits(module, x, torch.arange(samples), data.draw(st.integers(2, 20)), operators)
 
     equal()
+
+
+def test_a_tile_as_large_as_what_is_spread(operators: Operators) -> None:
+    """One prototype of three, from which each query is subtracted."""
+    torch.manual_seed(0)
+    model = prototypical()
+    step, found = TrainingStep(model), []
+    for tiles in (1, 2, 8):
+        graph = step.graph(BOARD, layout=MemoryLayout(tiles=tiles))
+        batch = iter((*model.inputs, *model.targets))
+        data = {id: tensor.detach().numpy() for id, tensor in model.module.state_dict().items()}
+        data |= {one.id: next(batch).numpy() for one in graph.residents if one.kind in ("input", "target")}
+        found.append(run_step(graph, {**data, **step.constants(graph)}, operators))
+    assert any(node.operation and "copy(r0,x1);sub" in node.operation.params for node in graph.nodes)
+    for id, one in found[0].items():
+        assert one.tobytes() == found[1][id].tobytes() == found[2][id].tobytes(), id
 
 
 @pytest.mark.parametrize(
