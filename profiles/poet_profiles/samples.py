@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UserError
-from .files.arrays import read_arrays
+from .files.arrays import native, read_arrays
 from .program.users_code import users_code
 from .program.users_module import module_of
 from .quantised import TYPES, Normalising
@@ -108,10 +108,9 @@ def read_sets(source: str, tensors: Sequence[BatchTensor], normalising: Normalis
 def mapped(path: Path) -> Array:
     """A .npy, which stays in its file."""
     try:
-        array: Array = np.load(path, mmap_mode="r")
+        return native(np.load(path, mmap_mode="r"))
     except (OSError, ValueError):  # whose words advise to run whatever code is there
         raise UserError(f"{path}: not a .npy of numbers; write it with numpy.save") from None
-    return array
 
 
 def _made(source: str) -> object:
@@ -252,8 +251,7 @@ class _Reading:
 def _as_array(part: object) -> Array:
     """An array of what a Dataset or a callable gives: tensors, arrays, numbers."""
     detach = getattr(part, "detach", None)
-    array: Array = np.asarray(part if detach is None else detach().cpu().numpy())
-    return array
+    return native(np.asarray(part if detach is None else detach().cpu().numpy()))
 
 
 def refuse_choices(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def _heard() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_a_process_of_users_code_ends_by_a_signal() -> None:
+    """As `multiprocessing.Pool` ends its own: by SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with listening():
+        if not (child := os.fork()):
+            with suppress(BaseException):
+                os.kill(os.getpid(), signal.SIGTERM)
+                signal.pause()
+            os._exit(7)
+        assert os.waitpid(child, 0) == (child, signal.SIGTERM)
 
 
 def run_arguments(folder: Path, url: str) -> list[str]:

@@ -80,14 +80,14 @@ def training_data(
     UserError
         If there is no such model, or ``given`` or ``weights`` are not what it takes.
     """
-    drawn = [] if given else [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
     module = models.load(model, batch, weights=weights).module
     traced = training_step(model, batch, weights).traced
     arrays = initial_state(model, seed, batch, weights) | state_table(traced, module, steps) | _frozen_table(traced)
     if given is not None:
         return arrays | own_batches(given, _every_step(traced), steps, seed, normalising)
+    drawn = [tensors_in(batches) for batches in models.load_batches(model, steps, seed, batch)]
     for resident, tensors in zip(_every_step(traced), zip(*drawn, strict=True), strict=True):
-        arrays[resident.id] = np.stack([_as_stored(tensor.numpy()) for tensor in tensors])
+        arrays[resident.id] = np.stack([_as_stored(resident.id, tensor) for tensor in tensors])
     return arrays
 
 
@@ -107,7 +107,7 @@ def initial_state(model: str, seed: int, batch: int | None, weights: Path | None
     state = {**module.state_dict(keep_vars=True), **dict(module.named_buffers()), **traced.loss_parameters}
     frozen = {id(tensor) for name, tensor in named_tensors(module) if name in traced.frozen}
     arrays = {
-        name: _as_stored(tensor.detach().numpy())
+        name: _as_stored(name, tensor)
         for name, tensor in state.items()
         if hasattr(tensor, "detach") and id(tensor) not in frozen
     }
@@ -231,7 +231,11 @@ def _refuse_other_frozen(arrays: Arrays, traced: TracedGraph, data: Path, model:
             )
 
 
-def _as_stored(array: NDArray[Any]) -> NDArray[Any]:
+def _as_stored(name: str, tensor: Tensor) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = tensor.detach().numpy()
+    except TypeError:  # bfloat16
+        raise UserError(f"{name}: is {tensor.dtype}, which no .npz holds; make it float32, with .float()") from None
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
 

@@ -57,6 +57,11 @@ def safetensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str])
     return len(words).to_bytes(8, "little") + words + content[end:]
 
 
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in this computer's order of bytes: they are sent as bytes, and NumPy's names do not tell."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz by name.
 
@@ -76,7 +81,7 @@ def read_arrays(path: Path, made_by: str) -> dict[str, NDArray[Any]]:
         raise UserError(f"{path}: is {content}, not an .npz of arrays; write it with {made_by}")
     try:
         with np.load(path) as file:
-            return {name: file[name] for name in file.files}
+            return {name: native(file[name]) for name in file.files}
     except Exception as error:  # whatever a damaged file makes numpy and zipfile raise
         # NumPy's own words advise to run whatever code is there.
         reason = "objects are in it" if "pickle" in str(error) else "it is damaged"

@@ -43,7 +43,7 @@ def lasting(number: int, like: io.TextIOWrapper) -> io.TextIOWrapper:
     errors = "backslashreplace" if like.errors == "strict" else like.errors
     buffered = io.BufferedWriter(_Lasting(number))  # type: ignore[type-var]
     how = like.line_buffering, like.write_through
-    return io.TextIOWrapper(buffered, like.encoding, errors, None, *how)
+    return _Unclosed(buffered, like.encoding, errors, None, *how)
 
 
 def _is_of(stream: object, number: int) -> bool:
@@ -52,6 +52,13 @@ def _is_of(stream: object, number: int) -> bool:
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == number
     except (OSError, ValueError):
         return False
+
+
+class _Unclosed(io.TextIOWrapper):
+    """Users' code may close what the program goes on to write to."""
+
+    def close(self) -> None:
+        self.flush()
 
 
 class _Lasting(io.FileIO):

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 FINISHING = b"\nfinishing what is under way; the same again stops at once\n"
@@ -41,6 +42,7 @@ class _Listener:
         self.undisturbed = 0
         self.finishing = 0
         self.interrupting = 0
+        self.before: dict[int, Any] = {}
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         self.received.append(number)
@@ -50,6 +52,13 @@ class _Listener:
                 os.write(STANDARD_ERROR, FINISHING)
         self.heed()
 
+    def leave(self) -> None:
+        """Put back what received the signals before, where nobody has put something else there."""
+        for number, handler in self.before.items():
+            if signal.getsignal(number) == self.receive:
+                signal.signal(number, handler)
+        self.before.clear()
+
     def heed(self) -> None:
         waits = self.undisturbed or (self.finishing and len(self.received) == 1)
         if self.received and not waits:
@@ -57,6 +66,9 @@ class _Listener:
 
 
 _listener = _Listener()
+if hasattr(os, "register_at_fork"):  # Windows has none
+    # A process of users' code (a multiprocessing.Pool ends its own by SIGTERM) is no command.
+    os.register_at_fork(after_in_child=_listener.leave)
 
 
 @contextmanager
@@ -67,11 +79,11 @@ def listening() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, _listener.receive)
+            _listener.before[number] = handler
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _listener.leave()
 
 
 @contextmanager

@@ -146,3 +146,18 @@ def test_more_digits_than_there_are_is_one_line() -> None:
 def test_a_model_that_cannot_be_imported_is_one_line(name: str) -> None:
     with pytest.raises(UserError, match="give module:callable"):
         models.load(name)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ({"device": "meta"}, "weight has no data .device meta.; make it on the CPU"),
+        ({"dtype": torch.bfloat16}, r"weight: is torch\.bfloat16, which no \.npz holds; make it float32"),
+    ],
+)
+def test_weights_that_no_file_holds_are_one_line(kept: dict[str, Any], said: str, monkeypatch: Any) -> None:
+    module, x = torch.nn.Linear(2, 2, **kept), torch.ones(2, 2, **kept)
+    made = models.Model("odd", module, (x,), (x,), torch.nn.functional.mse_loss)
+    monkeypatch.setattr(models.registry, "_factory", lambda _: lambda _: made)
+    with pytest.raises(UserError, match=said):
+        training_data(f"odd:{said[-4:]}", 1, 0, None)

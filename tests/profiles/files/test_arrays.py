@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from poet_profiles.files.arrays import doubt, npz, safetensors
+from poet_profiles.files.arrays import doubt, npz, read_arrays, safetensors
+from poet_profiles.quantised import Normalising
+from poet_profiles.samples import BatchTensor, read_sets
 from safetensors import safe_open
 from safetensors.torch import load
 
@@ -48,3 +50,17 @@ def test_an_npz_has_equal_bytes_at_any_time(monkeypatch: pytest.MonkeyPatch) -> 
     before = npz(ARRAYS)
     monkeypatch.setattr(time, "time", lambda: 2e9)
     assert npz(ARRAYS) == before
+
+
+def test_numbers_in_another_order_of_bytes_are_the_same_numbers(tmp_path: Path) -> None:
+    """As files of recorders and of MNIST have them; NumPy calls both `int16`."""
+    foreign = np.arange(-3, 5, dtype=">i2").reshape(4, 2)
+    np.savez(tmp_path / "set.npz", x=foreign, y=np.ones((4, 2), ">f4"))
+    assert {name: array.tobytes() for name, array in read_arrays(tmp_path / "set.npz", "").items()} == {
+        "x": foreign.astype("<i2").tobytes(),
+        "y": np.ones((4, 2), "<f4").tobytes(),
+    }
+    np.save(tmp_path / "x.npy", foreign)
+    read = BatchTensor(0, "input", "input", (2,), np.dtype("f4"), None)
+    samples = read_sets(str(tmp_path), [read], Normalising((0.0,), (1.0,))).train
+    assert samples.rows(np.array([0]))[0].tobytes() == np.array([-3, -2], "<i2").tobytes()

@@ -208,3 +208,13 @@ def test_a_stream_that_is_no_file_stays(capsys: pytest.CaptureFixture[str]) -> N
     before = sys.stdout, sys.stderr
     with lasting_streams():
         assert (sys.stdout, sys.stderr) == before
+
+
+def test_a_stream_that_users_code_closes_lasts() -> None:
+    code = (
+        "from poet_profiles.program.standard_streams import *\n"
+        "with lasting_streams(): sys.{0}.close(); print(1, file=sys.{0})"
+    )
+    for name in ("stdout", "stderr"):
+        done = subprocess.run([sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True)
+        assert (done.stdout + done.stderr) == "1\n"
