@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams and samples of whole numbers in a program, built by the page's line: what it gives is PyTorch's."""
+"""Streams and samples of whole numbers in a program built by the page's line, as PyTorch."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_stream_gives_the_scores_of_its_windows(built: tuple[Path, dict[str, n
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_samples_are_whole_numbers(name: str, built: tuple[Path, dict[str, nn.Module]]) -> None:
-    """Loss, a trained network's scores and a stream's; those of layers on int8 have one another's bits."""
+    """Loss and scores are PyTorch's, a stream's scores the window's; on int8 with its bits."""
     main, networks = built
     module, (dtype, frozen) = networks[name], WHOLE[name]
     x, labels = numbers(dtype), np.array([1, 0], np.int32)
