@@ -6,6 +6,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import textwrap
+from binascii import crc32
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from poet_harness.arduino_library import write_arduino_library
+from poet_harness.emulation import open_emulated_board
 from poet_planner.models import Model
 from poet_planner.planning.calibration import Calibration
 from poet_planner.planning.training_graph import TrainingStep
@@ -24,7 +27,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
-from tests.support import ROOT
+from tests.support import ROOT, needs
+from tests.support.firmware.own_project import built as own_project
+from tests.support.firmware.own_project import said_by, words
 
 BINS, WINDOW, NEW, TRAINED_AFTER = 3, 17, 2, 14  # calls
 BEGIN = """
@@ -76,6 +81,37 @@ LEARNS = f"""
     fwrite(poet_stream_output(p), 4, NAME_OUTPUT_COUNT, stdout);
     return 0;
 }}
+"""
+# The same on a board: it reads what is in its flash, and says a checksum of what it would write.
+ON_BOARD = """
+#include <NAME.h>
+#include <poet/board.h>
+#include <poet/crc32.h>
+#include <string.h>
+
+#define fread(to, size, count, file) (memcpy(to, given + taken, size), taken += (size), 1)
+#define fwrite(from, size, count, file) (written = poet_crc32(written, from, (size) * (count)))
+static const unsigned char given[] = GIVEN;
+static uint32_t taken, written;
+static void say(const char *word, uint32_t number)
+{
+    while (*word != 0)
+        poet_board_putchar(*word++);
+    for (int shift = 32; shift > 0; shift -= 4)
+        poet_board_putchar("0123456789abcdef"[(number >> (shift - 4)) & 15u]);
+    poet_board_putchar('\\n');
+}
+TRIED
+int main(void)
+{
+    poet_board_init();
+    const int status = try_NAME();
+    say("written ", written);
+    say("end ", (uint32_t)status);
+    poet_board_flush();
+    for (;;) {
+    }
+}
 """
 CHOOSES = """
 int main(int count, char **given)
@@ -140,6 +176,10 @@ def write(name: str, module: nn.Module, x: Tensor, calibration: Calibration | No
     write_library(name, graph, store_all_schedule(graph), step.constants(graph), initial, libraries / "net", inference)
 
 
+def named(program: str, name: str) -> str:
+    return program.replace("NAME_", f"{name.upper()}_").replace("NAME", name)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, nn.Module]]:
     """A program of all networks, one of which its first argument names; and these networks."""
@@ -152,9 +192,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, nn.
     write_arduino_library(folder / "libraries")
     program, cases = "#include <stdio.h>\n#include <string.h>\n", ""
     for name in networks:
-        text = BEGIN + (HEARS if name == "net" else LEARNS)
-        text = text.replace("NAME_", f"{name.upper()}_").replace("NAME", name)
-        program += f"#include <{name}.h>\n{text}"
+        program += named("#include <NAME.h>\n" + BEGIN + (HEARS if name == "net" else LEARNS), name)
         cases += f'    if (strcmp(given[1], "{name}") == 0)\n        return try_{name}();\n'
     (folder / "main.c").write_text(program + CHOOSES.replace("CASES", cases))
     page = (ROOT / "docs" / "own_application.md").read_text()
@@ -162,6 +200,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, nn.
     done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "main", networks
+
+
+def learned_from(dtype: torch.dtype) -> bytes:
+    """A batch with its labels, and a sample."""
+    x, labels = numbers(dtype).numpy(), np.array([1, 0], np.int32)
+    return b"".join(one.tobytes() for one in (x[0], labels[0], x[1], labels[1], x[2]))
 
 
 def said(main: Path, name: str, given: bytes) -> NDArray[np.float32]:
@@ -190,11 +234,10 @@ def test_a_stream_gives_the_scores_of_its_windows(built: tuple[Path, dict[str, n
 def test_samples_are_whole_numbers(name: str, built: tuple[Path, dict[str, nn.Module]]) -> None:
     """Loss and scores are PyTorch's, a stream's scores the window's; on int8 with its bits."""
     main, networks = built
-    module, (dtype, frozen) = networks[name], WHOLE[name]
-    x, labels = numbers(dtype), np.array([1, 0], np.int32)
-    given = (x[0].numpy(), labels[0], x[1].numpy(), labels[1], x[2].numpy())
-    loss, *scores = said(main, name, b"".join(one.tobytes() for one in given))
-    expected = cross_entropy(module(x[:2]), torch.from_numpy(labels).long())
+    module, (dtype, frozen) = deepcopy(networks[name]), WHOLE[name]
+    x = numbers(dtype)
+    loss, *scores = said(main, name, learned_from(dtype))
+    expected = cross_entropy(module(x[:2]), torch.tensor([1, 0]))
     expected.backward()  # type: ignore[no-untyped-call]
     SGD(module.parameters(), lr=0.1).step()
     with torch.no_grad():
@@ -202,3 +245,18 @@ def test_samples_are_whole_numbers(name: str, built: tuple[Path, dict[str, nn.Mo
     assert loss == pytest.approx(expected.item(), rel=0.05 if frozen else 1e-6)
     np.testing.assert_allclose(scores[:2], wanted, rtol=0, atol=(0.05 if frozen else 1e-6) * np.abs(wanted).max())
     np.testing.assert_allclose(scores[2:], scores[:2], rtol=0 if frozen else 1e-6, atol=0)
+
+
+@needs.emulator_and_gcc
+def test_a_board_hears_bytes_as_this_computer(built: tuple[Path, dict[str, nn.Module]], tmp_path: Path) -> None:
+    """A step, an inference and a stream of frozen layers on int8 have the same bits."""
+    main, networks = built
+    name, given = "int16_s8", learned_from(torch.int16)
+    write(name, networks[name], numbers(torch.int16)[:2], Calibration(), tmp_path / "libraries")
+    program = ON_BOARD.replace("TRIED", BEGIN + LEARNS).replace("GIVEN", words(given))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.c").write_text(named(program, name))
+    image = own_project(tmp_path, "net")
+    with open_emulated_board(load_board("nrf52840"), image, tmp_path / "card.img") as board:
+        found = said_by(board)
+    assert found == {"written": crc32(said(main, name, given).tobytes()), "end": 0}
