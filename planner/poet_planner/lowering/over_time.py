@@ -444,9 +444,19 @@ def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, d
                 )
 
 
+class _InOrder(Execution):
+    """All results lie row by row, as the views of a stream expect."""
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        made = super()._call(operator, args, kwargs)
+        return [
+            one if one is None else one.contiguous() for one in (made if isinstance(made, tuple | list) else [made])
+        ]
+
+
 def _answer(traced: TracedGraph, data: Mapping[str, Tensor], held: dict[str, Tensor]) -> Tensor:
     """What a graph makes; ``held`` takes what it remembers."""
-    execution = Execution(traced, {**traced.frozen, **data})
+    execution = _InOrder(traced, {**traced.frozen, **data})
     for operator in traced.operators:
         execution.step(Step(Action.COMPUTE, operator.id))
     held |= {
