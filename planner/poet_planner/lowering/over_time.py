@@ -445,7 +445,7 @@ def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, d
 
 
 class _InOrder(Execution):
-    """All results lie row by row, as the views of a stream expect."""
+    """All lies row by row, as the views of a stream expect."""
 
     def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
         made = super()._call(operator, args, kwargs)
@@ -456,7 +456,8 @@ class _InOrder(Execution):
 
 def _answer(traced: TracedGraph, data: Mapping[str, Tensor], held: dict[str, Tensor]) -> Tensor:
     """What a graph makes; ``held`` takes what it remembers."""
-    execution = _InOrder(traced, {**traced.frozen, **data})
+    given = {**traced.frozen, **data}
+    execution = _InOrder(traced, {id: one.contiguous() for id, one in given.items()})
     for operator in traced.operators:
         execution.step(Step(Action.COMPUTE, operator.id))
     held |= {
