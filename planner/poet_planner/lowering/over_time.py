@@ -376,10 +376,9 @@ class _Streaming:
         fresh = Ref(source, (), shape, row_major(shape), ref.dtype)
         marked, axis = _marked(self.shapes[source], time), time.axis
         for view in ref.views[:views]:
-            cut = view.target is aten.slice.Tensor and view.args[0] % marked.dim() == axis
-            if cut:
+            before, marked = marked, _applied(view, marked)
+            if _is_cut(view, before, marked, axis):
                 continue
-            marked = _applied(view, marked)
             (axis,) = _varying(marked)
             if view.target in _SHAPED:
                 view = View(view.target, (list(_with(tuple(marked.shape), axis, new)),))
@@ -482,6 +481,16 @@ def _varying(marked: Tensor) -> list[int]:
 def _applied(view: View, tensor: Tensor) -> Tensor:
     result: Any = view.target(tensor, *view.args, **view.kwargs)
     return result if view.index is None else result[view.index]  # type: ignore[no-any-return]
+
+
+def _is_cut(view: View, before: Tensor, after: Tensor, axis: int) -> bool:
+    """Whether a view leaves out columns alone; both tensors are of each element's column."""
+    numbers = torch.arange(before.numel()).view(before.shape)
+    seen = _applied(view, numbers)
+    if seen.dim() != before.dim() or _varying(after) != [axis]:
+        return False
+    places = torch.searchsorted(*(one.movedim(axis, 0).flatten(1)[:, 0].contiguous() for one in (before, after)))
+    return torch.equal(seen, numbers.index_select(axis, places))
 
 
 def _through(shape: Sequence[int], views: Sequence[View]) -> tuple[int, ...]:

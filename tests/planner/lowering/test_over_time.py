@@ -39,7 +39,8 @@ class Mixed(nn.Module):
         x = self.first(x).relu()
         one, two = x.split(2, 1)
         y = torch.cat([self.short(one)[..., 2:], self.long(two)], 1)
-        return self.end((self.point(y).relu() + x[..., 4:])[..., -5:].flatten(1))  # type: ignore[no-any-return]
+        around = x.split([4, x.shape[-1] - 4], -1)[1].reshape(-1, 2, 2, x.shape[-1] - 4).flatten(1, 2)
+        return self.end((self.point(y).relu() + around)[..., -5:].flatten(1))  # type: ignore[no-any-return]
 
 
 class LastFrame(nn.Module):
