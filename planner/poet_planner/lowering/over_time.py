@@ -76,6 +76,7 @@ class _Seen:
     length: int
     first: int
     step: int
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -277,30 +278,30 @@ class _Streaming:
             one = self._seen(ref)
             return whole[id(ref)] if one is None else whole[id(ref)].narrow(one.axis, start, fewer)
 
-        results = [self._run(operator, see) for see in (lambda ref: whole[id(ref)], cut)]
-        return [[one.nan_to_num(0, 0, 0) for one in made] for made in results]  # not all are defined for all
+        def run(see: Callable[[Ref], Tensor]) -> list[Tensor]:
+            args, kwargs = map_refs((operator.args, operator.kwargs), see)
+            made = operator.target(*args, **kwargs)
+            results = made if isinstance(made, tuple | list) else [made]
+            return [one.nan_to_num(0, 0, 0) for one in results]  # not all are defined for all
 
-    def _run(self, operator: TracedOperator, see: Callable[[Ref], Tensor]) -> list[Tensor]:
-        args, kwargs = map_refs((operator.args, operator.kwargs), see)
-        made = operator.target(*args, **kwargs)
-        return list(made) if isinstance(made, tuple | list) else [made]
+        return [run(lambda ref: whole[id(ref)]), run(cut)]
 
     def _seen(self, ref: Ref) -> _Seen | None:
-        """The operand's time axis; None if it has none, or views end it."""
+        """The operand's time axis; None if it has none, or a view ends it."""
         time = self.times.get(ref.source)
         if time is None:
             return None
-        marked = _marked(self.shapes[ref.source], time)
+        marked, axes = _marked(self.shapes[ref.source], time), [time.axis]
         for view in ref.views:
             marked = _applied(view, marked)
-        axes = _varying(marked)
-        if len(axes) != 1:
-            return None
+            axes = _varying(marked)
+            if len(axes) != 1:
+                return None
         columns = marked.movedim(axes[0], 0).flatten(1)[:, 0]
         step = int(columns[1] - columns[0])
         if step < 1 or (columns.diff() != step).any():
             return None
-        return _Seen(axes[0], len(columns), int(columns[0]), step)
+        return _Seen(axes[0], len(columns), int(columns[0]), step, tuple(marked.shape))
 
     # What is computed of new columns
 
@@ -345,24 +346,18 @@ class _Streaming:
     def _window(self, reader: TracedOperator, ref: Ref) -> Ref:
         """The whole window of an operand that is read as a whole, or whose views end the time axis."""
         length = self.times[ref.source].length
-        kept, views = 0, 0
-        for views in range(len(ref.views) + 1):
-            part = replace(ref, views=ref.views[:views])
-            if self._seen(part) is None:
-                break
-            kept = views
+        parts = (replace(ref, views=ref.views[:views]) for views in range(len(ref.views) + 1))
+        seen = [(part, one) for part in parts if (one := self._seen(part)) is not None]
+        part, one = seen[-1]
+        kept = len(part.views)
         rest = ref.views[kept:]
         if rest and rest[0].target is aten.select.int:
-            one = self._seen(replace(ref, views=ref.views[:kept]))
-            before = _through(self.shapes[ref.source], ref.views[:kept])
             axis, place = rest[0].args
-            if one is not None and axis % len(before) == one.axis:
-                place %= before[one.axis]
-                held = self._columns(reader, replace(ref, views=ref.views[:kept]), one, place, one.length - place)
+            if axis % len(one.shape) == one.axis:
+                place %= one.length
+                held = self._columns(reader, part, one, place, one.length - place)
                 return _with_views(held, [replace(rest[0], args=(axis, 0)), *rest[1:]])
         held, axis = self._held(reader, ref, kept, length)
-        one = self._seen(replace(ref, views=ref.views[:kept]))
-        assert one is not None
         cut = []
         if (one.first, one.step, one.length) != (0, 1, length):
             cut = [View(aten.slice.Tensor, (axis, one.first, one.first + one.step * (one.length - 1) + 1, one.step))]
@@ -491,13 +486,6 @@ def _is_cut(view: View, before: Tensor, after: Tensor, axis: int) -> bool:
         return False
     places = torch.searchsorted(*(one.movedim(axis, 0).flatten(1)[:, 0].contiguous() for one in (before, after)))
     return torch.equal(seen, numbers.index_select(axis, places))
-
-
-def _through(shape: Sequence[int], views: Sequence[View]) -> tuple[int, ...]:
-    tensor = torch.empty(tuple(shape), device="meta")
-    for view in views:
-        tensor = _applied(view, tensor)
-    return tuple(tensor.shape)
 
 
 def _with_views(ref: Ref, views: Sequence[View]) -> Ref:
