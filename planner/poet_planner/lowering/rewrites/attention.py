@@ -29,14 +29,7 @@ def with_plain_attention(traced: TracedGraph) -> TracedGraph:
     if not fused or not all(_can_be_split(operator, traced) for operator in fused):
         return traced
     split = _Split(traced)
-    for operator in traced.operators:
-        if operator.target is _FORWARD:
-            split.forward(operator)
-        elif operator.target is _BACKWARD:
-            split.backward(operator)
-        else:
-            split.operators.append(operator)
-    return split.graph()
+    return split.by({_FORWARD: split.forward, _BACKWARD: split.backward})
 
 
 def weights_of_attention(operator: TracedOperator, traced: TracedGraph) -> Lowered | None:
@@ -72,8 +65,7 @@ class _Split(Rewriting):
         self._shapes |= {id: value.shape for id, value in traced.values.items()}
         self._computed: dict[str, _Attention] = {}
 
-    def forward(self, operator: TracedOperator) -> None:
-        given = bound_arguments(operator.target, operator.args, operator.kwargs)
+    def forward(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
         (output, _) = operator.outputs
         assert output is not None
         query = self.emit(operator, "query", given["query"].shape, aten.mul.Scalar, given["query"], _scale(given))
@@ -85,16 +77,16 @@ class _Split(Rewriting):
         weights = self.emit(operator, "weights", scores.shape, aten._softmax.default, scores, -1, False)
         self._computed[output] = _Attention(query, key, value, weights)
         self._yield(output, self._product(operator, "product", weights, value))
+        return True
 
-    def backward(self, operator: TracedOperator) -> None:
-        given = bound_arguments(operator.target, operator.args, operator.kwargs)
+    def backward(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
         query, key, value, weights = self._computed[given["out"].source]
         wants_query, wants_key, wants_value = operator.outputs
         gradient = self._plain(operator, "gradient", given["grad_out"])
         if wants_value:
             self._yield(wants_value, self._product(operator, "value", swapped(weights), gradient))
         if not wants_query and not wants_key:
-            return
+            return True
         of_weights = self._product(operator, "weights", gradient, swapped(value))
         softmax = aten._softmax_backward_data.default
         scores = self.emit(operator, "scores", weights.shape, softmax, of_weights, weights, -1, torch.float32)
@@ -105,6 +97,7 @@ class _Split(Rewriting):
             self._yield(
                 wants_query, self.emit(operator, "query", query.shape, aten.mul.Scalar, unscaled, _scale(given))
             )
+        return True
 
     def _mask(self, operator: TracedOperator, given: dict[str, Any], scores: Ref) -> Ref | None:
         if not given["is_causal"]:

@@ -18,7 +18,7 @@ from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator
 from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.rewrites.one_place import is_of_one_place
 from poet_planner.lowering.rewrites.rewriting import Rewriting
-from poet_planner.tracing.schema import bound_arguments, position
+from poet_planner.tracing.schema import position
 
 aten = torch.ops.aten
 _BATCH_NORM = aten.native_batch_norm_backward.default
@@ -30,18 +30,12 @@ _TARGETS = (_CONVOLUTION, _BATCH_NORM, _LAYER_NORM, aten.native_group_norm_backw
 def with_sums_of_biases(traced: TracedGraph) -> TracedGraph:
     """The same graph with such gradients as sums of what comes from behind."""
     summing = _Summing(traced)
-    for operator in traced.operators:
-        summing.take(operator)
-    return summing.graph()
+    return summing.by(dict.fromkeys(_TARGETS, summing.take))
 
 
 class _Summing(Rewriting):
-    def take(self, operator: TracedOperator) -> None:
+    def take(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
         """The operator without what is a sum, and that sum."""
-        if operator.target not in _TARGETS:
-            self.operators.append(operator)
-            return
-        given = bound_arguments(operator.target, operator.args, operator.kwargs)
         mask, gy = list(given["output_mask"]), operator.args[0]
         of_one_place = operator.target is _CONVOLUTION and is_of_one_place(given)
         if mask[2] and (given.get("transposed") or of_one_place or not any(mask[:2])):
@@ -54,6 +48,7 @@ class _Summing(Rewriting):
             args[position(operator.target, "output_mask")] = mask
             outputs = tuple(id if wanted else None for id, wanted in zip(operator.outputs, mask, strict=True))
             self.operators.append(replace(operator, args=tuple(args), outputs=outputs))
+        return True
 
     def _sum(self, operator: TracedOperator, gy: Ref, of_rows: bool) -> None:
         """Of rows, or of channels: then by planes first, so that nothing has to be copied in another order."""

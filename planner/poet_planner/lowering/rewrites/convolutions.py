@@ -19,7 +19,6 @@ from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, V
 from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.operators.rules import each, permuted, reshaped
 from poet_planner.lowering.rewrites.rewriting import CLONE, Rewriting
-from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten
 _FORWARD = aten.convolution.default
@@ -29,9 +28,7 @@ _BACKWARD = aten.convolution_backward.default
 def with_plain_convolutions(traced: TracedGraph) -> TracedGraph:
     """The same graph without dilated convolutions, and without biases of transposed ones."""
     parting = _Parting(traced)
-    for operator in traced.operators:
-        parting.take(operator)
-    return parting.graph()
+    return parting.by(dict.fromkeys((_FORWARD, _BACKWARD), parting.take))
 
 
 @dataclass(frozen=True)
@@ -70,27 +67,21 @@ class _Parting(Rewriting):
         super().__init__(traced)
         self._parted: dict[tuple[Any, ...], Ref] = {}
 
-    def take(self, operator: TracedOperator) -> None:
-        operator = self.seen(operator)
-        if operator.target in (_FORWARD, _BACKWARD):
-            given = bound_arguments(operator.target, operator.args, operator.kwargs)
-            if given["transposed"]:
-                return self._transposed(operator, given)
-            if given["weight"].dtype == torch.float32 and _is_dilated(given):
-                return self._dilated(operator, given)
-        self.operators.append(operator)
-        return None
-
-    def _transposed(self, operator: TracedOperator, given: dict[str, Any]) -> None:
-        if operator.target is _FORWARD and given["bias"] is not None:
-            shape = self.values[operator.values[0]].shape
-            args = (*operator.args[:2], None, *operator.args[3:])
-            product = self.put(replace(operator, args=args), added(operator.id, "product"), shape)
-            bias = reshaped(given["bias"], (shape[1], *(1 for _ in shape[2:])))
-            total = replace(operator, id=added(operator.id, "bias"), target=aten.add.Tensor, args=(product, bias))
-            self.operators.append(replace(total, kwargs={}))
-        else:
-            self.operators.append(operator)
+    def take(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
+        if not given["transposed"]:
+            dilated = given["weight"].dtype == torch.float32 and _is_dilated(given)
+            if dilated:
+                self._dilated(operator, given)
+            return dilated
+        if operator.target is _BACKWARD or given["bias"] is None:
+            return False
+        shape = self.values[operator.values[0]].shape
+        args = (*operator.args[:2], None, *operator.args[3:])
+        product = self.put(replace(operator, args=args), added(operator.id, "product"), shape)
+        bias = reshaped(given["bias"], (shape[1], *(1 for _ in shape[2:])))
+        total = replace(operator, id=added(operator.id, "bias"), target=aten.add.Tensor, args=(product, bias))
+        self.operators.append(replace(total, kwargs={}))
+        return True
 
     def _dilated(self, operator: TracedOperator, given: dict[str, Any]) -> None:
         axes = _axes(given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -34,9 +35,9 @@ _Given = dict[str, Any]
 def with_plain_losses(traced: TracedGraph) -> TracedGraph:
     """The same graph, in which numbers are taken by labels in one way alone."""
     rewriting = _Losses(traced)
-    for operator in traced.operators:
-        rewriting.take(rewriting.seen(operator))
-    return rewriting.without_unread_masks()
+    return rewriting.without_unread_masks(
+        rewriting.by({target: partial(rule, rewriting) for target, rule in _RULES.items()})
+    )
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,13 @@ class _Losses(Rewriting):
         self.unread: set[str] = set()
         self.made_of: dict[str, str] = {}
         for operator in traced.operators:
+            if operator.target in _ZEROS:
+                self.zeros.update(operator.values)
             if operator.target in _COPIES and operator.refs:
                 source = operator.refs[0].source
                 self.made_of.update(dict.fromkeys(operator.values, self.made_of.get(source, source)))
         losses = (bound_arguments(o.target, o.args, o.kwargs) for o in traced.operators if o.target in _FORWARD)
         self.never = {(g["target"].source, g["ignore_index"]) for g in losses if _places(self, g)[2] is None}
-
-    def take(self, operator: TracedOperator) -> None:
-        rule = _RULES.get(operator.target)
-        if operator.target in _ZEROS:
-            self.zeros.update(operator.values)
-        if rule is None or not rule(self, operator, bound_arguments(operator.target, operator.args, operator.kwargs)):
-            self.operators.append(operator)
 
     def may_occur(self, labels: Ref, ignored: int, shape: tuple[int, ...]) -> bool:
         """Whether a label is left out that names a class, or is in the example."""
@@ -110,8 +106,7 @@ class _Losses(Rewriting):
         self.aliases[id] = value
         return True
 
-    def without_unread_masks(self) -> TracedGraph:
-        traced = self.graph()
+    def without_unread_masks(self, traced: TracedGraph) -> TracedGraph:
         read = {traced.loss.source, *(ref.source for ref in traced.gradients.values())}
         kept: list[TracedOperator] = []
         for operator in reversed(traced.operators):

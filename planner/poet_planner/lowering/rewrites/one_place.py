@@ -17,7 +17,6 @@ from poet_runtime.traced_graph import Blank, Ref, TracedGraph, TracedOperator, V
 from poet_planner.lowering.operators.draft import added
 from poet_planner.lowering.operators.rules import is_row_major, permuted, reshaped
 from poet_planner.lowering.rewrites.rewriting import Rewriting
-from poet_planner.tracing.schema import bound_arguments
 
 aten = torch.ops.aten
 _FORWARD = aten.convolution.default
@@ -27,9 +26,7 @@ _BACKWARD = aten.convolution_backward.default
 def with_products(traced: TracedGraph) -> TracedGraph:
     """The same graph with products in the place of such convolutions of row-major tensors."""
     rewriting = _Products(traced)
-    for operator in traced.operators:
-        rewriting.take(operator)
-    return rewriting.graph()
+    return rewriting.by(dict.fromkeys((_FORWARD, _BACKWARD), rewriting.take))
 
 
 def is_of_one_place(given: dict[str, Any]) -> bool:
@@ -42,20 +39,13 @@ def is_of_one_place(given: dict[str, Any]) -> bool:
 
 
 class _Products(Rewriting):
-    def take(self, operator: TracedOperator) -> None:
-        operator = self.seen(operator)
-        if operator.target in (_FORWARD, _BACKWARD):
-            given = bound_arguments(operator.target, operator.args, operator.kwargs)
-            tensors = [given[name] for name in ("input", "weight", "grad_output") if name in given]
-            row_major = all(isinstance(one, Blank) or is_row_major(one.shape, one.stride) for one in tensors)
-            mask = given.get("output_mask", (False, False, False))
-            if row_major and is_of_one_place(given) and not mask[2]:
-                return self._products(operator, given)
-        self.operators.append(operator)
-        return None
-
-    def _products(self, operator: TracedOperator, given: dict[str, Any]) -> None:
+    def take(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
         """Rows are samples of a group each; the weights have a row for each filter of a plain convolution."""
+        tensors = [given[name] for name in ("input", "weight", "grad_output") if name in given]
+        row_major = all(isinstance(one, Blank) or is_row_major(one.shape, one.stride) for one in tensors)
+        wanted_x, wanted_w, wanted_bias = given.get("output_mask", (False, False, False))
+        if not row_major or not is_of_one_place(given) or wanted_bias:
+            return False
         groups, w, transposed = given["groups"], given["weight"], given["transposed"]
         samples = given["input"].shape[0]
 
@@ -67,14 +57,13 @@ class _Products(Rewriting):
             return _turned(matrices) if turned else matrices
 
         if operator.target is _FORWARD:
-            return self._product(operator, 0, of_samples("input"), weights(not transposed), given["bias"])
-        wanted_x, wanted_w, _ = given["output_mask"]
+            self._product(operator, 0, of_samples("input"), weights(not transposed), given["bias"])
         if wanted_x:
             self._product(operator, 0, of_samples("grad_output"), weights(transposed))
         if wanted_w:
             rows, columns = ("input", "grad_output") if transposed else ("grad_output", "input")
             self._product(operator, 1, _turned(of_samples(rows)), of_samples(columns))
-        return None
+        return True
 
     def _product(self, operator: TracedOperator, place: int, a: Ref, c: Ref, bias: Ref | None = None) -> None:
         """One of an operator's results; it is read in its own shape."""

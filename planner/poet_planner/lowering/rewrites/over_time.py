@@ -10,14 +10,17 @@ column alone, is found by looking, since what does so has many names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import lcm, prod
 from typing import Any
 
 import poet_runtime.histories
 import torch
 from poet_profiles.errors import UserError
+from poet_profiles.schedule import Action, Step
+from poet_runtime.executor import Execution
 from poet_runtime.traced_graph import (
     Kind,
     Ref,
@@ -32,8 +35,7 @@ from poet_runtime.traced_graph import (
 from torch import Tensor
 
 from poet_planner.lowering.operators.draft import added
-from poet_planner.lowering.operators.rules import each
-from poet_planner.lowering.rewrites.constants import viewed
+from poet_planner.lowering.operators.rules import aten_name, each
 from poet_planner.lowering.rewrites.row_major import with_rows_in_order
 from poet_planner.tracing.schema import bound_arguments
 
@@ -74,6 +76,7 @@ class _Seen:
     length: int
     first: int
     step: int
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,10 @@ def streamed(traced: TracedGraph, axis: int, data: Mapping[str, Tensor]) -> Stre
 
 
 class _Streaming:
-    """``times`` are values with a time axis; ``histories`` what is remembered, by what it is of."""
+    """``times`` are values with a time axis, ``_of_window`` others that hang on the input.
+
+    ``histories`` are what is remembered, by what it is of.
+    """
 
     def __init__(self, traced: TracedGraph, x: TracedResident, axis: int, option: str) -> None:
         self._traced = traced
@@ -126,6 +132,7 @@ class _Streaming:
         self.shapes |= {resident.id: resident.shape for resident in traced.residents}
         self.times = {x.id: _Time(axis, x.shape[axis], 1)}
         self._ways: dict[str, _Windows | None] = {}  # of operators that keep the axis; None: column by column
+        self._of_window: set[str] = set()
         for operator in traced.operators:
             self._look(operator)
         if traced.loss.source in self.times:
@@ -167,8 +174,12 @@ class _Streaming:
 
     def _look(self, operator: TracedOperator) -> None:
         seen = [(ref, one) for ref in operator.refs if (one := self._seen(ref)) is not None]
+        rest = {ref.source for ref in operator.refs} & (self.times.keys() | self._of_window)
         if not seen:
+            self._of_window.update(operator.values if rest else ())
             return
+        if any(self._seen(ref) is None for ref in operator.refs if ref.source in rest):
+            self._refuse(operator, "combines each column with what comes of the whole window")
         ref, one = seen[0]
         steps = {self.times[other.source].step * each_one.step for other, each_one in seen}
         windows = self._windows(operator, one)
@@ -185,8 +196,10 @@ class _Streaming:
                 self.times[id] = _Time(
                     one.axis, windows.length, self.times[ref.source].step * one.step * windows.stride
                 )
-        elif windows is None and any(one.length in self.shapes[id] for id in operator.values):
-            self._refuse(operator, "reads the whole window for each of its columns")
+            return
+        if windows is None and self._keeps_columns(operator, ref, one):
+            self._refuse(operator, _why(operator, steps))
+        self._of_window.update(operator.values)
 
     def _refuse(self, operator: TracedOperator, why: str) -> None:
         where = self._traced.layers.get(operator.module, "")
@@ -204,13 +217,11 @@ class _Streaming:
         is_pool = operator.target in _POOLS
         extents = x.shape[-2:] if is_pool else x.shape[2:]
         place = one.axis - len(x.shape) + len(extents)
-        if place < 0:
+        if place < 0 or given.get("transposed"):
             return None
         kernel = each(given["kernel_size"], extents) if is_pool else given["weight"].shape[2:]
         stride = each(given["stride"] or given["kernel_size"] if is_pool else given["stride"], extents)[place]
         dilation = each(given.get("dilation", [1]), extents)[place]
-        if given.get("transposed"):
-            self._refuse(operator, "gives more columns than it reads")
         if each(given["padding"], extents)[place]:
             self._refuse(operator, "pads its input along time, where a stream has no edges")
         if given.get("ceil_mode"):
@@ -222,55 +233,75 @@ class _Streaming:
         """The time axis of each result, if each column comes from that column alone: by trying fewer."""
         if operator.updates or operator.random or operator.writes or length < 2:
             return None
-        fewer, generator = length - 1, torch.Generator().manual_seed(0)
-
-        def drawn(ref: Ref) -> Tensor:
-            if not ref.dtype.is_floating_point:
-                return torch.zeros(ref.shape, dtype=ref.dtype)
-            return 0.5 + torch.rand(ref.shape, generator=generator, dtype=ref.dtype)
-
-        whole = {id(ref): drawn(ref) for ref in operator.refs}
-
-        def cut(ref: Ref) -> Tensor:
-            one = self._seen(ref)
-            return whole[id(ref)] if one is None else whole[id(ref)].narrow(one.axis, length - fewer, fewer)
-
-        try:
-            runs = [self._run(operator, see) for see in (lambda ref: whole[id(ref)], cut)]
-        except Exception:  # whatever PyTorch raises: it names the number of columns
-            return None
-        places = {}
-        for made, full, part in zip(operator.outputs, *runs, strict=True):
-            axes = [axis for axis in range(full.dim()) if full.shape == _with(tuple(part.shape), axis, length)]
-            axes = [axis for axis in axes if part.shape[axis] == fewer]
-            axes = [axis for axis in axes if _close(full.narrow(axis, length - fewer, fewer), part)]
-            if not axes and made is not None:
+        places: dict[str, int] = {}
+        # The first column is like the others, or above, or below them: a maximum so far is that of some column.
+        for first, (start, fewer) in product((1.0, 9.0, 0.01), ((1, length - 1), (0, length - 1), (length // 2, 1))):
+            try:
+                runs = self._tried(operator, first, start, fewer)
+            except Exception:  # whatever PyTorch raises: it names the number of columns
                 return None
-            if made is not None:
+            for made, full, part in zip(operator.outputs, *runs, strict=True):
+                if made is None:
+                    continue
+                axes = [axis for axis in range(full.dim()) if full.shape == _with(tuple(part.shape), axis, length)]
+                axes = [axis for axis in axes if part.shape[axis] == fewer and places.get(made, axis) == axis]
+                axes = [axis for axis in axes if _close(full.narrow(axis, start, fewer), part)]
+                if not axes:
+                    return None
                 places[made] = axes[0]
         return places
 
-    def _run(self, operator: TracedOperator, see: Callable[[Ref], Tensor]) -> list[Tensor]:
-        args, kwargs = map_refs((operator.args, operator.kwargs), see)
-        made = operator.target(*args, **kwargs)
-        return list(made) if isinstance(made, tuple | list) else [made]
+    def _keeps_columns(self, operator: TracedOperator, ref: Ref, one: _Seen) -> bool:
+        """Whether there are as many results as columns, and not by chance: in their place, or fewer of fewer."""
+        shapes = [self.shapes[id] for id in operator.values if one.length in self.shapes[id]]
+        if any(len(shape) == len(ref.shape) and shape[one.axis] == one.length for shape in shapes):
+            return True
+        try:
+            whole, part = self._tried(operator, 1, 1, one.length - 1)
+        except Exception:  # likewise
+            return bool(shapes)
+        return bool(shapes) and any(one.shape != other.shape for one, other in zip(whole, part, strict=True))
+
+    def _tried(self, operator: TracedOperator, first: float, start: int, fewer: int) -> list[list[Tensor]]:
+        """Results of drawn columns, and of some of them; of each operand the first column is multiplied."""
+        generator = torch.Generator().manual_seed(0)
+        whole: dict[int, Tensor] = {}
+        for ref in operator.refs:
+            drawn = torch.rand(ref.shape, generator=generator)
+            drawn = 0.5 + drawn if ref.dtype.is_floating_point else drawn.round()
+            one = self._seen(ref)
+            if one is not None and ref.dtype.is_floating_point:
+                drawn.narrow(one.axis, 0, 1).mul_(first)
+            whole[id(ref)] = drawn.to(ref.dtype)
+
+        def cut(ref: Ref) -> Tensor:
+            one = self._seen(ref)
+            return whole[id(ref)] if one is None else whole[id(ref)].narrow(one.axis, start, fewer)
+
+        def run(see: Callable[[Ref], Tensor]) -> list[Tensor]:
+            args, kwargs = map_refs((operator.args, operator.kwargs), see)
+            made = operator.target(*args, **kwargs)
+            results = made if isinstance(made, tuple | list) else [made]
+            return [one.nan_to_num(0, 0, 0) for one in results]  # not all are defined for all
+
+        return [run(lambda ref: whole[id(ref)]), run(cut)]
 
     def _seen(self, ref: Ref) -> _Seen | None:
-        """The operand's time axis; None if it has none, or views end it."""
+        """The operand's time axis; None if it has none, or a view ends it."""
         time = self.times.get(ref.source)
         if time is None:
             return None
-        marked = _marked(self.shapes[ref.source], time)
+        marked, axes = _marked(self.shapes[ref.source], time), [time.axis]
         for view in ref.views:
             marked = _applied(view, marked)
-        axes = _varying(marked)
-        if len(axes) != 1:
-            return None
+            axes = _varying(marked)
+            if len(axes) != 1:
+                return None
         columns = marked.movedim(axes[0], 0).flatten(1)[:, 0]
         step = int(columns[1] - columns[0])
         if step < 1 or (columns.diff() != step).any():
             return None
-        return _Seen(axes[0], len(columns), int(columns[0]), step)
+        return _Seen(axes[0], len(columns), int(columns[0]), step, tuple(marked.shape))
 
     # What is computed of new columns
 
@@ -315,24 +346,18 @@ class _Streaming:
     def _window(self, reader: TracedOperator, ref: Ref) -> Ref:
         """The whole window of an operand that is read as a whole, or whose views end the time axis."""
         length = self.times[ref.source].length
-        kept, views = 0, 0
-        for views in range(len(ref.views) + 1):
-            part = replace(ref, views=ref.views[:views])
-            if self._seen(part) is None:
-                break
-            kept = views
+        parts = (replace(ref, views=ref.views[:views]) for views in range(len(ref.views) + 1))
+        seen = [(part, one) for part in parts if (one := self._seen(part)) is not None]
+        part, one = seen[-1]
+        kept = len(part.views)
         rest = ref.views[kept:]
         if rest and rest[0].target is aten.select.int:
-            one = self._seen(replace(ref, views=ref.views[:kept]))
-            before = _through(self.shapes[ref.source], ref.views[:kept])
             axis, place = rest[0].args
-            if one is not None and axis % len(before) == one.axis:
-                place %= before[one.axis]
-                held = self._columns(reader, replace(ref, views=ref.views[:kept]), one, place, one.length - place)
+            if axis % len(one.shape) == one.axis:
+                place %= one.length
+                held = self._columns(reader, part, one, place, one.length - place)
                 return _with_views(held, [replace(rest[0], args=(axis, 0)), *rest[1:]])
         held, axis = self._held(reader, ref, kept, length)
-        one = self._seen(replace(ref, views=ref.views[:kept]))
-        assert one is not None
         cut = []
         if (one.first, one.step, one.length) != (0, 1, length):
             cut = [View(aten.slice.Tensor, (axis, one.first, one.first + one.step * (one.length - 1) + 1, one.step))]
@@ -346,10 +371,9 @@ class _Streaming:
         fresh = Ref(source, (), shape, row_major(shape), ref.dtype)
         marked, axis = _marked(self.shapes[source], time), time.axis
         for view in ref.views[:views]:
-            cut = view.target is aten.slice.Tensor and view.args[0] % marked.dim() == axis
-            if cut:
+            before, marked = marked, _applied(view, marked)
+            if _is_cut(view, before, marked, axis):
                 continue
-            marked = _applied(view, marked)
             (axis,) = _varying(marked)
             if view.target in _SHAPED:
                 view = View(view.target, (list(_with(tuple(marked.shape), axis, new)),))
@@ -375,11 +399,29 @@ class _Streaming:
         return Ref(made, (), shape, row_major(shape), fresh.dtype)
 
 
+def _why(operator: TracedOperator, steps: Collection[int]) -> str:
+    """Its columns cannot be kept for the next window."""
+    if len(steps) > 1:
+        return f"joins columns that stand for {' and for '.join(map(str, sorted(steps)))} of the input's"
+    if "pad" in aten_name(operator):
+        return "pads its input along time, where a stream has no edges"
+    if torch.Tag.pointwise in operator.target.tags:
+        return "treats each column by its place in the window"
+    return "takes the columns of the whole window at once"
+
+
 def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, data: Mapping[str, Tensor]) -> None:
-    """Both on random columns: what hangs on a column's place in the window gives others."""
+    """Both on random columns, with no parameter zero: what hangs on a column's place in the window gives others."""
+    drawn = torch.Generator().manual_seed(1)
+    data = {
+        id: one + 0.1 * torch.rand(one.shape, generator=drawn) if one.dtype == torch.float32 else one
+        for id, one in data.items()
+    }
     x, axis = of.input, of.times[of.input.id].axis
     total = stream.calls * stream.columns + 2 * stream.columns
     columns = torch.randn(_with(x.shape, axis, total), generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    if not x.dtype.is_floating_point:
+        columns = columns.abs() * 50 if x.dtype.itemsize < 4 else columns > 0  # large ones may be no tokens
     columns = columns.to(x.dtype)
     held = {one.id: torch.zeros(one.shape, dtype=one.dtype) for one in of.residents}
     for start in range(0, total, stream.columns):
@@ -389,8 +431,6 @@ def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, d
         if end >= stream.calls * stream.columns:
             window = columns.narrow(axis, end - x.shape[axis], x.shape[axis])
             expected = _answer(traced, {**data, x.id: window}, {})
-            if found.shape != expected.shape:
-                continue  # an answer for each column: those that are not new stay as they were
             if not _close(found, expected, TOLERANCE * 10):
                 raise UserError(
                     f"{of._option}: {traced.name}: its answer hangs on where in the window a column is, so that it "
@@ -398,19 +438,28 @@ def _refuse_other_answers(traced: TracedGraph, stream: Stream, of: _Streaming, d
                 )
 
 
+class _InOrder(Execution):
+    """All lies row by row, as the views of a stream expect."""
+
+    def _call(self, operator: TracedOperator, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        made = super()._call(operator, args, kwargs)
+        return [
+            one if one is None else one.contiguous() for one in (made if isinstance(made, tuple | list) else [made])
+        ]
+
+
 def _answer(traced: TracedGraph, data: Mapping[str, Tensor], held: dict[str, Tensor]) -> Tensor:
     """What a graph makes; ``held`` takes what it remembers."""
-    made = {**traced.constants, **traced.frozen, **data}
-    with torch.no_grad():
-        for operator in traced.operators:
-            args, kwargs = map_refs((operator.args, operator.kwargs), lambda ref: viewed(ref, made))
-            results = operator.target(*args, **kwargs)
-            for id, one in zip(operator.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-                if id is not None:
-                    made[id] = one.contiguous()
-                    if (resident := traced.values[id].resident) in held:
-                        held[str(resident)] = made[id]
-    return viewed(traced.loss, made)
+    given = {**traced.frozen, **data}
+    execution = _InOrder(traced, {id: one.contiguous() for id, one in given.items()})
+    for operator in traced.operators:
+        execution.step(Step(Action.COMPUTE, operator.id))
+    held |= {
+        str(traced.values[id].resident): one
+        for id, one in execution.values.items()
+        if traced.values[id].resident in held
+    }
+    return execution.result().loss
 
 
 def _marked(shape: Sequence[int], time: _Time) -> Tensor:
@@ -429,11 +478,14 @@ def _applied(view: View, tensor: Tensor) -> Tensor:
     return result if view.index is None else result[view.index]  # type: ignore[no-any-return]
 
 
-def _through(shape: Sequence[int], views: Sequence[View]) -> tuple[int, ...]:
-    tensor = torch.empty(tuple(shape), device="meta")
-    for view in views:
-        tensor = _applied(view, tensor)
-    return tuple(tensor.shape)
+def _is_cut(view: View, before: Tensor, after: Tensor, axis: int) -> bool:
+    """Whether a view leaves out columns alone; both tensors are of each element's column."""
+    numbers = torch.arange(before.numel()).view(before.shape)
+    seen = _applied(view, numbers)
+    if seen.dim() != before.dim() or _varying(after) != [axis]:
+        return False
+    places = torch.searchsorted(*(one.movedim(axis, 0).flatten(1)[:, 0].contiguous() for one in (before, after)))
+    return torch.equal(seen, numbers.index_select(axis, places))
 
 
 def _with_views(ref: Ref, views: Sequence[View]) -> Ref:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -12,7 +12,10 @@ import torch
 from poet_runtime.traced_graph import Ref, TracedGraph, TracedOperator, TracedValue, View, map_refs, row_major
 
 from poet_planner.lowering.operators.draft import added
+from poet_planner.tracing.schema import bound_arguments
 
+Rule = Callable[[TracedOperator, dict[str, Any]], bool]
+"""Puts others in an operator's place, of which it is given the arguments by name, or leaves it there."""
 CLONE = torch.ops.aten.clone.default
 
 
@@ -28,6 +31,14 @@ class Rewriting:
         self.operators: list[TracedOperator] = []
         self.views: dict[str, View] = {}
         self.aliases: dict[str, Ref] = {}
+
+    def by(self, rules: Mapping[Any, Rule]) -> TracedGraph:
+        """The graph, in which what rules say of an operator's target stands in its place."""
+        for operator in map(self.seen, self._traced.operators):
+            rule = rules.get(operator.target)
+            if rule is None or not rule(operator, bound_arguments(operator.target, operator.args, operator.kwargs)):
+                self.operators.append(operator)
+        return self.graph()
 
     def emit(self, operator: TracedOperator, name: str, shape: Sequence[int], target: Any, *args: Any) -> Ref:
         """A part of an operator, and its row-major result in f32."""
