@@ -94,6 +94,7 @@ LAYOUTS = {
     "whole": LAYOUT,
     "in parts": replace(LAYOUT, micro_batches=2),
     "batch on the card": replace(LAYOUT, batch_on_card=True),
+    "states alone, in parts": MemoryLayout(states_above_bytes=64, streaming=STREAMING, micro_batches=2),
 }
 TOGETHER = {"two steps together": replace(LAYOUT, commit_each=2)}
 

@@ -151,8 +151,9 @@ def mixing(graph: Graph | None, mixing: frozenset[str]) -> str:
 def _of_parameters(graph: Graph, usual: Form) -> str:
     kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
     batch = ", and the batch," if _has_batch(graph) else ""
+    what = "the optimizer's state" if all(tensor.kind == "state" for tensor in graph.kept) else "parameters"
     return (
-        f"{bytes_text(kept)} of parameters{batch} lie on the card: with all of them in RAM a step needs "
+        f"{bytes_text(kept)} of {what}{batch} lie on the card: with all of them in RAM a step needs "
         f"{bytes_text(usual.needs_bytes)} at least, and the budget is {bytes_text(usual.budget_bytes)} (--parameters "
         "excluded does not count them, as in the paper)"
     )
