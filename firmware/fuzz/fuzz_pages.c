@@ -45,14 +45,14 @@ static void check_commits(const poet_block_device *card, uint32_t step)
     uint8_t committed[64];
     uint32_t restored;
     uint32_t bytes;
-    (void)poet_checkpoint_restore(card, &fuzz_model, 0, ram, &restored, &bytes);
+    (void)poet_checkpoint_restore(card, &fuzz_model, 0, ram, NULL, &restored, &bytes);
     memset(ram, (int)(step & 0xffu), sizeof committed); /* the only parameter */
     memcpy(committed, ram, sizeof committed);
-    if (poet_checkpoint_commit(card, &fuzz_model, 0, ram, step, &bytes) != POET_OK) {
+    if (poet_checkpoint_commit(card, &fuzz_model, 0, ram, NULL, step, &bytes) != POET_OK) {
         return;
     }
     memset(ram, 0, sizeof fuzz_ram);
-    if (poet_checkpoint_restore(card, &fuzz_model, 0, ram, &restored, &bytes) != POET_OK) {
+    if (poet_checkpoint_restore(card, &fuzz_model, 0, ram, NULL, &restored, &bytes) != POET_OK) {
         return;
     }
     if (restored != step || bytes != sizeof committed || memcmp(ram, committed, sizeof committed) != 0) {

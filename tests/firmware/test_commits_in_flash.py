@@ -38,12 +38,12 @@ class Keeper:
         self.own = c.byref(flash.device), c.byref(NET.model), 0
 
     def commit(self, step: int) -> int:
-        return int(self.core.poet_checkpoint_commit(*self.own, tensors(step), step, c.byref(c.c_uint32())))
+        return int(self.core.poet_checkpoint_commit(*self.own, tensors(step), None, step, c.byref(c.c_uint32())))
 
     def restore(self) -> int:
         """The step that counts, checked; or the error."""
         found, step = c.create_string_buffer(BYTES), c.c_uint32()
-        status = self.core.poet_checkpoint_restore(*self.own, found, c.byref(step), c.byref(c.c_uint32()))
+        status = self.core.poet_checkpoint_restore(*self.own, found, None, c.byref(step), c.byref(c.c_uint32()))
         assert status != fw.OK or found.raw == tensors(step.value)
         return int(status) or step.value
 

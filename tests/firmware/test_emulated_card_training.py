@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 from poet_harness.emulation import open_emulated_board
-from poet_harness.firmware import build
+from poet_harness.firmware import CARD, FLASH, build, built
 from poet_harness.protocol.link import Link
 from poet_planner.graph.layout import MemoryLayout
 from poet_planner.planning.training_graph import training_step
@@ -50,15 +50,22 @@ def test_parameters_on_the_card_of_a_board(
     schedule = everything_paged(graph)
     write_headers(graph, schedule, tmp_path)
     with mock.patch.dict(os.environ, PLATFORMIO_BUILD_DIR=str(builds)):
-        image = build(board, tmp_path)
-        with open_emulated_board(board, image, tmp_path / "board.img") as emulated:
+        keep = CARD if board.memory is None else FLASH
+        with (
+            built(board, tmp_path, keep) as image,
+            open_emulated_board(board, image, tmp_path / "board.img") as emulated,
+        ):
             link = Link(emulated.serial, name)
             session = CardSession(graph, MODEL, BATCH, STEPS)
             answers = [link.request(request, 60.0).values for request in session.requests]
             assert [one["loss"] for one in session.steps(answers)] == losses
             assert session.found(answers) == weights
 
-            emulated.reset()
+            if board.memory is None:
+                emulated.reset()
+            else:
+                link.request(f"commit {STEPS}")
+                emulated.cut_power()
             link.request("hello")
             assert link.request("restore").values["step"] == str(STEPS)
             assert session.found([link.request(request).values for request in session.gets]) == weights

@@ -75,6 +75,16 @@ def test_micro_batches_have_the_bits_of_all_in_ram(
     assert found(optimizer, layout, make) == found(optimizer, MemoryLayout(micro_batches=2))
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_states_away_from_their_parameters_have_the_bits_of_all_in_ram(
+    found: Callable[..., Found], optimizer: str, parts: int
+) -> None:
+    layout = MemoryLayout(micro_batches=parts, states_above_bytes=64, streaming=Streaming(None, 1024))
+    assert {kept.kind for kept in graph_of(optimizer, layout).kept} == {"state"}
+    assert found(optimizer, layout) == found(optimizer, MemoryLayout(micro_batches=parts))
+
+
 FROZEN = "finetune_cnn_small"
 
 

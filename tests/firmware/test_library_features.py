@@ -77,7 +77,7 @@ def in_two_parts(at_once: int) -> fw.Net:
 class Program:
     """A network in RAM that is noise."""
 
-    def __init__(self, core: c.CDLL, net: fw.Net, begins: int = fw.OK) -> None:
+    def __init__(self, core: c.CDLL, net: fw.Net, begins: int = fw.OK, card: fw.Card | None = None) -> None:
         self.core, self.net = core, net
         self.network = fw.Network(c.pointer(net.plan), None, c.pointer(net.tables), None, 0, 0, BATCH, RAM)
         if net.built.inference:
@@ -92,7 +92,8 @@ class Program:
             getattr(core, name).restype = c.c_void_p
         core.poet_steps.restype = c.c_uint32
         self.hooks = fw.Hooks()
-        assert self.call("begin", c.byref(self.network), self.ram, RAM, None, c.byref(self.hooks)) == begins
+        device = None if card is None else c.byref(card.device)
+        assert self.call("begin", c.byref(self.network), self.ram, RAM, device, c.byref(self.hooks)) == begins
         if begins == fw.OK:
             self.put(X)
 
@@ -239,3 +240,28 @@ def test_damaged_tables_are_refused(core: c.CDLL) -> None:
     net = in_two_parts(4)
     net.extraction[2].model.residents[6].kind = fw.INPUT
     Program(core, net, fw.E_CORRUPT)
+
+
+def test_features_on_the_card_outlive_a_reset_and_no_other_frozen_part(core: c.CDLL) -> None:
+    samples = np.random.default_rng(5).standard_normal((3 * BATCH, SIZE)).astype(np.float32)
+    card = fw.Card(fw.PAGE_AREA + 1 + 2 * len(samples))  # of a trace; of features, of their check
+    one, two = Program(core, whole()), Program(core, in_two_parts(2), card=card)
+    for first in range(0, len(samples), BATCH):
+        two.put(samples[first : first + BATCH])
+        assert two.call("extract") == fw.OK
+        assert [two.call("keep_features", place, first + place) for place in range(BATCH)] == [fw.OK] * BATCH
+    two = Program(core, in_two_parts(2), card=card)
+    order = np.random.default_rng(1).permutation(len(samples))[:BATCH]
+    one.put(samples[order])
+    for _ in range(2):
+        assert [two.call("kept_features", place, number) for place, number in enumerate(order.tolist())] == [
+            fw.OK
+        ] * BATCH
+        assert one.train() == two.train("train_features") == fw.OK
+        assert one.weights() == two.weights()
+    assert two.call("keep_features", BATCH, 0) == two.call("keep_features", 0, len(samples)) == fw.E_ARGUMENT
+    card.flips = 1
+    assert two.call("kept_features", 0, 0) == fw.OK, "it is read again"
+    two.net.built.extraction.contents.plan.model.contents.constant_crc ^= 1
+    assert two.call("kept_features", 0, 0) == fw.E_ABSENT
+    assert Program(core, in_two_parts(2)).call("kept_features", 0, 0) == fw.E_ABSENT

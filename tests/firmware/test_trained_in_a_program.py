@@ -94,6 +94,7 @@ LAYOUTS = {
     "whole": LAYOUT,
     "in parts": replace(LAYOUT, micro_batches=2),
     "batch on the card": replace(LAYOUT, batch_on_card=True),
+    "states alone, in parts": MemoryLayout(states_above_bytes=64, streaming=STREAMING, micro_batches=2),
 }
 TOGETHER = {"two steps together": replace(LAYOUT, commit_each=2)}
 
@@ -200,6 +201,9 @@ int main(void)
         memcpy(poet_target(&trainer, 0), net_batches[poet_steps(&trainer)].target, sizeof net_batches[0].target);
         status = poet_train(&trainer, RATE);
     }
+    if (status == POET_OK) {
+        status = poet_commit(&trainer); /* what no step has */
+    }
     for (const char *words = status == POET_OK ? "end 0\\n" : "end 1\\n"; *words != 0; words++) {
         poet_board_putchar(*words);
     }
@@ -210,7 +214,9 @@ int main(void)
 """
 
 
-def test_on_the_emulated_board_it_goes_on_from_cuts(trained: Trained, tmp_path: Path) -> None:
+def test_on_the_emulated_board_it_goes_on_from_cuts(made: Callable[[str], Trained], tmp_path: Path) -> None:
+    """With three homes, and steps that no record counts yet."""
+    trained = made(*TOGETHER)
     (tmp_path / "src").mkdir()
     (tmp_path / "libraries").mkdir()
     shutil.copytree(trained.folder / "net", tmp_path / "libraries" / "net")

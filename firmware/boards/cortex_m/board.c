@@ -37,11 +37,21 @@ __attribute__((weak)) bool card_spi_finds_a_card(void)
     return true; /* or the driver says that there is none */
 }
 
+static int open_card(poet_block_device *device)
+{
+    return card_spi_finds_a_card() ? poet_sdcard_init(&card_spi_card, &card_spi, device) : POET_E_ABSENT;
+}
+
 int poet_board_storage(poet_block_device *device)
 {
 #if BOARD_MEMORY_BYTES > 0
-    return poet_memory_init((void *)BOARD_MEMORY_BEGIN, BOARD_MEMORY_BYTES, device);
+    static poet_block_device card;
+    const int status = poet_memory_init((void *)BOARD_MEMORY_BEGIN, BOARD_MEMORY_BYTES, device);
+    if (status == POET_OK && open_card(&card) == POET_OK) {
+        device->lasting = &card;
+    }
+    return status;
 #else
-    return card_spi_finds_a_card() ? poet_sdcard_init(&card_spi_card, &card_spi, device) : POET_E_ABSENT;
+    return open_card(device);
 #endif
 }

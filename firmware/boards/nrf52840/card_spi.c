@@ -13,7 +13,7 @@
 #include "timer.h"
 #include "wait.h"
 
-#define RAM_BASE 0x20000000u
+#define RAM_PART 0x20u               /* the highest byte of its addresses */
 #define LONGEST_SLEEP_TICKS 4000000u /* 0.25 s: no single transfer takes a tenth of it */
 #define LONGEST_TRANSFER 512u        /* 16 ms at 250 kHz: WAIT_POLLS is longer */
 
@@ -79,10 +79,10 @@ static void move(const uint8_t *send, uint8_t *receive, uint32_t bytes)
     __asm__ volatile("dmb" ::: "memory");
 }
 
-/* EasyDMA reaches RAM alone; what is sent from flash goes through here. */
+/* EasyDMA reaches RAM alone; what is sent from flash or slow memory goes through here. */
 static uint8_t staging[POET_BLOCK_BYTES];
 
-static void send_from_flash(const uint8_t *send, uint8_t *receive, uint32_t bytes)
+static void send_from_elsewhere(const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     for (uint32_t done = 0u; done < bytes; done += sizeof staging) {
         const uint32_t part = bytes - done < sizeof staging ? bytes - done : sizeof staging;
@@ -94,8 +94,8 @@ static void send_from_flash(const uint8_t *send, uint8_t *receive, uint32_t byte
 static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     (void)context;
-    if (send != NULL && (uintptr_t)send < RAM_BASE) {
-        send_from_flash(send, receive, bytes);
+    if (send != NULL && (uintptr_t)send >> 24 != RAM_PART) {
+        send_from_elsewhere(send, receive, bytes);
         return;
     }
     for (uint32_t done = 0u; done < bytes; done += LONGEST_TRANSFER) {
@@ -108,7 +108,7 @@ static void transfer(void *context, const uint8_t *send, uint8_t *receive, uint3
 static void start(void *context, const uint8_t *send, uint8_t *receive, uint32_t bytes)
 {
     (void)context;
-    if (send != NULL && (uintptr_t)send < RAM_BASE) {
+    if (send != NULL && (uintptr_t)send >> 24 != RAM_PART) {
         memcpy(staging, send, bytes);
         send = staging;
     }

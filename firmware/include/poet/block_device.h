@@ -40,7 +40,8 @@ typedef struct poet_block_device {
     int (*wait)(void *context);
     uint32_t erase_blocks; /* 0: it needs no erasing */
     int (*erase)(void *context, uint32_t block, uint32_t blocks);
-    bool forgets; /* memory: what lies there ends with the power, and needs no checks */
+    bool forgets;                            /* memory: what lies there ends with the power, and needs no checks */
+    const struct poet_block_device *lasting; /* of memory: where commits go; NULL: they are refused */
 } poet_block_device;
 
 #ifdef __cplusplus

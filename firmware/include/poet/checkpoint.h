@@ -5,8 +5,8 @@
  * only then writes the slot's header, whose sequence number makes it the newest. Until that header is whole, the other
  * slot stays the one that counts. A card has two slots; on flash a commit takes as many units as it needs.
  *
- *     poet_checkpoint_commit(&card, &model, 0, residents, 12, &bytes);    // after the twelfth training step
- *     poet_checkpoint_restore(&card, &model, 0, residents, &step, &bytes); // after the next boot: step is 12
+ *     poet_checkpoint_commit(&card, &model, 0, residents, NULL, 12, &bytes);    // after the twelfth training step
+ *     poet_checkpoint_restore(&card, &model, 0, residents, NULL, &step, &bytes); // after the next boot: step is 12
  *
  * All slots belong to one network: a commit never overwrites that of another one (POET_E_TAKEN). `owner` tells
  * networks apart that have the same graph; 0 is every one of them.
@@ -21,6 +21,7 @@
 
 #include "poet/block_device.h"
 #include "poet/model.h"
+#include "poet/record.h"
 #include "poet/status.h"
 
 #ifdef __cplusplus
@@ -45,17 +46,19 @@ poet_ring poet_ring_of(const poet_block_device *device);
 /* Whether a slot holds a commit, whosever it is. */
 bool poet_checkpoint_is_there(const poet_block_device *device);
 
-/* Commits every parameter and state tensor, with the caller's step number. POET_E_TAKEN if a slot holds another
- * network's commit, which only poet_pager_format ends; POET_E_FULL if they do not fit a slot, POET_E_NOT_FINITE if a
- * parameter is infinite or no number (nothing is written then), POET_E_CORRUPT if the card does not give back what was
- * written; the last commit then still counts. */
+/* Commits every parameter and state tensor, with the caller's step number, and the tensors that `kept` counts, a record
+ * in memory, or NULL. Commits of memory go to what it has as `lasting`: POET_E_ABSENT if nothing is. POET_E_TAKEN if a
+ * slot holds another network's commit, which only poet_pager_format ends; POET_E_FULL if they do not fit a slot,
+ * POET_E_NOT_FINITE if a parameter is infinite or no number (nothing is written then), POET_E_CORRUPT if the card does
+ * not give back what was written; the last commit then still counts. */
 int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model, uint32_t owner,
-                           const uint8_t *residents, uint32_t step, uint32_t *bytes);
+                           const uint8_t *residents, const poet_record *kept, uint32_t step, uint32_t *bytes);
 
 /* Reads the newest whole commit back. POET_E_ABSENT if there is none, POET_E_TAKEN if there are only those of another
- * network, POET_E_CORRUPT if none passes its check; the tensors in RAM are then unchanged. */
+ * network, POET_E_CORRUPT if none passes its check; the tensors in RAM are then unchanged. Those of `kept` become its
+ * next versions, which poet_record_take lets count. */
 int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model, uint32_t owner,
-                            uint8_t *residents, uint32_t *step, uint32_t *bytes);
+                            uint8_t *residents, const poet_record *kept, uint32_t *step, uint32_t *bytes);
 
 #ifdef __cplusplus
 }

@@ -164,6 +164,13 @@ int poet_train_features(poet *p, float rate);
 int poet_train_features_begin(poet *p, float rate);
 int poet_infer_features(poet *p, const void *features);
 
+/* Keeps what poet_train_features reads of a sample of the batch, its target, too, under a number, on the card, from its
+ * end on; and the other way. They outlive a reset, as long as the frozen part is the same. POET_E_ARGUMENT: no such
+ * sample, or the card has no room for so many numbers. POET_E_ABSENT: none is kept under this number, which leaves the
+ * sample undefined; or there is no card. */
+int poet_keep_features(poet *p, uint32_t sample, uint32_t number);
+int poet_kept_features(poet *p, uint32_t sample, uint32_t number);
+
 /* Training steps completed, whole batches, with those before the commit that was restored. */
 uint32_t poet_steps(const poet *p);
 

@@ -121,6 +121,9 @@ int poet_record_end_step(poet_record *record);
  * one counts is then not known. */
 int poet_record_commit(poet_record *record, uint32_t step);
 
+/* Lets what poet_checkpoint_restore has brought to memory count, as of a step. Of batches there is one, to be given. */
+int poet_record_take(poet_record *record, uint32_t step);
+
 /* For a card that is prepared over the serial line. Both take bytes of one tensor: of a unit `put` writes the next
  * version and `get` reads the one that counts; of a batch's tensor `offset` runs through all batches. The `put` that
  * holds the last byte of a tensor completes it, the `get` that holds the first one checks it. POET_E_ARGUMENT outside

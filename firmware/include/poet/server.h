@@ -45,6 +45,7 @@ typedef struct poet_server {
     bool record_known;    /* since the card came up */
     int record_status;    /* POET_OK, or why no record of the card counts */
     bool preparing;       /* without a record yet: tensors are put on the card for a first one */
+    uint32_t lasting;     /* steps of the last commit that memory has elsewhere */
     bool residents_count; /* those in RAM are those that the record names, or were committed with it */
     bool residents_stale; /* they were, and are to be read back before the next step */
     bool greeted;         /* a `hello` has been received since boot */

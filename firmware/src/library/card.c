@@ -11,7 +11,12 @@ __attribute__((cold)) int poet_open_card(poet *p, const poet_network *network, c
 {
     p->card = card;
     p->run.pager = &p->pager;
-    const int status = poet_pager_open(&p->pager, card);
+    int status = POET_OK;
+    if (card->lasting != NULL) {
+        status = poet_pager_open(&p->pager, card->lasting);
+        status = status != POET_OK ? status : poet_record_check_others(card->lasting, 0);
+    }
+    status = status != POET_OK ? status : poet_pager_open(&p->pager, card);
     if (status != POET_OK) {
         return status;
     }
@@ -28,11 +33,15 @@ int poet_restore(poet *p)
     poet_runner_forget_sums(&p->runner);
     p->heard = 0;
     if (p->network->keeping != NULL) {
-        return p->network->keeping->restore(p);
+        const bool stale = p->stale;
+        p->stale = false; /* not what the last step began with, but what a commit has */
+        const int status = p->network->keeping->restore(p);
+        p->stale = status != POET_OK && (stale || p->stale);
+        return status;
     }
     return p->card == NULL ? POET_E_ABSENT
                            : poet_checkpoint_restore(p->card, p->network->train->model, p->network->owner,
-                                                     p->runner.ram, &p->steps, &bytes);
+                                                     p->runner.ram, NULL, &p->steps, &bytes);
 }
 
 int poet_commit(poet *p)
@@ -46,5 +55,5 @@ int poet_commit(poet *p)
     }
     return p->card == NULL ? POET_E_ABSENT
                            : poet_checkpoint_commit(p->card, p->network->train->model, p->network->owner, p->runner.ram,
-                                                    p->steps, &bytes);
+                                                    NULL, p->steps, &bytes);
 }

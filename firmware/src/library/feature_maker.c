@@ -100,6 +100,53 @@ int poet_extract(poet *p)
     return status == POET_OK ? poet_feature_maker_make(p) : status;
 }
 
+/* Of a check that another frozen part does not pass, and a reset does not change. */
+static uint32_t seed_of(const poet *p, const poet_model *extraction)
+{
+    const poet_record *record = p->run.record;
+    uint32_t seed = (uint32_t)extraction->graph_hash ^ extraction->constant_crc;
+    for (uint32_t i = record != NULL ? record->model->unit_count : 0u; record != NULL && i < record->model->check_count;
+         i++) {
+        seed = (seed << 1 | seed >> 31) ^ record->checks[i].crc;
+    }
+    return seed;
+}
+
+/* From the card's end on, behind what any plan has there. */
+static int open_store(poet *p, poet_feature_store *store)
+{
+    const int status = ready(p);
+    if (status != POET_OK || p->card == NULL || !poet_has_pages(p->card)) {
+        return status != POET_OK ? status : POET_E_ABSENT;
+    }
+    const poet_network *network = p->network;
+    const poet_extraction *extraction = network->maker->extraction;
+    const poet_plan *plans[] = {network->train, network->infer, network->stream, &extraction->plan, extraction->infer};
+    uint32_t taken = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const uint32_t more = plans[i] != NULL ? poet_runner_card_blocks(plans[i]->schedule) : 0u;
+        taken = more > taken ? more : taken;
+    }
+    poet_feature_store_init(store, extraction, network->train, p->runner.ram, 0, 0, seed_of(p, extraction->plan.model));
+    store->card = p->card;
+    store->card_from = p->pager.page_area + taken;
+    return POET_OK;
+}
+
+int poet_keep_features(poet *p, uint32_t sample, uint32_t number)
+{
+    poet_feature_store store;
+    const int status = open_store(p, &store);
+    return status != POET_OK ? status : poet_feature_store_keep(&store, sample, number);
+}
+
+int poet_kept_features(poet *p, uint32_t sample, uint32_t number)
+{
+    poet_feature_store store;
+    const int status = open_store(p, &store);
+    return status != POET_OK ? status : poet_feature_store_fill(&store, sample, number);
+}
+
 int poet_train_features(poet *p, float rate)
 {
     int status = ready(p);

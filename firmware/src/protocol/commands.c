@@ -88,8 +88,9 @@ int poet_verb_format(poet_server *server, const char *arguments, poet_text *answ
     }
     int status = poet_session_card(server);
     if (status == POET_OK) {
-        status = poet_pager_format(&server->card);
+        status = poet_pager_format(server->card.lasting != NULL ? server->card.lasting : &server->card);
         server->record_known = false;
+        server->lasting = 0;
     }
     poet_session_note(server, status);
     if (status != POET_OK) {

@@ -18,19 +18,33 @@ void poet_session_note(poet_server *server, int status)
     }
 }
 
-/* The board's card; or with POET_KEEP_FLASH the end of the chip's own flash, labelled for poet at its first use. */
+/* The board's card; or with POET_KEEP_FLASH the end of the chip's own flash, labelled for poet at its first use. Beside
+ * slow memory, 1 in POET_KEEP_FLASH, flash has the commits alone. */
 #ifdef POET_KEEP_FLASH
-static int open_storage(poet_server *server)
+static int open_flash(const poet_server *server, poet_block_device *flash)
 {
-    const uint32_t blocks = server->built->model == NULL ? 0u : poet_saved_blocks(server->built->model);
+    const poet_model *model = server->built->model;
+    const bool keeps = POET_KEEP_FLASH && poet_session_keeps_tensors(server);
+    const uint32_t blocks = model == NULL ? 0u : poet_saved_blocks(model, keeps ? &server->record : NULL);
     const uint32_t commit = (blocks + 2u + 7u) / 8u * 8u; /* with two headers, in units of 4 KB at most */
     poet_pager pager;
-    int status = poet_board_flash(4u * commit + 8u, &server->card);
+    int status = poet_board_flash(4u * commit + 8u, flash);
     if (status == POET_E_FULL) {
-        status = poet_board_flash(2u * commit + 8u, &server->card); /* wears twice as fast */
+        status = poet_board_flash(2u * commit + 8u, flash); /* wears twice as fast */
     }
-    if (status == POET_OK && poet_pager_open(&pager, &server->card) == POET_E_ABSENT) {
-        status = poet_pager_format(&server->card);
+    if (status == POET_OK && poet_pager_open(&pager, flash) == POET_E_ABSENT) {
+        status = poet_pager_format(flash);
+    }
+    return status;
+}
+
+static int open_storage(poet_server *server)
+{
+    static poet_block_device flash;
+    int status = POET_KEEP_FLASH ? poet_board_storage(&server->card) : open_flash(server, &server->card);
+    if (POET_KEEP_FLASH && status == POET_OK) {
+        status = open_flash(server, &flash);
+        server->card.lasting = &flash;
     }
     return status;
 }
@@ -46,6 +60,14 @@ int poet_session_card(poet_server *server)
     const int status = server->card_up ? POET_OK : open_storage(server);
     server->card_up = status == POET_OK;
     return status;
+}
+
+int poet_session_lasting(const poet_server *server)
+{
+    poet_pager pager;
+    const poet_block_device *lasting = server->card.lasting;
+    const int status = lasting == NULL ? POET_E_ABSENT : poet_pager_open(&pager, lasting);
+    return status != POET_OK ? status : poet_record_check_others(lasting, 0);
 }
 
 bool poet_session_keeps_tensors(const poet_server *server)
@@ -137,7 +159,7 @@ void poet_session_forget_sums(poet_server *server, const poet_model *inference)
 
 int poet_session_residents(poet_server *server)
 {
-    if (server->residents_count || poet_saved_blocks(server->built->model) == 0) {
+    if (server->residents_count || poet_saved_bytes(server->built->model) == 0) {
         return POET_OK;
     }
     const int status = server->residents_stale ? poet_record_read_residents(&server->record) : POET_E_ORDER;

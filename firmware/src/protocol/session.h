@@ -15,6 +15,9 @@ void poet_session_note(poet_server *server, int status);
 /* Brings the card up, if it is not. */
 int poet_session_card(poet_server *server);
 
+/* Of slow memory: whether what its commits go to is there, labelled, and not of another model. */
+int poet_session_lasting(const poet_server *server);
+
 /* Opens the card for pages, unless it is another model's; they go after the tensors that a model keeps there. */
 int poet_session_pager(poet_server *server);
 

@@ -110,6 +110,9 @@ int poet_verb_step(poet_server *server, const char *arguments, poet_text *answer
     if (ends) {
         poet_reply_number(answer, "committed", run.record->committed);
     }
+    if (ends && server->card.forgets) {
+        poet_reply_number(answer, "lasting", server->lasting);
+    }
     return POET_OK;
 }
 
@@ -173,9 +176,13 @@ int poet_verb_commit(poet_server *server, const char *arguments, poet_text *answ
     uint32_t bytes;
     poet_board_window(true);
     const uint32_t before = poet_board_ticks();
-    status = poet_session_keeps_tensors(server)
-                 ? commit_record(server, step_number, &bytes)
-                 : poet_checkpoint_commit(&server->card, server->built->model, 0, server->ram, step_number, &bytes);
+    const bool keeps = poet_session_keeps_tensors(server);
+    const int lasting = server->card.forgets ? poet_session_lasting(server) : POET_OK;
+    status = keeps ? commit_record(server, step_number, &bytes) : lasting;
+    if (status == POET_OK && lasting == POET_OK && (!keeps || server->card.forgets)) {
+        status = poet_checkpoint_commit(&server->card, server->built->model, 0, server->ram,
+                                        keeps ? &server->record : NULL, step_number, &bytes);
+    }
     const uint32_t after = poet_board_ticks();
     poet_board_window(false);
     poet_session_note(server, status);
@@ -188,12 +195,33 @@ int poet_verb_commit(poet_server *server, const char *arguments, poet_text *answ
     }
     poet_reply_number(answer, "ticks", after - before);
     poet_reply_number(answer, "bytes", bytes);
+    if (server->card.forgets) {
+        server->lasting = lasting == POET_OK ? step_number : server->lasting;
+        poet_reply_number(answer, "lasts", lasting == POET_OK);
+    }
     return POET_OK;
+}
+
+/* Memory has lost what it had, or is not to be believed, unless it was filled since the board's start. */
+static int restore_lasting(poet_server *server)
+{
+    uint32_t bytes;
+    int status = poet_record_load(&server->record, &server->card);
+    if (status == POET_OK || status == POET_E_ABSENT) {
+        status = poet_checkpoint_restore(&server->card, server->built->model, 0, server->ram, &server->record,
+                                         &server->lasting, &bytes);
+    }
+    return status != POET_OK ? status : poet_record_take(&server->record, server->lasting);
 }
 
 static int restore_record(poet_server *server, uint32_t *step_number, uint32_t *bytes)
 {
-    const int status = poet_record_restore(&server->record, &server->card);
+    const bool lost = server->card.forgets && !server->residents_count && !server->residents_stale;
+    int status = lost ? poet_session_lasting(server) : POET_E_ABSENT;
+    status = status == POET_OK ? restore_lasting(server) : status;
+    if (status == POET_E_ABSENT) {
+        status = poet_record_restore(&server->record, &server->card);
+    }
     server->record_known = status == POET_OK;
     server->record_status = status;
     server->residents_count = status == POET_OK;
@@ -216,9 +244,9 @@ int poet_verb_restore(poet_server *server, const char *arguments, poet_text *ans
         return poet_reply_finish(answer, status);
     }
     poet_runner_forget_sums(&server->runner);
-    status = poet_session_keeps_tensors(server)
-                 ? restore_record(server, &step_number, &bytes)
-                 : poet_checkpoint_restore(&server->card, server->built->model, 0, server->ram, &step_number, &bytes);
+    status = poet_session_keeps_tensors(server) ? restore_record(server, &step_number, &bytes)
+                                                : poet_checkpoint_restore(&server->card, server->built->model, 0,
+                                                                          server->ram, NULL, &step_number, &bytes);
     if (status == POET_E_TAKEN) {
         status = POET_E_ABSENT; /* another network's commits are none of this one */
     }
@@ -233,6 +261,9 @@ int poet_verb_restore(poet_server *server, const char *arguments, poet_text *ans
     poet_reply_number(answer, "bytes", bytes);
     if (poet_session_keeps_tensors(server)) {
         poet_reply_number(answer, "batches", server->record.batches);
+    }
+    if (server->card.forgets) {
+        poet_reply_number(answer, "lasting", server->lasting);
     }
     return POET_OK;
 }

@@ -26,6 +26,10 @@ static bool is_operand_sound(const poet_model *model, const poet_schedule *sched
               : (sizes->kept & POET_KEPT_OUTPUTS) == 0 || place >= sizes->inputs + sizes->outputs) {
         return poet_lies_inside(model, schedule, word, bytes, !input);
     }
+    /* Of an update that reads its states from the card the parameter may lie in RAM. */
+    if (sizes->kept_also != 0 && place == (input ? sizes->kept_input : sizes->inputs) && (word & POET_WORD_KEPT) == 0) {
+        return poet_lies_inside(model, schedule, word, bytes, !input);
+    }
     const uint32_t number = word >> POET_WORD_KEPT_SHIFT;
     if (word % 4u != POET_WORD_KEPT || number >= model->kept_count) {
         return false;
@@ -82,10 +86,12 @@ bool poet_record_may_be_needed(const poet_schedule *schedule)
     bool changed = false;
     for (uint32_t i = 0; i < schedule->call_count; i++) {
         const poet_call *call = &schedule->calls[i];
+        const uint32_t first = schedule->words[call->words + call->inputs]; /* what an update changes: its parameter */
+        const bool in_ram = call->outputs == 0 || (first & POET_WORD_KEPT) == 0;
+        changed = changed || ((call->flags & POET_CHANGES) != 0 && in_ram);
         if (changed && uses_card(schedule, call)) {
             return true;
         }
-        changed = changed || ((call->flags & POET_CHANGES) != 0 && !uses_card(schedule, call));
     }
     return false;
 }

@@ -2,6 +2,7 @@
 #include "poet/checkpoint.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "poet/crc32.h"
@@ -71,16 +72,11 @@ static uint32_t slot_block(const poet_ring *ring, uint32_t slot)
     return ring->first + slot * ring->blocks;
 }
 
-/* Whether two commits fit: one of them is always whole. */
-static bool has_room(const poet_ring *ring, const poet_model *model)
+/* Whether two commits of so many blocks fit: one of them is always whole. */
+static bool has_room(const poet_ring *ring, uint32_t blocks)
 {
     const uint32_t half = ring->count / 2u * ring->blocks;
-    return half > ring->headers && poet_saved_blocks(model) <= half - ring->headers;
-}
-
-static uint32_t slots_of(const poet_ring *ring, const poet_model *model)
-{
-    return (poet_saved_blocks(model) + ring->headers - 1u) / ring->blocks + 1u;
+    return half > ring->headers && blocks <= half - ring->headers;
 }
 
 /* Whether a slot has a header. One that was never written has none, nor has one whose header was torn or cannot be
@@ -169,11 +165,16 @@ bool poet_checkpoint_is_there(const poet_block_device *device)
 }
 
 __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device, const poet_model *model,
-                                                 uint32_t owner, const uint8_t *residents, uint32_t step,
-                                                 uint32_t *bytes)
+                                                 uint32_t owner, const uint8_t *residents, const poet_record *kept,
+                                                 uint32_t step, uint32_t *bytes)
 {
+    device = device->forgets ? device->lasting : device;
+    if (device == NULL) {
+        return POET_E_ABSENT;
+    }
     const poet_ring ring = poet_ring_of(device);
-    if (!has_room(&ring, model)) {
+    const uint32_t blocks = poet_saved_blocks(model, kept);
+    if (!has_room(&ring, blocks)) {
         return POET_E_FULL;
     }
     int status = poet_saved_check_finite(model, residents);
@@ -190,11 +191,11 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
     const slot_header next = {all.newest.sequence + 1u,
                               model->graph_hash,
                               step,
-                              poet_saved_bytes(model),
-                              poet_saved_crc(model, residents),
+                              kept == NULL ? poet_saved_bytes(model) : poet_record_bytes(kept),
+                              poet_saved_crc(model, residents, kept),
                               owner};
 
-    const uint32_t slots = slots_of(&ring, model);
+    const uint32_t slots = (blocks + ring.headers - 1u) / ring.blocks + 1u;
     const uint32_t behind = all.newest.sequence == 0u ? 0u : all.slot + slots;
     const uint32_t block = slot_block(&ring, behind + slots <= ring.count ? behind : 0u);
     const uint32_t data = block + ring.headers;
@@ -204,10 +205,10 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
         status = device->erase(device->context, block, slots * ring.blocks);
     }
     if (status == POET_OK) {
-        status = poet_saved_write(device, model, residents, data);
+        status = poet_saved_write(device, model, residents, kept, data);
     }
     if (status == POET_OK) {
-        status = poet_saved_check(device, model, data, next.crc);
+        status = poet_saved_check(device, model, kept, data, next.crc);
     }
     if (status != POET_OK) {
         return status;
@@ -220,20 +221,26 @@ __attribute__((cold)) int poet_checkpoint_commit(const poet_block_device *device
 }
 
 __attribute__((cold)) int poet_checkpoint_restore(const poet_block_device *device, const poet_model *model,
-                                                  uint32_t owner, uint8_t *residents, uint32_t *step, uint32_t *bytes)
+                                                  uint32_t owner, uint8_t *residents, const poet_record *kept,
+                                                  uint32_t *step, uint32_t *bytes)
 {
+    device = device->forgets ? device->lasting : device;
+    if (device == NULL) {
+        return POET_E_ABSENT;
+    }
     const poet_ring ring = poet_ring_of(device);
-    if (!has_room(&ring, model)) {
+    if (!has_room(&ring, poet_saved_blocks(model, kept))) {
         return POET_E_FULL;
     }
+    const uint32_t saved = kept == NULL ? poet_saved_bytes(model) : poet_record_bytes(kept);
     found all = find(device, model, owner, UINT32_MAX);
     int status = all.status != POET_OK ? all.status : all.others ? POET_E_TAKEN : POET_E_ABSENT;
     for (; all.newest.sequence > 0u; all = find(device, model, owner, all.newest.sequence)) {
-        if (all.newest.bytes != poet_saved_bytes(model)) {
+        if (all.newest.bytes != saved) {
             continue;
         }
         const uint32_t data = slot_block(&ring, all.slot) + ring.headers;
-        status = poet_saved_read(device, model, residents, data, all.newest.crc);
+        status = poet_saved_read(device, model, residents, kept, data, all.newest.crc);
         if (status == POET_OK) {
             *step = all.newest.step;
             *bytes = all.newest.bytes;

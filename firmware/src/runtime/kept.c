@@ -207,8 +207,7 @@ uint32_t poet_record_page_block(const poet_record *record)
 
 /* --- what a step reads and writes --- */
 
-/* First block of a row, in the home of a unit that is read or in that of its next version. */
-static uint32_t row_block(const poet_record *record, const poet_kept *kept, uint32_t row, bool next)
+uint32_t poet_kept_row_block(const poet_record *record, const poet_kept *kept, uint32_t row, bool next)
 {
     const uint32_t block = kept->block + row * row_blocks(kept);
     const uint32_t bit = kept->bit + row;
@@ -220,7 +219,7 @@ static uint32_t row_block(const poet_record *record, const poet_kept *kept, uint
 
 static uint32_t batch_block(const poet_record *record, const poet_kept *kept, uint32_t batch)
 {
-    return row_block(record, kept, 0, false) + batch * record->model->batch_blocks;
+    return poet_kept_row_block(record, kept, 0, false) + batch * record->model->batch_blocks;
 }
 
 /* With the check that follows it on the card: the CRC of its bytes, and the batch's number on top, so that a batch in
@@ -251,7 +250,7 @@ int poet_record_find(const poet_record *record, const poet_kept *kept, uint32_t 
     if (is_batch(kept)) {
         return find_batch(record, kept, record->step % record->batches, place);
     }
-    *place = (poet_kept_place){.block = row_block(record, kept, row, false), .bytes = row_bytes(kept)};
+    *place = (poet_kept_place){.block = poet_kept_row_block(record, kept, row, false), .bytes = row_bytes(kept)};
     if (kept->rows == 1u) {
         place->crc = record->checks[kept->check].crc;
         place->checked = true;
@@ -264,7 +263,7 @@ int poet_record_begin(const poet_record *record, const poet_kept *kept, uint32_t
     if (row >= kept->rows) {
         return POET_E_ARGUMENT;
     }
-    *block = row_block(record, kept, row, true);
+    *block = poet_kept_row_block(record, kept, row, true);
     return poet_kept_bit(record->changed, kept->bit + row) ? POET_E_ORDER : POET_OK;
 }
 
@@ -321,7 +320,7 @@ static int check_of(const poet_record *record, const poet_kept *kept, bool next,
     *check = 0;
     for (uint32_t row = 0; row < kept->rows; row++) {
         uint32_t crc = row;
-        const int status = crc_of(record->device, row_block(record, kept, row, next), row_bytes(kept), &crc);
+        const int status = crc_of(record->device, poet_kept_row_block(record, kept, row, next), row_bytes(kept), &crc);
         if (status != POET_OK) {
             return status;
         }
@@ -462,7 +461,8 @@ int poet_record_put(poet_record *record, const poet_kept *kept, uint32_t offset,
     const uint32_t size = row_bytes(kept);
     for (uint32_t part; bytes > 0; data += part, offset += part, bytes -= part) {
         part = in_row(kept, offset, bytes);
-        const uint32_t block = row_block(record, kept, offset / size, true) + batch * record->model->batch_blocks;
+        const uint32_t block =
+            poet_kept_row_block(record, kept, offset / size, true) + batch * record->model->batch_blocks;
         status = patch(record->device, block, offset % size, data, part, (offset + part) % size == 0);
         if (status != POET_OK) {
             return status;
@@ -496,7 +496,8 @@ int poet_record_get(const poet_record *record, const poet_kept *kept, uint32_t o
     const uint32_t size = row_bytes(kept);
     for (uint32_t part; status == POET_OK && bytes > 0; data += part, offset += part, bytes -= part) {
         part = in_row(kept, offset, bytes);
-        const uint32_t block = row_block(record, kept, offset / size, false) + batch * record->model->batch_blocks;
+        const uint32_t block =
+            poet_kept_row_block(record, kept, offset / size, false) + batch * record->model->batch_blocks;
         status = extract(record->device, block, offset % size, data, part);
     }
     return status;

@@ -23,6 +23,9 @@ void poet_kept_set_bits(uint32_t *words, uint32_t first, uint32_t count, bool va
 uint32_t poet_kept_home(const poet_model *model, const uint32_t *homes, uint32_t bit);
 uint32_t poet_kept_next_home(const poet_record *record, uint32_t bit);
 
+/* First block of a row, in the home of a unit that is read or in that of its next version. */
+uint32_t poet_kept_row_block(const poet_record *record, const poet_kept *kept, uint32_t row, bool next);
+
 /* Lets the next step read all that has changed. */
 void poet_kept_move(poet_record *record);
 

@@ -24,8 +24,10 @@ typedef struct reading {
     uint32_t crc;
 } reading;
 
-/* The kept tensors of one node, while its operator runs. */
+/* The kept tensors of one node, while its operator runs; of an update whose states alone are kept, its parameter lies
+ * in RAM, and is read and written there. */
 typedef struct kept_operands {
+    const poet_op_args *args;
     const poet_model *model;
     const uint32_t *inputs; /* words of the schedule */
     const uint32_t *outputs;
@@ -56,6 +58,11 @@ static int write(void *context, uint32_t output, const void *data, uint32_t byte
     const poet_kept *kept = kept_of(operands->model, operands->outputs[output]);
     const poet_block_device *device = operands->record->device;
     int status = POET_OK;
+    if (kept == NULL) {
+        memcpy((uint8_t *)operands->args->outputs[output] + out->done, data, bytes);
+        out->done += bytes;
+        return POET_OK;
+    }
     if (out->done == 0) {
         out->crc = 0;
         status = poet_record_begin(operands->record, kept, 0, &out->block);
@@ -105,6 +112,11 @@ static int read(void *context, uint32_t input, uint32_t offset, void *data, uint
 {
     kept_operands *operands = context;
     const poet_kept *kept = kept_of(operands->model, operands->inputs[input]);
+    if (kept == NULL) {
+        operands->transfer.in_order = NULL;
+        memcpy(data, (const uint8_t *)operands->args->inputs[input] + offset, bytes);
+        return POET_OK;
+    }
     const uint32_t row_bytes = kept->bytes / kept->rows;
     const uint32_t row = offset / row_bytes;
     offset %= row_bytes;
@@ -202,7 +214,7 @@ static int store(const poet_runner *runner, const poet_run *run, const poet_kept
 static int compute(const poet_run *run, const poet_model *model, const uint32_t *inputs, const uint32_t *outputs,
                    const poet_operator *operator, poet_op_args *args)
 {
-    kept_operands operands = {model, inputs, outputs, .record = run->record, .pager = run->pager};
+    kept_operands operands = {args, model, inputs, outputs, .record = run->record, .pager = run->pager};
     const poet_sink sink = {&operands, write, write_row};
     const poet_source source = {
         .context = &operands,

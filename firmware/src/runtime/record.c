@@ -441,6 +441,17 @@ int poet_record_commit(poet_record *record, uint32_t step)
     return POET_OK;
 }
 
+int poet_record_take(poet_record *record, uint32_t step)
+{
+    for (uint32_t i = 0; i < record->model->kept_count; i++) {
+        if (record->model->kept[i].check != POET_NO_CHECK) {
+            poet_record_end(record, &record->model->kept[i], 0);
+        }
+    }
+    const int status = record->model->batch_blocks > 0 ? poet_record_set_batches(record, 1u) : POET_OK;
+    return status != POET_OK ? status : poet_record_commit(record, step);
+}
+
 uint32_t poet_record_bytes(const poet_record *record)
 {
     uint32_t bytes = poet_saved_bytes(record->model);

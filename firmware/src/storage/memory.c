@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poet/memory.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "poet/pager.h"
 
-static uint8_t *place(void *context, uint32_t block)
-{
-    return (uint8_t *)context + (size_t)block * POET_BLOCK_BYTES;
-}
-
 static int read(void *context, uint32_t block, void *data, uint32_t bytes)
 {
-    memcpy(data, place(context, block), bytes);
+    memcpy(data, poet_memory_place(context, block), bytes);
     return POET_OK;
 }
 
 static int write(void *context, uint32_t block, const void *data, uint32_t bytes)
 {
-    memcpy(place(context, block), data, bytes);
+    memcpy(poet_memory_place(context, block), data, bytes);
     return POET_OK;
 }
 

@@ -61,9 +61,18 @@ class CardInBoard:
         self._prepare(data)
         return self.restore()
 
-    def _prepare(self, data: TrainingData) -> None:
+    def _batches(self, data: TrainingData) -> list[dict[int, bytes]]:
         empty = {index: bytes(one.bytes) for index, one in enumerate(self._plan.tensors) if one.kind in BATCH_KINDS}
-        batches = (data.batches or [empty]) if self._plan.keeps_batches else []
+        return (data.batches or [empty]) if self._plan.keeps_batches else []
+
+    def _put_batches(self, data: TrainingData) -> None:
+        self._device.batches(len(self._batches(data)))
+        for number, batch in enumerate(self._batches(data)):
+            for index, content in batch.items():
+                self._device.put(index, content, at=number * len(content))
+
+    def _prepare(self, data: TrainingData) -> None:
+        batches = self._batches(data)
         parts = [data.weights, *batches]
         size = sum(len(content) for part in parts for content in part.values())
         if size > MOST_LINE_BYTES:
@@ -73,17 +82,20 @@ class CardInBoard:
                 NO_DEVICE,
             )
         print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
-        self._device.batches(len(batches))
+        self._put_batches(data)
         for index, content in data.weights.items():
             self._device.put(index, content)
-        for number, batch in enumerate(batches):
-            for index, content in batch.items():
-                self._device.put(index, content, at=number * len(content))
         self._device.commit(0)
 
     def check(self, restored: Restored, data: TrainingData, steps: int) -> None:
-        """Make sure that the card has the batches of the data: how many, and how the one begins that is read next."""
+        """Make sure that the card has the batches of the data: how many, and how the one begins that is read next.
+
+        Slow memory is given them again.
+        """
         if not (self._plan.keeps_batches and data.batches):
+            return
+        if restored.lasting is not None:
+            self._put_batches(data)
             return
         count = restored.batches or 0
         check_batch_count(f"{self._where}: the card", count, len(data.batches), steps)

@@ -377,7 +377,9 @@ class SdCard:
             self._power.storage_idles(end)
 
     def _answer(self, response: bytes, now: int, block: bytes = b"") -> None:
-        self._say(now, b"\xff" + self._shifted(response) + block)
+        # In SD mode a card answers on another line, and a command whose CRC is wrong not at all (section 4.10.1).
+        if self._spi_mode:
+            self._say(now, b"\xff" + self._shifted(response) + block)
 
     def _respond(self, response: bytes) -> None:
         """The data response to a block, after its last byte."""

@@ -116,7 +116,8 @@ class StepReport:
 
     ``peak_bytes`` is known of what allocates as it runs, a Linux board; None of firmware. ``host_start_s`` is NaN where
     a lost acknowledgement leaves it unknown. ``committed`` is the number of steps that count from now on, of a model
-    that keeps tensors on the card; None of another.
+    that keeps tensors on the card; None of another. Where these lie in slow memory they end with the power: ``lasting``
+    of them do not.
     """
 
     work_s: float
@@ -127,6 +128,7 @@ class StepReport:
     host_start_s: float
     host_end_s: float
     committed: int | None = None
+    lasting: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,13 @@ class InferenceReport:
 class Restored:
     """Weights that were committed: by how many training steps, and how many batches lie beside them on the card.
 
-    ``batches`` is None of a model that keeps none there.
+    ``batches`` is None of a model that keeps none there. Of slow memory, which may have lost the batches, ``lasting``
+    are what does not end with the power.
     """
 
     step: int
     batches: int | None
+    lasting: int | None = None
 
 
 @dataclass(frozen=True)
@@ -367,6 +371,7 @@ class Device:
             host_start_s=answer.acknowledged_s,
             host_end_s=answer.answered_s,
             committed=values.number("committed") if "committed" in values else None,
+            lasting=values.number("lasting") if "lasting" in values else None,
         )
 
     def infer(self, expected_s: float = 0.0, kept_as: int | None = None) -> InferenceReport:
@@ -390,14 +395,18 @@ class Device:
         """Most bytes in RAM during each step of an agent's schedule, residents included."""
         return self._of_each("peaks", "bytes", steps)
 
-    def commit(self, step: int) -> None:
-        """Keep weights and state on the card, under the number of training steps that made them."""
-        self._ask(f"commit {step}")
+    def commit(self, step: int) -> bool:
+        """Keep weights and state on the card, under the number of training steps that made them.
+
+        Returns whether they outlive the power, which those in slow memory do beside a card or flash alone.
+        """
+        return bool(self._ask(f"commit {step}").values.number("lasts", default=1))
 
     def restore(self, weight_bytes: int = 0) -> Restored:
         """Check the newest committed weights, of so many bytes, and read back those that belong into RAM."""
         values = self._ask("restore", weight_bytes / CARD_BYTES_A_SECOND).values
-        return Restored(values.number("step"), values.number("batches") if "batches" in values else None)
+        batches, lasting = (values.number(key) if key in values else None for key in ("batches", "lasting"))
+        return Restored(values.number("step"), batches, lasting)
 
     def stack(self) -> int:
         """Most stack used since boot, in bytes."""

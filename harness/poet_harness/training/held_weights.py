@@ -86,7 +86,10 @@ class HeldWeights:
                 card.restore_or_prepare(data)  # what is frozen
             return (card or self._device).restore().step if resume or self.kept is not None else data.step
         if self.kept is not None:
-            return card.restore().step
+            restored = card.restore()
+            if restored.lasting is not None:
+                card.check(restored, data, steps)
+            return restored.step
         restored = card.restore() if resume else card.restore_or_prepare(data)
         if restored.step and not resume:
             raise UserError(
@@ -111,7 +114,7 @@ class HeldWeights:
         if self._plan.commits_steps:
             self._being_kept = number + 1
 
-    def end_step(self, number: int, committed: int | None) -> None:
+    def end_step(self, number: int, committed: int | None, lasts: bool = True) -> None:
         """Note that a step is done, and what it has committed."""
         self.in_ram = number + 1
         if not self._plan.commits_steps:
@@ -125,13 +128,16 @@ class HeldWeights:
                 f"{self._being_kept}: does somebody else use it?",
                 NO_DEVICE,
             )
-        self.kept = committed
+        if lasts:
+            self.kept = committed
 
-    def commit(self, steps: int) -> None:
-        """Have the board commit the weights that it has in RAM."""
+    def commit(self, steps: int) -> bool:
+        """Have the board commit the weights that it has in RAM; whether they last."""
         self._being_kept = steps
-        self._device.commit(steps)
-        self.kept = steps
+        lasts = self._device.commit(steps)
+        if lasts:
+            self.kept = steps
+        return lasts
 
     def read(self) -> tuple[int, dict[str, NDArray[Any]]]:
         """Steps that made the weights in RAM, and these tensors; a `UserError` if it has none."""

@@ -36,6 +36,10 @@ CURES = {
     "another model": "; put in another card, or end what it holds with poet-harness profile --format-card "
     "(of its own flash: flash --keep flash --force)",
 }
+NOTHING_LASTS = (
+    "{}: --commit-every: its memory ends with the power; put a card in and label it (profile --format-card), or flash "
+    "with --keep flash; or leave it out"
+)
 MOST_RESETS = 3
 Rate = Callable[[int], float]
 Feed = Callable[[int, int], None]
@@ -161,7 +165,8 @@ class Trainer:
                         self._observed[number] = step
                         done(step)
                         if commit_every and (stopping() or (number + 1) % commit_every == 0):
-                            self._commit(number + 1)
+                            if not self._commit(number + 1):
+                                raise UserError(NOTHING_LASTS.format(self.device.link.name))
                         elif stopping() or number + 1 == steps:
                             self._commit_rest()
                 return self.observed
@@ -193,17 +198,17 @@ class Trainer:
         for index, content in part_of_batch(batch, self._plan, part).items():
             self.device.put(index, content)
 
-    def _commit(self, steps: int) -> None:
+    def _commit(self, steps: int) -> bool:
         try:
-            self.held.commit(steps)
+            return self.held.commit(steps)
         except DeviceError as error:
             if error.number == Status.E_NOT_FINITE:
                 raise self._spoiled(steps, "values that are no numbers") from None
             raise
 
     def _commit_rest(self) -> None:
-        """Have the card keep the steps since its last commit, where not each of them is one."""
-        if self._plan.commit_each > 1 and self.held.in_ram not in (None, self.held.kept):
+        """Have the card keep the steps since its last commit, where not each of them is one, or lasts."""
+        if self._plan.commits_steps and self.held.in_ram not in (None, self.held.kept):
             self._commit(self.held.in_ram)
 
     def _refused(self, error: DeviceError) -> UserError:
@@ -248,7 +253,7 @@ class Trainer:
                 )
             seen = ObservedStep(number, loss, report, energy_j=None, actions=(), gradients={})
             if part == self._plan.micro_batches - 1:
-                self.held.end_step(number, report.committed)
+                self.held.end_step(number, report.committed, report.lasting is None)
                 if self._plan.commits_steps and report.committed == number + 1:
                     self._observed[number] = seen  # it counts, even if the board is reset before it tells the rest
             parts.append(self._traced(seen, part) if trace else replace(seen, energy_j=self.metering.end(report)))

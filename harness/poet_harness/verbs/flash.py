@@ -41,7 +41,7 @@ def command(
     """Build the firmware with a plan's headers, upload it, and read back the hashes of graph and schedule.
 
     With --keep flash a plan that uses no card needs none: weights are committed in the chip's own flash, behind the
-    image. --force ends what another plan has committed there.
+    image, and so are those in slow memory, which go to a card otherwise. --force ends what another plan has there.
 
     A sketch's board loads the plan as it is: nothing is built.
 
@@ -63,7 +63,8 @@ def command(
     check_headers(plan, schedule)
     if keep not in (CARD, FLASH):
         raise UserError(f"--keep {keep}: there are {CARD}, {FLASH}")
-    if keep == FLASH and (schedule.kept or any(action.do in ("page_in", "page_out") for action in schedule.actions)):
+    uses_card = schedule.kept or any(action.do in ("page_in", "page_out") for action in schedule.actions)
+    if keep == FLASH and uses_card and description.memory is None:
         raise UserError(
             f"{plan}: has tensors on the card, which flash is not for; plan with --parameters ram and --no-paging, or "
             "leave --keep flash out"

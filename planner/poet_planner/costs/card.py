@@ -46,8 +46,10 @@ class CardWork(NamedTuple):
     arriving: int | None = None
 
 
-def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source: str = "") -> CardWork | None:
-    """What one call does in ``graph``, with its first operand; None of an operator that does not touch the card."""
+def card_work(
+    graph: Graph, op: str, params: str, overlaps: bool = False, source: str = "", changed: str = ""
+) -> CardWork | None:
+    """What one call does in ``graph``, with its first operand and result; None of one that does not touch the card."""
     if op == COMMIT:
         return _commit(graph)
     if op in (FETCH, STORE):
@@ -55,7 +57,8 @@ def card_work(graph: Graph, op: str, params: str, overlaps: bool = False, source
         return CardWork(read_bytes=(*_check(graph, source), *moved)) if op == FETCH else CardWork(written_bytes=moved)
     configuration = parse_params(params) if op in OPERATORS else {}
     if op.startswith(STREAMED):
-        return _streamed(op.removeprefix(STREAMED), configuration, overlaps)
+        in_ram = any(resident.id == changed for resident in graph.residents)
+        return _streamed(op.removeprefix(STREAMED), configuration, overlaps, in_ram)
     if op not in UPDATES:
         return None
     outputs = _weights(OPERATORS[op].sizes(configuration).outputs, configuration)
@@ -70,14 +73,14 @@ def _check(graph: Graph, source: str) -> tuple[int, ...]:
     return (BLOCK_BYTES,) if source in {kept.id for kept in graph.kept if kept.kind in BATCH_KINDS} else ()
 
 
-def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
+def _streamed(whole: str, p: Params, overlaps: bool, in_ram: bool) -> CardWork:
     """A read a tile, or a row a token, and what is computed on it.
 
     Where the card transfers by itself, an update's tile arrives while its gradient is computed. The tiles of others do
     so if they can be read in halves: then a half arrives while the one before is computed on.
 
     An update by rows reads a row, writes its next version and reads that again, for each token: no more, where none
-    occurs twice.
+    occurs twice. An update's parameter may be ``in_ram``, and its states alone on the card.
     """
     sizes = OPERATORS[STREAMED + whole].sizes(p)
     assert sizes.kept_input is not None
@@ -92,8 +95,9 @@ def _streamed(whole: str, p: Params, overlaps: bool) -> CardWork:
     if whole.endswith("_update"):
         descents = tuple(_descent(part, p) for part in _weights(sizes.outputs, p))
         others = (*_bias_gradient(whole, p), *descents)
-        written = (*reads, *_weights(sizes.outputs, p)[1:]) * _tensors(p)
-        return CardWork(others, reads * _tensors(p), written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
+        away = _tensors(p) - in_ram
+        written = (*reads, *_weights(sizes.outputs, p)[1:]) * away
+        return CardWork(others, reads * away, written, _parts(whole, p, p["tile"]), 0 if overlaps else None)
     halved = p["tile"] % (2 * rows_together(whole, p)) == 0 and reads[0] % (2 * BLOCK_BYTES) == 0
     if overlaps and len(reads) > 1 and halved:
         half = p["tile"] // 2

@@ -216,7 +216,8 @@ class CostModel:
             return _Cost(0.0, 0.0, Basis.FITTED)
         op, params = node.operation.op, node.operation.params
         source = node.operation.operands[0] if node.operation.operands else ""
-        work = card_work(graph, op, params, self._overlaps, source)
+        changed = node.operation.results[0] if node.operation.results else ""
+        work = card_work(graph, op, params, self._overlaps, source, changed)
         cost = self._operator(node.id, op, params) if work is None else self._on_card(node.id, op, params, work)
         if op == COMMIT:
             cost = cost.shared(parse_params(params)["steps"])

@@ -65,6 +65,7 @@ class MemoryLayout:
     bands: Bands | None = None  # what is computed a few rows at a time, with gradients as values or sums
     tiles: int = 1  # in how many tiles the largest value is computed, of rows of a matrix or of channels
     constants_on_card: bool = False  # whether constants for which flash has no room lie on the card, and nothing else
+    states_above_bytes: int | None = None  # of parameters above it the states lie on the card, and nothing else
     batch_on_card: bool = True  # whether the batch lies on the card where parameters do
     commit_each: int = 1  # so many steps are made to count together, where parameters lie on the card
 
@@ -87,6 +88,7 @@ class MemoryLayout:
         """Which form of the step it is."""
         on_card = self.card_above_bytes is not None
         told = ["--parameters card"] * on_card
+        told += ["states on the card"] * (self.states_above_bytes is not None)
         told += [f"{self.micro_batches} micro-batches"] * (self.micro_batches > 1)
         told += [f"recurrent layers in {self.segments} segments"] * (self.segments > 1)
         if self.bands is not None:
@@ -97,6 +99,8 @@ class MemoryLayout:
     @property
     def details(self) -> str:
         """The same, with what tells apart two forms that have things on the card."""
+        if self.states_above_bytes is not None:
+            return f"{self.words}: above {self.states_above_bytes} B, in tiles of {self.streaming.tile_bytes} B"
         if self.card_above_bytes is None and not self.constants_on_card:
             return self.words if self.counts_parameters else "--parameters excluded"
         above, tiles, slices = self.streaming.above_bytes, self.streaming.tile_bytes, self.streaming.slices_above_bytes

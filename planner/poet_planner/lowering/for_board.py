@@ -12,7 +12,11 @@ from poet_profiles.graph import Graph
 from poet_planner.graph.layout import MemoryLayout
 from poet_planner.graph.optimizer import Optimizer
 from poet_planner.lowering.linux import lower_for_linux
-from poet_planner.lowering.memory.card import with_constants_on_the_card, with_parameters_on_the_card
+from poet_planner.lowering.memory.card import (
+    with_constants_on_the_card,
+    with_parameters_on_the_card,
+    with_states_on_the_card,
+)
 from poet_planner.lowering.memory.early import with_early_updates
 from poet_planner.lowering.memory.in_place import with_taking_over
 from poet_planner.lowering.tiles.regions import with_tiles
@@ -63,6 +67,8 @@ def lowered(step: TracedStep, board: Board, optimizer: Optimizer, layout: Memory
         if layout.constants_on_card:
             graph = with_constants_on_the_card(graph, flash_for_constants(graph, board) or 0, streaming)
         graph = with_early_updates(graph) if layout.early_updates else graph
+        if layout.states_above_bytes is not None:
+            graph = with_states_on_the_card(graph, layout.states_above_bytes, streaming.tile_bytes, layout.commit_each)
     return with_taking_over(graph)
 
 

@@ -42,6 +42,7 @@ from poet_planner.schedule.store_all import store_all_schedule
 
 ABOVE_BYTES = (2048, 256)  # smaller parameters are not worth transfers of their own
 STREAMED = (Streaming(), Streaming(65536), Streaming(16384), Streaming(4096, 4096))
+STATE_TILES_BYTES = (16384, 8192, 4096)
 LARGER_TILES_BYTES = (16384, 32768)  # fewer commands to the card, more RAM
 SLICED_ABOVE_BYTES = (None, 65536, 32768, 16384)
 FINE_SLICES_BYTES = 4096  # of a weight that is too large for the RAM, some parts may stay there
@@ -421,6 +422,24 @@ def _fewer_on_card(bench: Bench, form: Form) -> list[MemoryLayout]:
     return [replace(form.layout, card_above_bytes=above) for above in _above_bytes(bench)[:-1]]
 
 
+def _states_alone(bench: Bench, form: Form) -> list[MemoryLayout]:
+    """The states on the card, and all else in RAM: of the finest parts, in bands or not, the cheapest with room."""
+    request = bench.request
+    if request.parameters != Parameters.AUTO or bench.cut is not None:
+        return []
+    parts = parts_asked_for(request) or max(counts_of_parts(bench), default=1)
+    step = bench.step(MemoryLayout(micro_batches=parts))
+    away = MemoryLayout(micro_batches=parts, states_above_bytes=_above_bytes(bench)[0], commit_each=request.keep_each)
+    if not bench.step(away).graph.kept:
+        return []
+    budget_bytes = ram_budget_bytes(request.ram, step, step)
+    bands = (None,) if _why_no_bands(bench, Form(step, 0)) else (None, *bands_of(step.graph))
+    ways = [Streaming(tile_bytes=size) for size in STATE_TILES_BYTES]
+    layouts = [replace(away, bands=one, streaming=streaming) for one in bands for streaming in ways]
+    roomy = [one for one in layouts if store_all_schedule(bench.step(one).graph).peak_bytes <= budget_bytes]
+    return sorted(roomy, key=lambda layout: once_j(bench.step(layout).graph))[:2] or layouts[-2:]
+
+
 def _finely_sliced(bench: Bench, form: Form) -> list[MemoryLayout]:
     """The same layout, fetched whole and in fine slices, where the step has so few nodes that this may be worth it."""
     whole = streamed(bench)[0]
@@ -468,6 +487,7 @@ def _leanest(bench: Bench) -> Iterator[list[MemoryLayout]]:
 
 
 LARGER_TILES = Refinement(_in_larger_tiles, room=ROOMY)
+STATES_ALONE = Refinement(_states_alone, needs_less=True)
 
 LEANEST = Family("what needs the least RAM", _leanest, may_fit=_fits_in_tiles)
 FAMILIES = (
@@ -517,6 +537,7 @@ FAMILIES = (
             Refinement(_finely_sliced, needs_less=True),
             LARGER_TILES,
             Refinement(_batch_in_ram, room=COMFORT, instead=True),
+            STATES_ALONE,
         ),
         note=notes.of_card,
     ),
@@ -527,7 +548,7 @@ FAMILIES = (
         least_first=True,
         comfort=COMFORT,
         start=-1,
-        refinements=(Refinement(_fewer_on_card), LARGER_TILES),
+        refinements=(Refinement(_fewer_on_card), LARGER_TILES, STATES_ALONE),
         note=notes.of_card,
     ),
 )

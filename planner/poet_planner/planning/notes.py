@@ -152,8 +152,9 @@ def _of_parameters(graph: Graph, in_ram: Sequence[Form]) -> str:
     """How many, and the least that one of the tried forms ``in_ram`` needs, the usual one first."""
     kept = sum(tensor.bytes for tensor in graph.kept if tensor.kind not in BATCH_KINDS)
     batch = ", and the batch," if _has_batch(graph) else ""
+    what = "the optimizer's state" if all(tensor.kind == "state" for tensor in graph.kept) else "parameters"
     return (
-        f"{bytes_text(kept)} of parameters{batch} lie on the card: with all of them in RAM no form of the step that was"
+        f"{bytes_text(kept)} of {what}{batch} lie on the card: with all of them in RAM no form of the step that was"
         f" tried needs less than {bytes_text(min(form.needs_bytes for form in in_ram))}, and the budget is "
         f"{bytes_text(in_ram[0].budget_bytes)} (--parameters excluded does not count them, as in the paper)"
     )

@@ -12,6 +12,8 @@ from poet_profiles.graph.kept import commits_each_step
 from poet_profiles.plan_folder.summary import Wear
 from poet_profiles.schedule import Action, Schedule
 
+from poet_planner.schedule.flash import stored_away
+
 
 def wear(graph: Graph, schedule: Schedule, board: Board | None) -> Wear:
     """The wear of a verified plan.
@@ -32,7 +34,8 @@ def wear(graph: Graph, schedule: Schedule, board: Board | None) -> Wear:
     endurance_bytes = board.storage_endurance_bytes if board else 0
     written = BLOCK_BYTES * (committed + paged)
     life = endurance_bytes / written if endurance_bytes and written else None
-    return Wear(BLOCK_BYTES * committed, BLOCK_BYTES * paged, endurance_bytes, life)
+    slow = stored_away(graph, schedule) if board is not None and board.storage == "memory" else 0
+    return Wear(BLOCK_BYTES * committed, BLOCK_BYTES * paged, endurance_bytes, life, slow)
 
 
 def _row_blocks(graph: Graph, rows: dict[str, int]) -> int:

@@ -71,4 +71,9 @@ def _of_ram_and_card(s: Summary) -> list[str]:
         said.append(f"{amount} of parameters, gradients and state are not counted in the RAM.")
     if s.wear.life_steps is not None and s.wear.life_steps < SHORT_LIFE_STEPS:
         said.append(f"The card lasts for about {float(f'{s.wear.life_steps:.2g}'):,.0f} steps.")
+    if s.wear.slow_memory_bytes:
+        said.append(
+            f"All that is said of a card is in slow memory, {bytes_text(s.wear.slow_memory_bytes)} of it: it ends with "
+            "the power, and commits alone go to the card beside it, or to flash (--keep flash)."
+        )
     return said

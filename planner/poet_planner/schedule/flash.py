@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from poet_profiles.boards import Board
+from poet_profiles.card.layout import BLOCK_BYTES, FIRST_BLOCK, blocks_of, card_layout
 from poet_profiles.errors import UserError
 from poet_profiles.graph import Graph
 from poet_profiles.graph.once import once_a_graph
 from poet_profiles.graph.sizes import constant_bytes
 from poet_profiles.plan_folder.beside import Extraction, Inference, plans_beside, ram_bytes, stored_bytes
 from poet_profiles.schedule import Schedule
+from poet_profiles.schedule.calls import pages_of
 
 from poet_planner.schedule.c_headers import families, steps_of_graphs, table_bytes, why_no_headers
 from poet_planner.schedule.data import MADE_BYTES
@@ -116,8 +118,13 @@ def refuse_beyond_room(
     inference: Inference | None = None,
     extraction: Extraction | None = None,
 ) -> None:
-    """Refuse a finished plan that has no room in a chip's flash, or in a sketch's RAM."""
+    """Refuse a finished plan that has no room in a chip's flash or slow memory, or in a sketch's RAM."""
     refuse_beyond_flash(graph, schedule, board, inference, extraction)
+    if board is not None and board.memory is not None and (away := stored_away(graph, schedule)) > board.memory.bytes:
+        raise UserError(
+            f"{graph.name}: takes {away} B of slow memory, and {board.name} has {board.memory.bytes}; give more --ram, "
+            'or plan for its card: a board file with storage = "sd-spi" and without [memory], profiled'
+        )
     if board is None or not (own := held_bytes(graph, schedule, board, inference, extraction)):
         return
     own += tables_for_all(graph, schedule, inference, extraction).bytes
@@ -127,3 +134,11 @@ def refuse_beyond_room(
             f"{graph.name}: a sketch keeps plan, frozen weights and tables in RAM, {own} B, {beyond} B more than "
             f"{board.name} has beside the step; give --ram {max(0, taken - beyond)}, or take a smaller frozen part"
         )
+
+
+def stored_away(graph: Graph, schedule: Schedule) -> int:
+    """Bytes of storage that a plan takes: up to the end of its tensors, of one batch, and pages. 0: it takes none."""
+    layout, sizes = card_layout(graph), {value.id: value.bytes for node in graph.nodes for value in node.values}
+    first = FIRST_BLOCK if layout is None else layout.page_block(1)
+    pages = sum(blocks_of(sizes[id]) for id in pages_of(graph, schedule))
+    return BLOCK_BYTES * (first + pages) if layout or pages else 0

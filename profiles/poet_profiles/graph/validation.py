@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from poet_profiles.errors import FaultError, UserError
 from poet_profiles.firmware.operators import OF_BANDS, OPERATORS, names_in_key, params_key, parse_params, taken_over
-from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Value
+from poet_profiles.graph import Constant, Graph, Kept, Node, Operation, Resident, Uses, Value
 from poet_profiles.graph.bands import check_bands
 from poet_profiles.graph.kept import BATCH_KINDS, FEATURE, TRAINED_KINDS, check_kept, commits
 from poet_profiles.graph.micro_batches import check_micro_batches
@@ -336,7 +336,7 @@ def _check_once_and_without_values(node: Node) -> None:
 def _check_change(node: Node, ordering: Node, needed: set[str]) -> None:
     """``needed`` are its inputs that have bytes."""
     _check_once_and_without_values(node)
-    if node.workspace_bytes:
+    if node.workspace_bytes and node.uses is Uses.CPU:  # else a page in its way does no harm: a record has all
         raise FaultError(f"node {node.id} changes a parameter or a state; such a node takes no RAM of its own")
     for value in sorted(needed.difference(ordering.inputs)):
         raise FaultError(f"node {node.id} reads {value} after {ordering.id}; add an edge {value} -> {ordering.id}")

@@ -57,13 +57,14 @@ class Wear:
     """Bytes that a step writes, in whole blocks, and the steps that the card lasts.
 
     ``committed_bytes`` are new versions of parameters and states and the record of them. ``life_steps`` is None where
-    nothing is written, or what the card stands is not known.
+    nothing is written, or what the card stands is not known. In slow memory a plan takes ``slow_memory_bytes``.
     """
 
     committed_bytes: int
     paged_bytes: int
     endurance_bytes: int
     life_steps: NotNegative | None
+    slow_memory_bytes: int = 0
 
 
 @dataclass(frozen=True)

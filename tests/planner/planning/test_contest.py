@@ -447,3 +447,13 @@ def test_a_plan_computes_what_it_knows_of_a_graph_at_most_twice(
         for graph in distinct:
             times = sum(name == fact.__name__ and other == graph for name, other in ran)
             assert times <= 2, f"{fact.__name__} of {graph.name} with {len(graph.nodes)} nodes: {times} times"
+
+
+def test_states_alone_lie_on_the_card_where_that_is_cheaper() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(256, 20), nn.ReLU(), nn.Linear(20, 4))
+    model = Model("wide", network, (torch.rand(4, 256),), (torch.randint(4, (4,)),), cross_entropy)
+    asked = Request(model, "nrf52840", optimizer=Optimizer("adam"), ram=64_000)
+    form, all_away = prepare(asked), prepare(replace(asked, parameters="card"))
+    assert {kept.kind for kept in form.graph.kept} == {"state"}
+    assert form.fits and form.found_j < all_away.found_j
+    assert "of the optimizer's state lie on the card" in form.note

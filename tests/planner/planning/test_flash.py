@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from poet_planner.models import Model
 from poet_planner.planning.budget import plan_ram_bytes
 from poet_planner.planning.pipeline import prepare, verified
 from poet_planner.planning.request import Request
+from poet_planner.report.caveats import cautions
 from poet_planner.schedule.c_headers import table_bytes
 from poet_planner.schedule.data import MADE_BYTES, plan_data
 from poet_planner.schedule.flash import refuse_beyond_flash, refuse_beyond_room
@@ -31,6 +33,8 @@ from poet_profiles.graph.sizes import smallest_ram_bytes
 from poet_profiles.shipped import SHIPPED
 from safetensors.numpy import load_file
 from torch import nn
+
+from tests.support import ROOT
 
 WORDS = 50_000
 DATA = {"w": np.arange(WORDS, dtype="<f4")}
@@ -226,3 +230,20 @@ def test_where_they_leave_no_room_for_gradients_these_are_values() -> None:
     assert smallest_ram_bytes(tight.graph) <= least - 4
     parts = prepare(replace(request, ram=smallest_ram_bytes(tight.graph) - 4, micro_batches=2))
     assert parts.fits and parts.step.layout.constants_on_card and parts.note.endswith("on the card, in 2 micro-batches")
+
+
+def test_what_lies_in_slow_memory_is_said_and_counted() -> None:
+    """Up to its last page, and that it ends with the power."""
+    slow = load_board(str(ROOT / "tests/support/emulation/nrf52840-memory.toml"))
+    board = slow.model_copy(update={"name": "nrf52840"})  # whose rows the profile has
+    request = Request("digits_cnn_small", batch=4, profile="nrf52840", board=board, parameters="card")
+    form = prepare(request)
+    made = verified(form, form.store_all)
+    taken = made.summary.wear.slow_memory_bytes
+    assert taken > 1024 * 1024 + 2 * made.summary.kept_bytes
+    assert "commits alone go to the card beside it" in " ".join(cautions(made.summary))
+    assert board.memory is not None
+    for room, refused in ((taken, False), (taken - 1, True)):
+        small = board.model_copy(update={"memory": board.memory.model_copy(update={"bytes": room})})
+        with pytest.raises(UserError, match=f"takes {taken} B of slow memory") if refused else nullcontext():
+            refuse_beyond_room(form.graph, form.store_all, small)

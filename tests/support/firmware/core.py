@@ -83,7 +83,7 @@ P = c.POINTER
 
 BlockDevice = structure(
     "BlockDevice", context=c.c_void_p, block_count=u32, read=READ, write=READ, sync=SYNC,
-    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE, forgets=c.c_bool,
+    start_read=READ, start_write=READ, wait=SYNC, erase_blocks=u32, erase=ERASE, forgets=c.c_bool, lasting=c.c_void_p,
 )  # fmt: skip
 Pager = structure(
     "Pager", device=P(BlockDevice), page_area=u32, reading=c.c_bool, checked=c.c_bool, busy=c.c_bool, block=u32,
@@ -160,8 +160,8 @@ Server = structure(
     "Server", built=P(Built), ram=c.c_void_p, ram_bytes=u32, hooks=Hooks, runner=Runner, runner_status=c.c_int,
     inference_status=c.c_int, extraction_status=c.c_int, extractor=Runner, store=FeatureStore,
     card=BlockDevice, card_up=c.c_bool, pager=Pager, record=Record, record_known=c.c_bool,
-    record_status=c.c_int, preparing=c.c_bool, residents_count=c.c_bool, residents_stale=c.c_bool, greeted=c.c_bool,
-    leaving=c.c_bool, sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
+    record_status=c.c_int, preparing=c.c_bool, lasting=u32, residents_count=c.c_bool, residents_stale=c.c_bool,
+    greeted=c.c_bool, leaving=c.c_bool, sequence=u16, line=Line, answer=c.c_char * 514, answer_length=u32,
 )  # fmt: skip
 
 
@@ -512,7 +512,11 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> c.CDLL:
     """The core with a test board and a few tiny operators; undefined behaviour ends the process."""
     library = compile_c(
         tmp_path_factory.mktemp("core") / "core.so",
-        [*core_sources(), NATIVE / "test_board.c", NATIVE / "test_operators.c"],
+        [
+            *core_sources(),
+            *(NATIVE / f"test_{name}.c" for name in ("board", "operators")),
+            FIRMWARE / "src/storage/memory.c",
+        ],
         *("-shared", "-fPIC", "-g", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"),
     )
     loaded = c.CDLL(str(library))

@@ -43,7 +43,7 @@ int main(void)
         status = poet_pager_format(&flash);
     }
     if (status == POET_OK) {
-        status = poet_checkpoint_restore(&flash, &model, 0, (uint8_t *)tensors, &step, &bytes);
+        status = poet_checkpoint_restore(&flash, &model, 0, (uint8_t *)tensors, NULL, &step, &bytes);
         fill(expected, step);
     }
     const int wrong = status == POET_OK && memcmp(tensors, expected, sizeof tensors) != 0;
@@ -52,7 +52,7 @@ int main(void)
         const int told = poet_board_getchar();
         if (told == 'c') {
             fill(tensors, ++step);
-            say('c', (uint32_t)poet_checkpoint_commit(&flash, &model, 0, (const uint8_t *)tensors, step, &bytes));
+            say('c', (uint32_t)poet_checkpoint_commit(&flash, &model, 0, (const uint8_t *)tensors, NULL, step, &bytes));
         } else if (told == 't') {
             say('t', (uint32_t)flash.write(flash.context, 0, tensors, 4)); /* over the label */
         } else if (told == 's') {

@@ -66,7 +66,7 @@ else:
     env.Append(CPPDEFINES=["POET_NO_MODEL"])
 
 if os.environ.get("POET_KEEP") == "flash":
-    env.Append(CPPDEFINES=["POET_KEEP_FLASH"])
+    env.Append(CPPDEFINES=[("POET_KEEP_FLASH", int(bool(described.get("memory"))))])
 
 if board is None:
     env.Replace(CC="gcc", CXX="g++", AS="gcc", LINK="gcc", PROGNAME="poet", SIZETOOL=None)

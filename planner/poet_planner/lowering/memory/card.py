@@ -98,6 +98,44 @@ def with_kept_constants(graph: Graph, kept: Mapping[str, Kept], streaming: Strea
     return _on_card(graph, step, [constant for constant in graph.constants if constant.id not in kept])
 
 
+def with_states_on_the_card(graph: Graph, above_bytes: int, tile_bytes: int, commit_each: int = 1) -> Graph:
+    """The same step with the states of parameters of more than ``above_bytes`` on the card, and the rest where it was.
+
+    An update reads and writes them tile by tile. `with_taking_over` comes after.
+    """
+    graph = without_taking_over(graph)
+    sizes = {resident.id: resident.bytes for resident in graph.residents}
+    descents = {id: one for id, one in descents_of(graph).items() if one.states and sizes[one.parameter] > above_bytes}
+    away = {state for one in descents.values() for state in one.states}
+    if not away:
+        return graph
+    nodes = [_by_tiles(node, descents.get(node.id), tile_bytes) for node in graph.nodes]
+    residents = _placed(resident for resident in graph.residents if resident.id not in away)
+    return replace(
+        graph,
+        nodes=(*nodes, _commit(nodes, commit_each)),
+        resident_bytes=region_bytes(residents),
+        residents=residents,
+        kept=(*graph.kept, *(_kept(one, True) for one in graph.residents if one.id in away)),
+    )
+
+
+def _by_tiles(node: Node, descent: Descent | None, tile_bytes: int) -> Node:
+    """An update whose states are on the card; its parameter and its gradient are in RAM."""
+    if descent is None:
+        return node
+    op, size = f"streamed_sgd{UPDATE}", descent.params["size"]
+    params = {"size": size, "tile": tile_rows(size, 4, tile_bytes), **_params_of(descent)}
+    changed = (descent.parameter, *descent.states)
+    factors = (FACTORS,) if params.get("adam") else ()
+    return replace(
+        node,
+        workspace_bytes=OPERATORS[op].sizes(params).workspace,
+        operation=Operation(op, params_key(op, params), (descent.gradient, *changed, *factors), changed),
+        uses=Uses.BOTH,
+    )
+
+
 def _on_card(graph: Graph, step: _Step, in_flash: Iterable[Constant]) -> Graph:
     residents = _placed(resident for resident in graph.residents if resident.id not in step.kept)
     return replace(
