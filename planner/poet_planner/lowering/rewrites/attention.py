@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fused attention becomes what it consists of: scaled queries, two products, a softmax, and their gradients.
+"""Fused attention becomes scaled queries, two products, a softmax, and their gradients.
 
 PyTorch's kernel for processors keeps no weights and computes them again, block by block, in its backward pass. The
 firmware computes them as a value of their own: whether it is kept, paged or computed again is the planner's choice.
