@@ -124,7 +124,8 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         "m k n": linear,
         "m k n tile": [{"m": m, "k": k, "n": n, "tile": min(n, 16)} for m, k, n in dense],
         "b m k n ta tb": [_matmul(m, k, n, ta, tb) for m, k, n in dense for ta, tb in ((0, 0), (1, 0), (0, 1))]
-        + [_matmul(*shape) for m, k, n in small for shape in ((m, n, k, 0, 0), (n, m, k, 1, 0), (m, k, n, 0, 1))],
+        + [_matmul(*shape) for m, k, n in small for shape in ((m, n, k, 0, 0), (n, m, k, 1, 0), (m, k, n, 0, 1))]
+        + [{**_matmul(10, 6, 10, ta, tb), "b": 8} for ta, tb in ((0, 0), (1, 0), (0, 1))],
         "m n": [{"m": m, "n": n} for m, n in rows],
         "size": [{"size": size} for size in (64, 512, 4096, 16384)],
         "size levels": [{"size": size, "levels": levels} for size in (64, 4096) for levels in (15, 255)],
@@ -145,7 +146,10 @@ def _shapes() -> dict[str, Iterable[Mapping[str, int]]]:
         **{op: [*_steps(gates)] for op, (gates, _) in RECURRENT.items()},
         "recurrent_weights": [shape for gates in (1, 4) for shape in _steps(gates)],
         "adam_factors": [{}],
-        "reduce": [{"outer": n, "length": 16, "inner": 16, "kind": 0} for n in (1, 8)],
+        "reduce": [
+            {"outer": n, "length": length, "inner": inner, "kind": 0}
+            for n, length, inner in ((1, 16, 16), (8, 16, 16), (32, 28, 1))
+        ],
         "scan": [
             {"outer": n, "length": 16, "inner": 16, "kind": kind, "reverse": 0} for n in (1, 8) for kind in (0, 1)
         ],
