@@ -86,6 +86,8 @@ class _Tiles:
             if node.operation is not None:
                 self._follow(node.operation)
                 self._makers |= dict.fromkeys(node.operation.results, node.operation)
+        for of, count in self._counts.items():
+            self._must(len(self._tiles[of]) == count, f"{of} has tiles that are not there")
         for node, made, all_there, count in self._shifts:
             self._node, part = node, self._parts[made.of][made.number or 0]
             self._must(count == all_there * part.share, "it gathers another part than its tile's")
@@ -158,9 +160,9 @@ class _Tiles:
     def _tile(self, of: str, number: int, operation: Operation) -> None:
         reads = [*operation.operands]
         if of in self._sums and number:
-            self._must(operation.op.endswith(ACCUMULATE), "it does not add to the tiles before it")
-            before = self._made.get(reads.pop(SUM_SO_FAR))
-            self._must(before == _Made(of, number - 1, 0, True), "it does not add to the tile before it")
+            adds = operation.op.endswith(ACCUMULATE) and len(reads) > SUM_SO_FAR
+            adds = adds and self._made.get(reads.pop(SUM_SO_FAR)) == _Made(of, number - 1, 0, True)
+            self._must(adds, "it does not add to the tiles before it")
             ones = self._makers.get(reads[0])
             if ones is not None and ones.op == "fill":
                 self._must(ones.params.endswith("value_nano=1000000000"), f"{reads[0]} are no ones")
@@ -215,10 +217,10 @@ class _Tiles:
 
     def _read(self, of: str, ids: Sequence[str | _Made], found: list[list[_Part]]) -> str | _Made:
         """What they read in one place: the same, parts that are cut for them, or the tiles beside them."""
-        cuts = [self._cut(id) for id in ids]
         if len({*ids}) == 1:
             self._must_be_there(of, ids[0])
             return ids[0]
+        cuts = [self._cut(id) for id in ids]
         if None not in cuts:
             axes, parts = zip(*cast(list[tuple[tuple[str, int, int], _Part]], cuts), strict=True)
             self._must(len({*axes}) == 1, "its tiles are cut from several tensors")
@@ -245,9 +247,11 @@ class _Tiles:
             return None
         p = parse_params(maker.params)
         inner = p["d3"]
+        if p["s1"] <= 0:
+            return None
         part = _Part(Fraction(p["offset"], p["s1"]), Fraction(p["offset"] + p["d2"] * inner, p["s1"]))
-        plain = (p["d0"], p["s0"], p["s2"], p["s3"], p["offset"] % inner) == (1, 1, inner, 1, 0)
-        plain = plain and p["size"] == p["d1"] * p["s1"] and p["s1"] % inner == 0 and part.low >= 0 and part.high <= 1
+        plain = (p["d0"], p["s0"], p["s2"], p["s3"]) == (1, 1, inner, 1) and p["offset"] % inner == p["s1"] % inner == 0
+        plain = plain and p["size"] == p["d1"] * p["s1"] and part.low >= 0 and part.high <= 1
         return ((self._same(maker.operands[0]), p["d1"], inner), part) if plain else None
 
 

@@ -259,8 +259,11 @@ def _check_taking_over(graph: Graph) -> None:
 def _check_place_taken(node: Node) -> None:
     """Whether the firmware's operator may write a result where it reads an operand."""
     if node.takes_over and node.operation and node.operation.op in OPERATORS:
-        places = taken_over(node.operation.op, node.operation.params)
-        allowed = {node.operation.operands[place] for place in places}
+        try:
+            places = taken_over(node.operation.op, node.operation.params)
+        except (KeyError, ValueError):
+            places = ()
+        allowed = {id for place, id in enumerate(node.operation.operands) if place in places}
         if [*node.takes_over] != [*node.operation.results[:1]] or not allowed.issuperset(node.takes_over.values()):
             raise FaultError(f'node {node.id}: {node.operation.op} has no such result in place; leave out "takes_over"')
 

@@ -15,7 +15,7 @@ from poet_planner.solve import OptimiseOptions, optimise
 from poet_planner.solve.instance import build_problem
 from poet_profiles.boards import load_board
 from poet_profiles.errors import UserError
-from poet_profiles.graph import Graph, Node, PageCost, Resident, Value
+from poet_profiles.graph import Graph, Node, Operation, PageCost, Resident, Value
 from poet_profiles.graph.file import document_of_graph, read_graph, write_graph
 
 from tests.support.graphs.chains import chain
@@ -45,6 +45,12 @@ FAULTS: dict[str, Callable[[Graph], Graph]] = {
     "and that an input": lambda g: changed(g, 2, takes_over={g.nodes[1].id: g.nodes[1].id}),
     "which other nodes need": lambda g: changed(g, 2, takes_over={g.nodes[2].id: g.nodes[1].id}),
     "the same bytes": lambda g: changed(g, 5, takes_over={"g2": "g3"}, values=(Value("g2", 1),)),
+    "pointwise has no such result in place": lambda g: changed(
+        g, 5, takes_over={"g2": "g3"}, operation=Operation("pointwise", "size=1 steps=copy(y0,x0)", (), ("g2",))
+    ),
+    'in place; leave out "takes_over"': lambda g: changed(
+        g, 5, takes_over={"g2": "g3"}, operation=Operation("pointwise", "size=0 steps=copy(y0,x0)", ("g3",), ("g2",))
+    ),
     "names an input twice": lambda g: changed(
         g,
         2,

@@ -65,7 +65,7 @@ AXES = {
     "max_pool2d_backward": ByRows("yy", "x", _met),
     "avg_pool2d_backward": ByRows("y", "x", _met),
     LOOK_UP: ByRows("s.", "s"),
-    POINTWISE: ByRows("s" * 12, "s" * 4),
+    POINTWISE: ByRows("s" * 12, "s"),
     "batch_norm_eval": ByRows("s....", "s"),
     "batch_norm_eval_backward_input": ByRows("s..", "s"),
     MATMUL: ByRows("..", "s"),
@@ -89,7 +89,7 @@ def axis_of(node: Node) -> ByRows | None:
         return None
     op, p = node.operation.op, parse_params(node.operation.params)
     if op == POINTWISE:
-        suits = not {step.name for step in steps_in(p)} & {SPREAD, SUM, WIDEN}
+        suits = len(node.operation.results) == 1 and not {step.name for step in steps_in(p)} & {SPREAD, SUM, WIDEN}
     elif op.startswith(CONV):
         # of one sample, neither by an algorithm for whole planes nor as one long row
         direct = (p["n"], p["g"]) == (1, 1) and way_of(p) == "direct" and (p["r"], p["s"]) != (1, 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from poet_planner.graph.layout import Bands
+from poet_planner.graph.layout import Bands, MemoryLayout
 from poet_planner.lowering import lower_for_firmware
 from poet_planner.lowering.firmware import constant_data
 from poet_planner.lowering.memory.in_place import with_taking_over
@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from tests.support import needs
 from tests.support.firmware.host_operators import Operators
 from tests.support.firmware.host_step import run_step
+from tests.support.networks.forms import u_net_transposed
 
 pytestmark = needs.gcc
 
@@ -88,6 +89,19 @@ def test_bands_have_the_bits_of_the_whole(name: str, bands: Bands, operators: Op
 def test_what_cannot_be_cut_stays_whole(name: str, operators: Operators) -> None:
     op, layers = NOT_CUT[name]
     assert op in cut_alike(layers, Bands(4, 0, 0), operators)
+
+
+def test_steps_with_two_results_stay_whole(operators: Operators) -> None:
+    model = u_net_transposed()
+    step, found = TrainingStep(model), []
+    for bands in (None, Bands(2, 0, 0)):
+        graph = step.graph(load_board("nrf52840"), layout=MemoryLayout(bands=bands))
+        batch = iter((*model.inputs, *model.targets))
+        given = {id: tensor.detach().numpy() for id, tensor in model.module.state_dict().items()}
+        given |= {one.id: next(batch).numpy() for one in graph.residents if one.kind in ("input", "target")}
+        found.append(run_step(graph, {**given, **step.constants(graph)}, operators))
+    assert any(node.operation and len(node.operation.results) > 1 for node in graph.nodes)
+    assert [id for id, one in found[0].items() if found[1][id].tobytes() != one.tobytes()] == []
 
 
 INFERENCES: dict[str, tuple[nn.Module, ...]] = {
