@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import copy
+from collections import ChainMap, UserDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import SimpleNamespace
@@ -97,19 +99,34 @@ def _held(nested: Any) -> list[tuple[str, Any]]:
     """What a container holds, and what a path to it ends with."""
     if type(nested) is Unread or isinstance(nested, str):
         return []
-    if isinstance(nested, list | tuple):
-        return [(f"[{index}]", part) for index, part in enumerate(nested)]
-    if isinstance(nested, Mapping):
-        return [(f"[{key!r}]", part) for key, part in nested.items()]
-    return [(f".{name}", getattr(nested, name)) for name in _names(nested)]
+    elements = [(f"[{key!r}]", nested[key]) for key in _keys(nested)]
+    return elements + [(f".{name}", getattr(nested, name)) for name in _names(nested)]
+
+
+def _keys(nested: Any) -> Iterable[Any]:
+    """By what a container has its elements."""
+    return nested if isinstance(nested, Mapping) else range(len(nested)) if isinstance(nested, list | tuple) else ()
 
 
 def _names(nested: Any) -> list[str]:
-    """The attributes that an object is made of."""
-    if isinstance(nested, SimpleNamespace):
-        return [*vars(nested)]
-    plain = isinstance(nested, type) or not is_dataclass(nested)
-    return [] if plain else [one.name for one in fields(nested)]
+    """The attributes that an object is made of: fields, and whatever else was set; of a container, those beside it."""
+    if isinstance(nested, type):
+        return []
+    own = getattr(nested, "__dict__", {})
+    if isinstance(nested, SimpleNamespace | list | tuple | Mapping):
+        held = _HOLDING if isinstance(nested, UserDict | ChainMap) else ()
+        same = _tensors_of(nested)
+        return [] if own is nested else [name for name in own if name not in held and id(own[name]) not in same]
+    return [*dict.fromkeys([*(one.name for one in fields(nested)), *own])] if is_dataclass(nested) else []
+
+
+def _tensors_of(nested: Any) -> dict[int, Any]:
+    """By what a container has each of its own tensors: an attribute may be one of them."""
+    return {id(nested[key]): key for key in _keys(nested) if isinstance(nested[key], Tensor)}
+
+
+# Where these have their elements.
+_HOLDING = ("data", "maps")
 
 
 def tensors_in(nested: Any, where: str = "the batch") -> list[Tensor]:
@@ -179,16 +196,14 @@ def _changed(nested: Any, change: Callable[[Tensor], Any], where: str, values: M
         return change(nested)
     if nested is None or isinstance(nested, _FIXED):
         return nested
-    if isinstance(nested, list | tuple):
-        parts = [_changed(part, change, f"{where}[{index}]", values) for index, part in enumerate(nested)]
-        return type(nested)(*parts) if hasattr(nested, "_fields") else type(nested)(parts)
-    other: Any
-    if isinstance(nested, Mapping):
-        other = copy.copy(nested)
-        for key, part in nested.items():
-            other[key] = _changed(part, change, f"{where}[{key!r}]", values)
-        return other
     names = _names(nested)
+    if isinstance(nested, list | tuple | Mapping):
+        parts = {key: _changed(nested[key], change, f"{where}[{key!r}]", values) for key in _keys(nested)}
+        beside = {}
+        for name in names:
+            with suppress(UserError):  # of a type that only this container knows: it stays
+                beside[name] = _changed(getattr(nested, name), change, f"{where}.{name}", values)
+        return _anew(nested, parts, beside, where)
     if names or isinstance(nested, SimpleNamespace):
         other = copy.copy(nested)
         for name in names:
@@ -199,3 +214,26 @@ def _changed(nested: Any, change: Callable[[Tensor], Any], where: str, values: M
         f"{where} is of type {type(nested).__name__}; inputs and targets of a Model may be tensors, None, numbers, "
         "flags, texts, and tuples, lists, dicts and dataclasses of these"
     )
+
+
+def _anew(nested: Any, parts: Mapping[Any, Any], beside: Mapping[str, Any], where: str) -> Any:
+    """Another list, tuple or mapping of the same type, with other parts and attributes."""
+    kind, other = type(nested), None
+    try:
+        if isinstance(nested, tuple):
+            other = tuple.__new__(kind, [*parts.values()]) if hasattr(nested, "_fields") else kind([*parts.values()])
+        else:
+            other = copy.copy(nested)
+        same = _tensors_of(nested)
+        alike = {name: parts[same[id(one)]] for name, one in getattr(nested, "__dict__", {}).items() if id(one) in same}
+        for name, part in {**beside, **alike}.items():  # first: one of them may be the dict that has the elements
+            object.__setattr__(other, name, part)
+        for key, part in () if isinstance(nested, tuple) else parts.items():
+            other[key] = part
+        if getattr(nested, "__dict__", None) is nested:  # its keys are its attributes, too
+            other.__dict__ = other
+    except Exception:  # whatever a type of the user's raises
+        raise UserError(
+            f"{where} is a {kind.__name__}, of which no other can be made; give a plain dict, list or tuple"
+        ) from None
+    return other

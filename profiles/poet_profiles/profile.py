@@ -240,7 +240,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Line number and fields of every row, after a check of the header and of each row's length."""
     try:
         reader = csv.reader(io.StringIO(read_table(path), newline=""), strict=True)
-        header = [name.strip().lower() for name in next(reader, [])]
+        header = [name.strip().lower() for name in next(filter(None, reader), [])]
         refuse_missing(path, header, LEAST, f"a profile has at least {', '.join(LEAST)}")
         if len(set(header)) < len(header):
             raise UserError(f"{path}:1: {', '.join(header)}: a column stands twice")

@@ -137,6 +137,8 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
     again = read_profile(path)
     assert list(again["op"]) == ["fetch", "store"]
     assert list(again["room_c"]) == ["21.5", ""]
+    path.write_text("\n" + path.read_text(encoding="utf-8"), encoding="utf-8")  # a line that editors leave
+    assert list(read_profile(path)["op"]) == ["fetch", "store"]
 
 
 @pytest.mark.parametrize(

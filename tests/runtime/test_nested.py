@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +17,7 @@ from poet_runtime.executor import execute, residents_of, train_step
 from poet_runtime.nested import fixed_in, tensors_in, with_tensors
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from tests.support.networks.eager import SEED, differences, eager_step, traced
 
@@ -130,6 +131,14 @@ def test_what_cannot_be_looked_into_is_refused(thing: Any) -> None:
         thing = x().numpy()
     with pytest.raises(UserError, match=r"joined: inputs\[0\]\['a'\] is of type .*; inputs and targets of a Model"):
         model(({"a": thing},))
+
+
+@pytest.mark.parametrize("thing", [MappingProxyType({"a": torch.ones(2)}), pack_sequence([torch.ones(2, 1)] * 2)])
+def test_what_cannot_be_made_anew_is_refused_or_made(thing: Any) -> None:
+    try:
+        assert type(with_tensors(thing, tensors_in(thing))) is PackedSequence
+    except UserError as refusal:
+        assert "is a mappingproxy, of which no other can be made; give a plain dict" in str(refusal)
 
 
 def test_other_tensors_take_the_places_and_nothing_else_changes() -> None:

@@ -181,6 +181,9 @@ def fitting(file: WeightsFile, wanted: Mapping[str, Wanted], what: str) -> Weigh
     for pattern, words in FORMS:
         if name := next((name for name in surplus if re.search(pattern, name)), ""):
             raise UserError(f"{file.path}: {words.format(name)}")
+    if not (lacking or surplus) and all(re.match("is (b?float16|BF16), not float32", words) for _, words in other):
+        cure = f"where the model is made, take it with load_state_dict, which widens it, and {SAVE} it"
+        raise UserError(f"{file.path}: {other[0][0]}: {other[0][1]}", lines=[cure])
     differing = lacking or dict.fromkeys(surplus, SURPLUS)
     head = "" if other else _small_part([*wanted], differing)
     if head and 2 * len(surplus) <= len(wanted):

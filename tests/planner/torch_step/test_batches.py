@@ -57,6 +57,23 @@ def image() -> Tensor:
     return torch.randn(4, 6)
 
 
+class Attributes(dict[str, Any]):
+    """A dict whose keys are its attributes, as many programs have it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(given)
+        self.__dict__ = self
+
+
+class Listed(list[Tensor]):
+    """What can have attributes."""
+
+
+def beside(batch: Any, **attributes: Any) -> Any:
+    vars(batch).update(attributes)
+    return batch
+
+
 def of(image: Tensor, **_: Any) -> Tensor:
     return image
 
@@ -86,6 +103,10 @@ UNREAD: dict[str, tuple[Callable[[Any], Tensor], Callable[[int], Any]]] = {
     "a dataclass": (lambda b: b.image * b.scale, lambda n: Sample(image(), str(n))),
     "a named tuple": (lambda b: b.image, lambda n: Pair(image(), str(n))),
     "a namespace": (lambda b: b.image, lambda n: SimpleNamespace(image=image(), path=str(n))),
+    "a tensor that is an attribute": (
+        lambda b: b["image"] * b.mask,
+        lambda n: beside(UserDict(image=image()), mask=torch.full((1,), float(n))),
+    ),
     "a list": (lambda b: b[0], lambda n: [image(), str(n), float(n)]),
 }
 READ: dict[str, tuple[Callable[[Any], Tensor], Callable[[int], Any]]] = {
@@ -106,6 +127,9 @@ READ: dict[str, tuple[Callable[[Any], Tensor], Callable[[int], Any]]] = {
         lambda b: b["image"] * (2 if b["path"] in {"2"} else 1),
         lambda n: {"image": image(), "path": str(n)},
     ),
+    "an attribute of a dict": (lambda b: b.image * b.scale, lambda n: Attributes(image=image(), scale=float(n))),
+    "an attribute beside a list": (lambda b: b[0] * b.scale, lambda n: beside(Listed([image()]), scale=float(n))),
+    "what a dataclass sets by itself": (lambda b: b.image * b.scale, lambda n: beside(Sample(image(), ""), scale=n)),
     "a length": (lambda b: b["image"] * within(b["path"]), lambda n: {"image": image(), "path": "a" * n}),
     "a key": (
         lambda b: b["image"] * (2 if "a" in b else 1),
