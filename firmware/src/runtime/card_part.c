@@ -86,8 +86,8 @@ bool poet_record_may_be_needed(const poet_schedule *schedule)
     bool changed = false;
     for (uint32_t i = 0; i < schedule->call_count; i++) {
         const poet_call *call = &schedule->calls[i];
-        const uint32_t first = schedule->words[call->words + call->inputs]; /* what an update changes: its parameter */
-        const bool in_ram = call->outputs == 0 || (first & POET_WORD_KEPT) == 0;
+        /* Of an update the first output is the parameter. */
+        const bool in_ram = call->outputs == 0 || (schedule->words[call->words + call->inputs] & POET_WORD_KEPT) == 0;
         changed = changed || ((call->flags & POET_CHANGES) != 0 && in_ram);
         if (changed && uses_card(schedule, call)) {
             return true;

@@ -98,11 +98,12 @@ def test_on_the_card_the_least_ram_comes_first_and_then_more_slices() -> None:
         replace(form, step=replace(form.step, graph=replace(form.graph, nodes=form.graph.nodes[:1] * count)))
         for count in (100, 101)
     )
-    fewer, fine, tiles, batch = (partial(refinement.layouts, bench) for refinement in CARD.refinements)
+    fewer, fine, tiles, batch, states = (partial(refinement.layouts, bench) for refinement in CARD.refinements)
     assert numbers(fewer(form)) == [(2048, None, 8192, None)]
     assert (numbers(fine(few)), numbers(fine(many))) == ([(256, None, 8192, 4096)], [])
     assert numbers(tiles(form)) == [(256, None, 16384, None), (256, None, 32768, None)]
     assert list(batch(form)) == [MemoryLayout(card_above_bytes=256, batch_on_card=False)]
+    assert list(states(form)) == [], "plain descent has none"
     stated = Bench(Request("digits_cnn", BOARD, card_above="1KB", stream_above="64KB"))
     levels = [numbers(level) for level in CARD.levels(stated)]
     assert levels == [[(1024, 65536, 8192, sliced)] for sliced in (None, 65536, 32768, 16384)]
