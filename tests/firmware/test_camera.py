@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of 96x96 are planned as the camera's page says, in bands; its commands run."""
+"""Pictures of 96x96 are planned in bands alone, cheaply; the commands of their page run."""
 
 from __future__ import annotations
 

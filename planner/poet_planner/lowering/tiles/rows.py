@@ -39,10 +39,21 @@ def with_bands(graph: Graph, bands: Bands) -> Graph:
     chains = _chains(again, banded)
     instead: dict[str, list[Node]] = {}
     for nodes in chains:
-        made = list(_Chain(again, nodes, planes, banded, bands.count).nodes())
+        made = _without_unread([*_Chain(again, nodes, planes, banded, bands.count).nodes()])
         instead |= {node.id: [] for node in nodes} | {nodes[-1].id: made}
     ordered = _in_order([new for node in again.nodes for new in instead.get(node.id, [node])])
     return graph if ordered is None else replace(again, nodes=tuple(ordered))
+
+
+def _without_unread(nodes: list[Node]) -> list[Node]:
+    """But for rows that are held after a value's last reader."""
+    kept: list[Node] = []
+    read = set[str]()
+    for node in reversed(nodes):
+        if added("", "held") not in node.id or node.id in read:
+            kept.append(node)
+            read.update(node.inputs)
+    return kept[::-1]
 
 
 def _readers(graph: Graph) -> dict[str, list[Node]]:
