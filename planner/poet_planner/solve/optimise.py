@@ -247,8 +247,12 @@ class _Run:
         self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
-        self._try_to_place()
+        is_huge = first_search_s(self._problem) >= MOST_SEARCH_S
+        if is_huge:
+            self._try_to_place()
         self._proof.bound_large_graph(self._budget)
+        if not is_huge:
+            self._try_to_place()
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:

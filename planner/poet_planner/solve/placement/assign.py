@@ -245,7 +245,7 @@ class Placer:
                 effort = int(SQUEEZE_SHARE * max(0.0, budget.left()) * moves_per_second(problem))
                 effort = min(self._moves, max(effort, LEAST_MOVES * len(problem.node_time)))
                 for again in range(REFINEMENTS * search.adopt(start.events, start.source)):
-                    if not again or search.incumbent is None:
+                    if search.incumbent is None or (not again and self._found is not None):
                         search.refine(effort, budget)
             made = search.incumbent and evaluated(problem, search.incumbent.events, search.incumbent.source)
             share = budget.share(1.0, max(OTHER_S, SQUEEZED_SHARE * budget.left()))
