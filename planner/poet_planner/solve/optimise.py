@@ -173,7 +173,9 @@ class _Run:
         limit_s = self._options.time_limit_s
         for end_s in [min(limit_s, STANDARD_S), *[limit_s] * LATER_STAGES * (limit_s > STANDARD_S)]:
             self._begin_stage(end_s)
-            self._work(is_first=end_s <= STANDARD_S)
+            lacks_offsets = self._search.incumbent is not None and self._placed is None
+            if end_s <= STANDARD_S or not (lacks_offsets and self._placer.is_large):
+                self._work(is_first=end_s <= STANDARD_S)
             found = self._proof.found
             if found:
                 with suppress(UnplacedError):
@@ -245,8 +247,12 @@ class _Run:
         self._adopt_start()
         if self._search.incumbent is None and not self._find_any():
             return
+        is_huge = first_search_s(self._problem) >= MOST_SEARCH_S
+        if is_huge:
+            self._try_to_place()
         self._proof.bound_large_graph(self._budget)
-        self._try_to_place()
+        if not is_huge:
+            self._try_to_place()
         if self._search.incumbent is not None and not self._proof.complete:
             self._proof.run(self._budget)
         while not self._proof.complete and not self._budget.expired:
@@ -258,9 +264,7 @@ class _Run:
         share = self._limit.share(1.0, most_s)
         has_any = self._start is not None
         early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
-        # A frugal order fills the RAM so evenly that wide graphs then get no offsets in a short time.
-        if self._graph.allocates:
-            self._search.begin_with_orders(self._limit)
+        self._search.begin_with_orders(self._limit)
         if self._proof.complete:
             return False
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)

@@ -158,7 +158,7 @@ def test_equal_seeds_give_equal_plans_whichever_annealer_is_faster() -> None:
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [9, 10])
 def test_a_longer_limit_gives_no_dearer_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a shorter standard limit; the plan at that is what the longer limits begin with."""
     run = importlib.import_module("poet_planner.solve.optimise")  # the package has a function of that name

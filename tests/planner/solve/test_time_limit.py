@@ -33,7 +33,7 @@ from tests.support.graphs.chains import chain
 
 LIMIT_S = 60.0
 BRIEF_S = 2.0
-MOST_PLACEMENTS = 1  # for the schedule that was found
+MOST_PLACEMENTS = 2  # for the schedule that was found, and the one that pages all
 TAKES_TIME = (
     *("search.annealing.anneal", "search.annealing.reorder", "relaxation.refinement.build_relaxation"),
     *("relaxation.cutting_planes.Lp", "relaxation.cutting_planes.separate", "milp.solvers.Highs._solve"),

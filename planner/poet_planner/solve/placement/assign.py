@@ -40,12 +40,18 @@ EARLY_SHARE = 0.05  # the same for each of both, before the proof: fraction of t
 MOST_ATTEMPTS = 12  # plans with RAM in reserve at most, the first plan included
 ATTEMPT_SHARE = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
 LATE_S = 0.2  # for the ejection search of a schedule where the time is up: reference seconds
-MANY_NODES = 500  # from so many nodes on, any schedule with offsets is looked for before the proof
+MANY_NODES = 500  # from so many nodes on, schedules of less RAM are tried before others that are as good
 SQUEEZING_SHARE = 0.3  # for changing the best schedule so that it takes less RAM: fraction of the work left
-SQUEEZES = 8  # changes that are tried at most
-SQUEEZE_SHARE = 0.12  # for the search for each of them: fraction of the work left for all
-LEAST_LESS = 0.01  # how much less RAM the first of them takes: fraction of it
-PRECISE = 0.002  # no further one is tried between two that differ by so little: fraction of the RAM
+SQUEEZES = 12  # changes that are tried at most
+SQUEEZE_SHARE = 0.15  # for the search for each of them: fraction of the work left for all
+LEAST_MOVES = 4  # the same at least, where there is so much: moves a node
+REFINEMENTS = 4  # of these at most, while nothing is found
+SQUEEZED_SHARE = 0.3  # for its offsets, where that is more than for others: the same
+FIRST_LESS = 0.7  # how much less RAM the first of them takes: fraction of what first fit lacks
+MORE = 1.2  # how much less it takes after one that has no offsets: factor
+GIVEN_UP = 0.03  # how much of that is given up where the search finds nothing
+LEAST_LESS = 0.002  # the first at least: fraction of the RAM
+PRECISE = 0.2  # none is tried between two that differ by so little: fraction of what the one that does takes less
 RESERVE = 0.25  # extra head-room around unplaced blocks: fraction of their bytes
 STEP_S = 1e-5  # decoding a schedule, for each of its steps: reference seconds
 
@@ -98,6 +104,9 @@ class Placer:
         self._tries = count()
         self._newest: PlacedSchedule | None = None
         self._found: PlacedSchedule | None = None
+        # How much less RAM the next squeeze takes, the most that failed and the least that did, fractions of it; and
+        # what it begins with.
+        self._squeezed: tuple[float, float, float, Incumbent | None] = 0.0, 0.0, np.inf, None
         # Energies of the schedules without offsets, by their events, and whether it is proven that there are none.
         self._failed: dict[bytes, tuple[float, bool]] = {}
 
@@ -107,6 +116,11 @@ class Placer:
         ``limit_s`` are the seconds of all work that ends with the budget. What was placed before remains a candidate.
         """
         self._least_s, self._budget, self._overtime = ATTEMPT_SHARE * limit_s, budget, overtime
+
+    @property
+    def is_large(self) -> bool:
+        """Whether schedules of less RAM are tried before others that are as good."""
+        return len(self._problem.node_time) >= MANY_NODES
 
     def fails_near(self, found: list[Incumbent]) -> bool:
         """Whether no schedule about as good as the first could be placed, in a small share of the time.
@@ -118,10 +132,10 @@ class Placer:
         with self._context.timed(Component.PLACEMENT):
             if self._fits(self._place_newest(found[0], self._problem, 1)):
                 return False
-            self._try_others(found, EARLY_SHARE, EARLY_SHARE)
-            if len(self._problem.node_time) >= MANY_NODES:
-                with self._context.timed(Component.REPLANNING):
-                    self._squeeze(found[0], self._share(SQUEEZING_SHARE))
+            if self.is_large:
+                self._squeeze(found[0], self._share(SQUEEZING_SHARE))
+            else:
+                self._try_others(found, EARLY_SHARE, EARLY_SHARE)
         return not self.found_near(found[0], AS_GOOD)
 
     def place(self, found: list[Incumbent]) -> PlacedSchedule:
@@ -141,15 +155,17 @@ class Placer:
 
     def _place(self, found: list[Incumbent]) -> PlacedSchedule:
         best = self._newest
-        is_answered = best is not None and (self._fits(best) or best.placement.impossible)
+        is_answered = best is not None and (self.is_large or self._fits(best) or best.placement.impossible)
         if best is None or not is_answered or not np.array_equal(best.incumbent.events, found[0].events):
             best = self._place_newest(found[0], self._problem, 0)
         try:
             if not self._fits(best):
+                if self.is_large:
+                    self._squeeze(found[0], self._budget.share(OTHERS_SHARE if self._found else 1.0))
                 self._try_others(found, OTHERS_SHARE, ORDERS_SHARE)
+                self._squeeze(found[0], self._budget.share(SQUEEZING_SHARE))
                 if self._context.has(Component.REPLANNING):
                     with self._context.timed(Component.REPLANNING):
-                        self._squeeze(found[0], self._budget.share(SQUEEZING_SHARE))
                         self._plan_again(best)
         except KeyboardInterrupt:
             if self._found is None:
@@ -210,25 +226,44 @@ class Placer:
             yield from (one for one in orders if one is not None)
 
     def _squeeze(self, best: Incumbent, budget: TimeBudget) -> None:
-        """Place ``best``, changed so that it takes a little less RAM: twice as much less, or half, each time."""
+        """Place ``best``, changed so that it takes less RAM: by much of what first fit lacks, then bisected.
+
+        At the least that does, other changes are tried. Another call goes on where this one ended.
+        """
         problem, within = self._problem, self._context.within(Component.REPLANNING)
-        fails, less, fits = 0.0, LEAST_LESS, np.inf
-        effort = min(self._moves, int(SQUEEZE_SHARE * budget.left() * moves_per_second(problem)))
-        for _ in range(SQUEEZES * within.has(Component.REPLANNING)):
-            if self.found_near(best) or budget.left() <= self._decoding_s or fits - fails < PRECISE:
-                return
+        assert self._newest is not None
+        less, fails, fits, start = self._squeezed
+        less = less or max(LEAST_LESS, FIRST_LESS * (1 - problem.budget / self._newest.placement.arena_bytes))
+        start = start or best
+        for number in range(SQUEEZES * within.has(Component.REPLANNING)):
+            if self.found_near(best) or budget.left() <= self._decoding_s:
+                break
             reserve = np.minimum(int(less * problem.budget) // WORD * WORD, problem.budget - working_set_bytes(problem))
             planned = replace(problem, workspace=problem.workspace + reserve)
-            search = Annealer(planned, self._seed, context=within)
-            if search.adopt(best.events, best.source):
-                search.refine(effort, budget)
+            search = Annealer(planned, next(self._tries), context=within)
+            with self._context.timed(Component.REPLANNING):
+                effort = int(SQUEEZE_SHARE * max(0.0, budget.left()) * moves_per_second(problem))
+                effort = min(self._moves, max(effort, LEAST_MOVES * len(problem.node_time)))
+                for again in range(REFINEMENTS * search.adopt(start.events, start.source)):
+                    if search.incumbent is None or (not again and self._found is not None):
+                        search.refine(effort, budget)
             made = search.incumbent and evaluated(problem, search.incumbent.events, search.incumbent.source)
-            share = budget.share(1.0, OTHER_S)
-            if made is None or self._fits(self._keep(self._decode_and_place(made, planned, share, 0))):
+            share = budget.share(1.0, max(OTHER_S, SQUEEZED_SHARE * budget.left()))
+            start = made or search.reorder(0) or best  # it goes on from what still takes too much
+            if self._found is not None and self._found.incumbent.energy < best.energy:
+                start = self._found.incumbent
+            is_short = share.left() < OTHER_S
+            if made is None:
+                less -= GIVEN_UP * (less - fails)
+                continue
+            if self._fits(self._keep(self._decode_and_place(made, planned, share, number))):
                 fits = less
+            elif is_short:
+                continue
             else:
-                fails = less
-            less = min(2 * less, (fails + fits) / 2)
+                fails, fits = less, fits if less < fits else np.inf
+            less = min(MORE * less, (fails + fits) / 2) if fails < (1 - PRECISE) * fits else fits
+        self._squeezed = less, fails, fits, start
 
     def _plan_again(self, best: PlacedSchedule) -> None:
         """Plan again with RAM reserved where blocks were unplaced, and with less of it once all blocks are placed."""
@@ -295,7 +330,7 @@ class Placer:
 
     def _place_newest(self, incumbent: Incumbent, planned: Problem, attempt: int) -> PlacedSchedule:
         """Place a schedule of the problem ``planned`` and make it the newest."""
-        budget = self._share(0.5 / (attempt + 1), FIRST_S / (attempt + 1))
+        budget = self._share(0.5 / (attempt + 1), OTHER_S if self.is_large else FIRST_S / (attempt + 1))
         self._newest = self._keep(self._decode_and_place(incumbent, planned, budget, next(self._tries)))
         return self._newest
 

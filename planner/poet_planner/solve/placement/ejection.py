@@ -18,9 +18,10 @@ from poet_planner.solve.time_budget import UNLIMITED, TimeBudget, in_steps
 
 MEAN_WEIGHT = 1000  # of the blocks at first
 
-# A move, and what each block adds: reference seconds.
+# A move, and what each block adds, and each of those alive with it: reference seconds.
 MOVE_S = 2e-6
-MOVE_S_PER_BLOCK = 1.2e-8
+MOVE_S_PER_BLOCK = 4e-9
+MOVE_S_PER_NEIGHBOUR = 2.3e-8
 
 
 @struct
@@ -90,5 +91,6 @@ def eject(
         above=np.empty_like(size),
         waiting=np.concatenate((waiting, placed)),
     )
-    move_s = MOVE_S + MOVE_S_PER_BLOCK * len(size)
+    neighbours = np.searchsorted(np.sort(start), end) - np.searchsorted(np.sort(end), start, "right")
+    move_s = MOVE_S + MOVE_S_PER_BLOCK * len(size) + MOVE_S_PER_NEIGHBOUR * float(neighbours.mean())
     return in_steps(lambda tally: bool(_eject(search, len(placed), moves, ints(tally))), budget, move_s)

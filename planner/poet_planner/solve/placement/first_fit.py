@@ -25,7 +25,11 @@ from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import MOST_STEPS, UNLIMITED, TimeBudget, in_steps
 
 CANONICAL_RUNS = 128  # of the complete search
-EJECTION_MOVES = 20_000  # of a round of the ejection search
+# It is left out where so many blocks take more than such a multiple of the capacity by first fit.
+MANY_BLOCKS = 1000
+FAR_ABOVE = 1.1
+EJECTION_MOVES = 20_000  # of a round of the ejection search at least
+EJECTION_MOVES_PER_BLOCK = 20  # the same
 EJECTION_ROUNDS = 75  # rounds of a search
 GROWTHS = (0.1, 0.3, 0.03)  # growth of a block's weight when it ejects, by rounds: fraction of it
 DISTURBANCE = 0.2  # of the order of sizes that rounds begin with: standard deviation of log(size)
@@ -106,7 +110,8 @@ def place(
     unplaced = np.zeros(0, dtype=np.int64)
     too_late = budget.left() < _seconds_to_fit(len(size))
     impossible = False
-    if height > capacity and not too_late and context.has(Component.CANONICAL):
+    is_hopeless = len(size) >= MANY_BLOCKS and height > FAR_ABOVE * capacity
+    if height > capacity and not too_late and not is_hopeless and context.has(Component.CANONICAL):
         with context.timed(Component.CANONICAL):
             answer, found = search(start, end, size, capacity, seed, budget.share(0.5), CANONICAL_RUNS)
         impossible = answer is SearchVerdict.FAILS
@@ -291,7 +296,8 @@ def within(
             break
         growth = GROWTHS[number % len(GROWTHS)]
         budget.spend(_seconds_to_fit(len(size)))
-        if eject(start, end, size, capacity, offsets, EJECTION_MOVES, growth, round_seed, budget):
+        moves = max(EJECTION_MOVES, EJECTION_MOVES_PER_BLOCK * len(size))
+        if eject(start, end, size, capacity, offsets, moves, growth, round_seed, budget):
             return offsets
         unplaced = int(size[offsets < 0].sum())
         if unplaced < fewest:

@@ -54,6 +54,7 @@ EVENT_ENERGY = 0.01  # the event energy until a schedule is known, relative to E
 CYCLES = 4  # passes of a cycle, each twice as long as the one before
 START_SHARE = 0.39  # passes from the store-all schedule, where moves are few: fraction of the first run's
 CAPPED_SHARE = 0.6  # passes with an energy cap: fraction of a later run's moves
+FEW_MOVES = 60  # with fewer moves a node the first run is one pass, which ends cold
 MANY_MOVES = 600  # with as many moves a node the first run makes offspring instead of cycles
 MANY_STARTS = 2  # how often it goes through `START_HOT` then
 OFFSPRING = 16  # passes from offspring of two schedules
@@ -199,11 +200,20 @@ class Annealer:
         if budget.expired:
             return
         first, self._started = not self._started, True
+        if first and moves < FEW_MOVES * len(self._order):
+            self._begin_frugally()
+            self.refine(moves, budget)
+            return
         if first and not self._make_starts(moves, budget):
             return
         for one in self._passes(moves, first):
             if not self._anneal(int(moves * one.share), one, budget):
                 return
+
+    def _begin_frugally(self) -> None:
+        """Begin with the order that takes the least RAM."""
+        orders = [one for order in self._orders if (one := evaluated(self._problem, order)) is not None]
+        self._begin(min(orders, key=lambda one: one.peak).events, self._context.credited(Component.ANNEALING))
 
     def refine(self, moves: int, budget: TimeBudget = UNLIMITED) -> None:
         """Anneal from the current state at low temperature. The result is credited to the source of that state."""

@@ -30,6 +30,7 @@ NOISE = (0.0, 1.0)  # standard deviation of the logarithm of those keys
 LARGE = 1000  # nodes; in a larger graph a node may go ahead by no more than
 AHEAD = (0.3, 1.0)  # such a power of the nodes: what is ready early there is long of no use
 TRANSIENT = (0.0, 1.0)  # weight of the bytes that a node takes while it is computed
+WORTH_IT = 0.7  # an order is one to start from whose overflow is at most such a fraction of that of the own
 CHANGED = (0.02, 0.1)  # keys that another pass changes: fraction
 
 _list_schedule = Function("list_schedule", Ref, Ref, Float, Int, Ref, Ref, Ref, Ref)
@@ -69,3 +70,11 @@ def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) ->
         if overflow < least:
             best, least = order, overflow
     return best
+
+
+def is_worth_it(problem: Problem, order: Ints) -> bool:
+    """Whether ``order`` has so much less overflow than the graph's own that it is one to start from."""
+    n = len(order)
+    work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=n)
+    own = evaluate(problem, np.arange(n, dtype=np.int64), n, work).overflow
+    return bool(evaluate(problem, order, n, work).overflow <= WORTH_IT * own and (order[1:] < order[:-1]).any())

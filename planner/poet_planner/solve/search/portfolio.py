@@ -15,7 +15,7 @@ import numpy as np
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, keeps_limits, ranked
-from poet_planner.solve.search.orders import frugal_order
+from poet_planner.solve.search.orders import frugal_order, is_worth_it
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
@@ -103,7 +103,7 @@ class Portfolio:
             found = evaluated(self._problem, order, self._context.credited(Component.ORDERS))
         if found is not None and keeps_limits(self._problem, found):
             self._annealers[0].keep(found)
-        elif (order[1:] < order[:-1]).any():
+        elif is_worth_it(self._problem, order):
             self._orders = [np.arange(len(order), dtype=np.int64), order]
             self._annealers = self._new_annealers()
 
