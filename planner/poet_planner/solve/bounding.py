@@ -16,8 +16,10 @@ from poet_planner.solve.instance import Ints, Problem, graph_size, working_set_b
 from poet_planner.solve.relaxation.downsets import search_downsets
 from poet_planner.solve.search.incumbent import Incumbent
 from poet_planner.solve.statespace.aggregation import representatives
-from poet_planner.solve.statespace.astar import search_memory_states
+from poet_planner.solve.statespace.astar import search_memory_states, without_dear_pages
+from poet_planner.solve.statespace.reduction import reduced
 from poet_planner.solve.statespace.retained_sets import search_retained_sets
+from poet_planner.solve.statespace.windows import Windows
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import TimeBudget
 
@@ -30,6 +32,9 @@ MANY_SHARE = 0.6  # search again: fraction of the work left
 SMALL = 600  # a graph is small up to this size
 TIGHT = 0.5  # RAM is tight where the largest working set takes more: fraction of it
 MOST_TIGHT = 2500  # largest size of a graph whose states are searched again because RAM is tight
+WINDOW_STATES = 50_000  # states of a window
+WINDOWS_SHARE = 0.5  # for windows: fraction of the work left
+LITTLE = 0.004  # for windows a value up to this size takes no RAM: fraction of the budget
 CLOSE = 0.6  # a bound is close that has closed more than this: fraction of the overhead
 CHEAP = 0.005  # values of a node up to this energy may be aggregated: fraction of the overhead
 LEAST_S = 1e-3  # less is no time: reference seconds
@@ -159,10 +164,8 @@ class LargeStateSpace:
     def applies(self, known: Known) -> bool:
         better = known.incumbent.energy < self._known_j
         problem = self.tried[0].problem
-        size = graph_size(problem)
-        close = size <= SMALL and known.closed_share > CLOSE
-        tight = size <= MOST_TIGHT and working_set_bytes(problem).max(initial=0) > TIGHT * problem.budget
-        return better and (close or tight)
+        close = graph_size(problem) <= SMALL and known.closed_share > CLOSE
+        return better and (close or is_tight(problem))
 
     def improve(self, known: Known, budget: TimeBudget) -> Gain:
         self._known_j = known.incumbent.energy
@@ -174,6 +177,32 @@ class LargeStateSpace:
         """In another stage: run again if it ran out of time."""
         if self._is_cut:
             self._known_j = np.inf
+
+
+@dataclass
+class AddedWindows:
+    """What is paid in windows between first computes, of a smaller problem, where RAM is tight and values are paged."""
+
+    problem: Problem
+    part: Component = Component.STATE_SPACE
+    share: float = WINDOWS_SHARE
+    _open: bool = True
+
+    def applies(self, known: Known) -> bool:
+        return self._open and bool(self.problem.pageable.any()) and is_tight(self.problem)
+
+    def improve(self, known: Known, budget: TimeBudget) -> Gain:
+        limit_j = known.overhead_j
+        smaller = reduced(without_dear_pages(self.problem, limit_j), int(LITTLE * self.problem.budget))
+        if not (smaller.size > 0).any():
+            self._open = False
+            return Gain()
+        try:
+            bounds_j = [0.0, *Windows(smaller, limit_j, WINDOW_STATES).raised(budget)]
+        except MemoryError:
+            return Gain()
+        self._open = _is_spent(budget)
+        return Gain(known.store_all_j + max(bounds_j))
 
 
 @dataclass
@@ -197,6 +226,12 @@ class Downsets:
         bound_j = search_downsets(self.problem, known.overhead_j, budget, self.context)
         self._open = _is_spent(budget) or budget.left() == left_s  # where it had too little to begin
         return Gain(bound_j)
+
+
+def is_tight(problem: Problem) -> bool:
+    """Whether the largest working set takes most of the RAM, and the graph is not too large for many states."""
+    most = int(working_set_bytes(problem).max(initial=0))
+    return graph_size(problem) <= MOST_TIGHT and most > TIGHT * problem.budget
 
 
 def _is_spent(budget: TimeBudget) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from poet_planner.solve.bounding import (
     LEAST_S,
+    AddedWindows,
     BoundingMethod,
     Downsets,
     Known,
@@ -77,6 +78,7 @@ class Proof:
         self._downsets = Downsets(problem, self._context)
         self._retained = RetainedSets(problem, self._context.has(Component.AGGREGATION))
         self._spaces: LargeStateSpace | None = None
+        self._windows = AddedWindows(problem)
         # Where the relaxation goes on, and whether it does: not once its last event points are proven as far as may be.
         self._event_points: Flags | None = None
         self._is_refined = not self._context.has(Component.RELAXATION)
@@ -131,6 +133,9 @@ class Proof:
             with self._background_search(FIRST_BACKGROUND_S, budget):
                 for space in self._spaces.tried:
                     self._run_method(space, budget)
+        if self._is_open(self._windows, budget):
+            with self._background_search(BACKGROUND_S, budget):
+                self._run_method(self._windows, budget)
         self._spaces.go_on()
         while self._is_open(self._spaces, budget):
             with self._background_search(BACKGROUND_S, budget):

@@ -68,72 +68,42 @@ static void abstract_state(const struct abstraction *abstraction, const int64_t 
     forget_page_outs(problem, into);
 }
 
-/* Whether the row of a state of the database lies within `key`: N, W and P. */
-static bool lies_within(const int64_t *row, const int64_t *key, int64_t words)
+/* Take all page-outs out of a state; returns their energy. */
+static double without_page_outs(const struct problem *problem, int64_t *row)
 {
-    for (int64_t word = 0; word < words; word++) {
-        if ((row[word] & ~key[word]) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* `least` without the page-outs that are paid in `paid` and not in `within`. */
-static double without_page_outs(const struct problem *problem, const int64_t *paid, const int64_t *within, double least)
-{
+    int64_t *const paid = row + paid_at(problem);
+    double energy = 0.0;
     for (int64_t v = 0; v < values_of(problem); v++) {
-        if (has(paid, v) && !has(within, v)) {
-            least -= problem->out_energy[v];
+        if (has(paid, v)) {
+            take_out(paid, v);
+            energy += problem->out_energy[v];
         }
     }
-    return least;
+    return energy;
 }
 
-/* The group of the states of the database that have the relevant nodes of `key`; -1: none. */
-static int64_t group_of(const struct exploration *task)
+/* What remains from a state of the database at least; negative: it was never met. */
+static double known_to_go(const struct pattern_database *database, const int64_t *row, int64_t words)
 {
-    const struct pattern_database *const database = task->database;
-    const int64_t words = database->relevant_count;
-    for (int64_t word = 0; word < words; word++) {
-        task->nodes[word] = task->key[word] & database->relevant[word];
-    }
-    const int64_t slot = slot_of(database->node_slots, database->node_slots_count, database->nodes, task->nodes, words);
-    return database->node_slots[slot];
+    const int64_t slot = slot_of(database->slots, database->slots_count, database->rows, row, words);
+    return database->slots[slot] < 0 ? -1.0 : database->to_go[database->slots[slot]];
 }
 
-/* A lower bound on the cost that remains from a state, by a coarser abstraction; `best` if that is larger.
+/* A lower bound on the cost that remains from a state, by coarser abstractions; `best` if that is larger.
  *
- * If the abstraction never met the state, states (N', W', P') within (N, W, P) are tried, the most
- * expensive first, until one gives `enough`. */
-static double lower_bound(const struct exploration *task, const int64_t *row, double best, double enough)
+ * If an abstraction never met the state, it is asked for that without its page-outs, and then the one before it. */
+static double lower_bound(const struct exploration *task, const int64_t *row, double best)
 {
-    const struct pattern_database *const database = task->database;
-    if (database->to_go_count == 0) {
-        return best;
-    }
     int64_t *const key = task->key;
     const int64_t words = task->key_count;
-    abstract_state(task->coarser, row, words, key);
-    const int64_t slot = slot_of(database->slots, database->slots_count, database->rows, key, words);
-    if (database->slots[slot] >= 0) {
-        return max_double(best, database->to_go[database->slots[slot]]);
-    }
-    const int64_t group = group_of(task);
-    if (group < 0) {
-        return best;
-    }
-    const struct problem *const problem = task->coarser->problem;
-    const int64_t paid = paid_at(problem);
-    for (int64_t state = database->group_start[group]; state < database->group_start[group + 1]; state++) {
-        const double least = database->to_go[state];
-        if (least <= best || best >= enough) {
-            break;
+    for (const struct pattern_database *known = task->database; known != NULL; known = known->coarser) {
+        abstract_state(known->abstraction, row, words, key);
+        const double to_go = known_to_go(known, key, words);
+        if (to_go >= 0.0) {
+            return max_double(best, to_go);
         }
-        const int64_t *const other = database->rows + state * words;
-        if (lies_within(other, key, words)) {
-            best = max_double(best, without_page_outs(problem, key + paid, other + paid, least));
-        }
+        const double page_outs = without_page_outs(known->abstraction->problem, key);
+        best = max_double(best, known_to_go(known, key, words) - page_outs);
     }
     return best;
 }
@@ -183,10 +153,11 @@ static double make_move(const struct abstraction *abstraction, int64_t *row, str
     return cost;
 }
 
-/* A state that is being expanded, and whether its moves are kept as edges. */
+/* A state that is being expanded, whether its moves are kept as edges, and what every path costs at least. */
 struct expanded {
     int64_t state;
     bool keeps_edges;
+    double least;
 };
 
 /* Keep an edge of a number: in the list of those that arrive at a state. */
@@ -212,10 +183,8 @@ static void follow(const struct exploration *task, struct expanded from, struct 
     const double spent = search->energy[from.state] + cost;
     int64_t to = known_state(problem, search, spent);
     if (to < 0) {
-        const double enough = task->limit - search->energy[from.state] - cost;
-        const double known = max_double(0.0, search->to_go[from.state] - cost);
-        const double to_go = lower_bound(task, row, known, enough);
-        if (task->first_goal && spent + to_go >= task->limit) {
+        const double to_go = lower_bound(task, row, max_double(0.0, search->to_go[from.state] - cost));
+        if (!task->keeps_edges && spent + to_go >= task->limit) {
             return;
         }
         to = add_state(search, to_go);
@@ -224,7 +193,7 @@ static void follow(const struct exploration *task, struct expanded from, struct 
         keep_edge(task, *edges, from.state, to, cost);
         (*edges)++;
     }
-    reach(search, to, spent, from.state, 3 * move.what + move.kind, task->limit);
+    reach(search, to, spent, from.state, 3 * move.what + move.kind, (struct range){from.least, task->limit});
 }
 
 /* Make all moves from a state; false if there is no room for them, or no step is left. */
@@ -239,7 +208,7 @@ static bool expand(const struct exploration *task, struct expanded from, int64_t
         if (!is_possible(task->abstraction, row, bytes, move)) {
             continue;
         }
-        const bool edges_full = !task->first_goal && *edges == task->edges_rows;
+        const bool edges_full = task->keeps_edges && *edges == task->edges_rows;
         if (is_full(task->search) || edges_full || is_used_up(tally)) {
             return false;
         }
@@ -278,61 +247,72 @@ static struct dominance dominance_of(const struct exploration *task, int64_t sta
     return (struct dominance){-1, 0.0};
 }
 
-/* Begin with the state in which all nodes have yet to be computed. */
+/* Begin with the state in which all nodes of the start are in N. */
 static void begin(const struct exploration *task)
 {
     struct path_search *const search = task->search;
     const struct problem *const problem = task->abstraction->problem;
-    for (int64_t j = 0; j < nodes_of(problem); j++) {
-        put(search->rows, j);
-    }
+    copy_row(task->start, task->start_count, search->rows);
     force_moves(problem, task->abstraction->users, task->abstraction->deferrable, search->rows);
     search->energy[0] = 0.0;
-    const double to_go = lower_bound(task, search->rows, 0.0, task->limit);
+    const double to_go = lower_bound(task, search->rows, 0.0);
     push_open(search->open_states, (struct open_state){to_go, 0.0, add_state(search, to_go)});
 }
 
-/* A* over all states of paths that cost less than the limit, or up to the first goal.
+/* Whether a state ends the path: no node of the goal is left in N. */
+static bool ends_path(const struct exploration *task, int64_t state)
+{
+    return can_leave(task->goal, row_of(task->search, state), task->goal_count);
+}
+
+/* A* up to the first goal, or until no path may cost less than the limit.
  *
- * A step of the tally is a state that is expanded, or a move that is tried from one. */
+ * It goes on beyond the goal until there are `enough` states, whose costs that remain are known the better. A step of
+ * the tally is a state that is expanded, or a move that is tried from one. */
 struct explored explore_states(const struct exploration *task, volatile int64_t *tally)
 {
     struct path_search *const search = task->search;
-    const struct problem *const problem = task->abstraction->problem;
     struct explored found = {true, 0.0, -1, 0};
-    double cheapest = task->limit;
     begin(task);
     struct open_state next;
-    while (found.complete && found.goal < 0 && next_state(search, &next)) {
+    while (found.complete && (found.goal < 0 || search->count[0] < task->enough) && next_state(search, &next)) {
         if (is_used_up(tally)) {
             found.complete = false;
             break;
         }
         count_steps(tally, 1);
         const int64_t at = next.state;
-        found.lower_bound = max_double(found.lower_bound, next.least);
+        const bool is_new = isinf(search->closed[at]);
+        if (found.goal < 0) {
+            found.lower_bound = max_double(found.lower_bound, next.least);
+        }
+        if (ends_path(task, at)) {
+            if (found.goal < 0) {
+                found.goal = at;
+                found.lower_bound = search->energy[at];
+            }
+            continue;
+        }
         const struct dominance dominance = dominance_of(task, at);
         if (dominance.by >= 0) {
-            found.complete = task->first_goal || found.edges < task->edges_rows;
-            if (found.complete && !task->first_goal) {
+            found.complete = !task->keeps_edges || found.edges < task->edges_rows;
+            if (found.complete && task->keeps_edges) {
                 keep_edge(task, found.edges++, at, dominance.by, -dominance.page_out);
                 search->closed[at] = search->energy[at];
             }
             continue;
         }
-        const bool is_new = isinf(search->closed[at]);
         search->closed[at] = search->energy[at];
-        if (is_goal(problem, row_of(search, at))) {
-            cheapest = min_double(cheapest, search->energy[at]);
-            if (task->first_goal) {
-                found.goal = at;
-            }
-            continue;
-        }
-        const struct expanded from = {at, is_new && !task->first_goal};
+        const struct expanded from = {at, is_new && task->keeps_edges, found.lower_bound};
         found.complete = expand(task, from, &found.edges, tally);
+        if (!found.complete && is_new) {
+            search->closed[at] = INFINITY; /* some of its moves are missing */
+        }
     }
-    found.lower_bound = found.complete ? cheapest : min_double(found.lower_bound, cheapest);
+    if (found.goal < 0) {
+        found.lower_bound = found.complete ? task->limit : min_double(found.lower_bound, task->limit);
+    }
+    found.complete = found.complete || found.goal >= 0;
     return found;
 }
 

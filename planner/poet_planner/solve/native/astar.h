@@ -15,29 +15,28 @@
 
 STRUCT(abstraction, ABSTRACTION);
 
-#define PATTERN_DATABASE(ARRAY, TABLE, SCALAR) \
-    TABLE(const int64_t, rows)                 \
-    ARRAY(const double, to_go)                 \
-    ARRAY(const int64_t, slots)                \
-    ARRAY(const int64_t, relevant)             \
-    TABLE(const int64_t, nodes)                \
-    ARRAY(const int64_t, node_slots)           \
-    ARRAY(const int64_t, group_start)
+#define PATTERN_DATABASE(ARRAY, TABLE, SCALAR)      \
+    SCALAR(const struct abstraction *, abstraction) \
+    TABLE(const int64_t, rows)                      \
+    ARRAY(const double, to_go)                      \
+    ARRAY(const int64_t, slots)                     \
+    SCALAR(const struct pattern_database *, coarser)
 
 STRUCT(pattern_database, PATTERN_DATABASE);
 
 #define EXPLORATION(ARRAY, TABLE, SCALAR)             \
     SCALAR(const struct abstraction *, abstraction)   \
-    SCALAR(const struct abstraction *, coarser)       \
     SCALAR(const struct pattern_database *, database) \
+    ARRAY(const int64_t, start)                       \
+    ARRAY(const int64_t, goal)                        \
     SCALAR(struct path_search *, search)              \
     SCALAR(double, limit)                             \
-    SCALAR(bool, first_goal)                          \
+    SCALAR(bool, keeps_edges)                         \
+    SCALAR(int64_t, enough)                           \
     ARRAY(int64_t, arriving)                          \
     TABLE(int64_t, edges)                             \
     ARRAY(double, edge_energy)                        \
-    ARRAY(int64_t, key)                               \
-    ARRAY(int64_t, nodes)
+    ARRAY(int64_t, key)
 
 STRUCT(exploration, EXPLORATION);
 

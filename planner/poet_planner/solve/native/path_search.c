@@ -123,8 +123,11 @@ int64_t add_state(struct path_search *search, double to_go)
     return state;
 }
 
-/* Note a way to a state, if it is the cheapest so far, and open the state if its paths may cost less than `limit`. */
-void reach(struct path_search *search, int64_t to, double spent, int64_t from, int64_t move, double limit)
+/* Note a way to a state, if it is the cheapest so far, and open the state if its paths may cost less than the limit.
+ *
+ * A state whose paths seem to cost less than was proven goes first, the cheapest way first of all. So none is expanded
+ * again and again (algorithm B, Martelli 1977). */
+void reach(struct path_search *search, int64_t to, double spent, int64_t from, int64_t move, struct range paths)
 {
     if (spent >= search->energy[to]) {
         return;
@@ -132,7 +135,10 @@ void reach(struct path_search *search, int64_t to, double spent, int64_t from, i
     search->energy[to] = spent;
     search->parent[to] = from;
     search->arrived_by[to] = move;
-    if (spent + search->to_go[to] < limit) {
-        push_open(search->open_states, (struct open_state){spent + search->to_go[to], -spent, to});
+    const double least = spent + search->to_go[to];
+    if (least < paths.least) {
+        push_open(search->open_states, (struct open_state){paths.least, spent - 2.0 * paths.least, to});
+    } else if (least < paths.limit) {
+        push_open(search->open_states, (struct open_state){least, -spent, to});
     }
 }

@@ -35,6 +35,12 @@ struct open_state {
     int64_t state;
 };
 
+/* What every path costs at least, as was proven so far; and what it must cost less than. */
+struct range {
+    double least;
+    double limit;
+};
+
 /* The row of a state that was met, or, for `count`, of the one that may be met next. */
 static inline int64_t *row_of(const struct path_search *search, int64_t state)
 {
@@ -49,6 +55,6 @@ bool is_full(const struct path_search *search);
 int64_t number_of(const struct path_search *search, const int64_t *row);
 int64_t known_state(const struct problem *problem, struct path_search *search, double spent);
 int64_t add_state(struct path_search *search, double to_go);
-void reach(struct path_search *search, int64_t to, double spent, int64_t from, int64_t move, double limit);
+void reach(struct path_search *search, int64_t to, double spent, int64_t from, int64_t move, struct range paths);
 
 #endif

@@ -243,7 +243,7 @@ static void follow(const struct from_start *from, struct path_search *search, st
         }
         to = add_state(search, to_go);
     }
-    reach(search, to, spent, state.state, again ? nodes_of(problem) + j : j, limit);
+    reach(search, to, spent, state.state, again ? nodes_of(problem) + j : j, (struct range){0.0, limit});
 }
 
 /* Compute each node right before a state, if that is possible; false if there is no room for more states, or no step is
@@ -282,7 +282,7 @@ struct segment_path search_segment(const struct segment_starts *starts, int64_t 
     copy_row(end, search->rows_columns, search->rows);
     force_moves(segment->problem, segment->users, segment->deferrable, search->rows);
     const int64_t first = add_state(search, lower_bound(&from, search->rows));
-    reach(search, first, 0.0, -1, -1, limit);
+    reach(search, first, 0.0, -1, -1, (struct range){0.0, limit});
     struct open_state next;
     while (next_state(search, &next)) {
         search->closed[next.state] = search->energy[next.state];

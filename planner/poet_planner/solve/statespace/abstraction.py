@@ -34,11 +34,12 @@ class Abstraction(Struct):
 def build_hierarchy(problem: Problem, representative: Ints) -> list[Abstraction]:
     """The hierarchy of abstractions, the coarsest first. The last is the problem itself.
 
-    The first has the values of the largest size, with free page-outs. Values are added by size. Of equal ones those
+    The first has the values of the largest size. Values are added by size. Of equal ones those
     made first are added first, because they stay longest. All abstractions but the last aggregate values.
     """
     separate = np.arange(len(representative))
-    hierarchy = _hierarchy_by_size(aggregated_problem(problem, representative), representative)
+    everything = np.ones(len(problem.node_time), dtype=np.bool_)
+    hierarchy = hierarchy_by_size(aggregated_problem(problem, representative), representative, everything)
     if (representative != separate).any():
         hierarchy.append(whole_abstraction(problem, separate))
     return hierarchy
@@ -47,31 +48,24 @@ def build_hierarchy(problem: Problem, representative: Ints) -> list[Abstraction]
 def whole_abstraction(problem: Problem, representative: Ints, little: int = 0) -> Abstraction:
     """The abstraction in which all values of more than ``little`` bytes are relevant."""
     smaller = aggregated_problem(problem, representative)
-    return _abstraction(smaller, _users(smaller), np.nonzero(smaller.size > little)[0], True, representative)
+    return _abstraction(smaller, _users(smaller), np.nonzero(smaller.size > little)[0], representative)
 
 
-def blind_abstraction(problem: Problem) -> Abstraction:
-    """The abstraction in which no value is relevant."""
-    nothing = np.zeros(0, dtype=np.int64)
-    return _abstraction(problem, _users(problem), nothing, False, np.arange(len(problem.size)))
-
-
-def _hierarchy_by_size(problem: Problem, representative: Ints) -> list[Abstraction]:
-    order = np.argsort(-problem.size, kind="stable")[: int((problem.size > 0).sum())]
-    counts, most = [], min(FIRST_VALUES, int((problem.size == problem.size.max(initial=0)).sum()))
+def hierarchy_by_size(problem: Problem, representative: Ints, nodes: Flags) -> list[Abstraction]:
+    """Abstractions in which more and more values of some nodes are relevant, at last all of them."""
+    size = np.where(nodes[problem.producer], problem.size, 0)
+    order = np.argsort(-size, kind="stable")[: int((size > 0).sum())]
+    counts, most = [], min(FIRST_VALUES, int((size == size.max(initial=0)).sum()))
     while most < len(order):
         counts.append(most)
         most = max(most + 1, int(GROWTH * most))
     counts.append(len(order))
     users = _users(problem)
-    found = [_abstraction(problem, users, order[:count], True, representative) for count in counts]
-    if problem.pageable.any():
-        found.insert(0, _abstraction(problem, users, order[: counts[0]], False, representative))
-    return found
+    return [_abstraction(problem, users, order[:count], representative) for count in counts]
 
 
-def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, representative: Ints) -> Abstraction:
-    """The abstraction in which only ``values`` are relevant; ``page_outs``: page-outs cost energy."""
+def _abstraction(problem: Problem, users: Ints, values: Ints, representative: Ints) -> Abstraction:
+    """The abstraction in which only ``values`` are relevant."""
     relevant = np.zeros(len(problem.size), dtype=np.bool_)
     relevant[values] = True
     pageable = problem.pageable & relevant
@@ -83,7 +77,7 @@ def _abstraction(problem: Problem, users: Ints, values: Ints, page_outs: bool, r
         abstract,
         users,
         np.ones(len(problem.node_time), dtype=np.bool_),
-        pageable & (problem.out_energy > 0) & page_outs,
+        pageable & (problem.out_energy > 0),
         representative,
     )
 

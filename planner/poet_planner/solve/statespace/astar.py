@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from poet_planner.solve.engine import Flag, Float, Function, Int, Ref, Struct, floats, ints, struct
 from poet_planner.solve.instance import Flags, Floats, Ints, Problem, graph_size
-from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
-from poet_planner.solve.statespace.bitset import has, put, slots_of, words_of
+from poet_planner.solve.statespace.abstraction import Abstraction, build_hierarchy
+from poet_planner.solve.statespace.bitset import bits_of, has, slots_of, words_of
 from poet_planner.solve.statespace.path_search import PathSearch, new_search, no_open_states
 from poet_planner.solve.time_budget import TimeBudget, in_steps
 
-LIMIT_STEP = 0.34  # the limit on the energy rises by this fraction of the bound's gap
-LEAST_LIMIT_STEP = 0.02  # and by no less than this fraction of the overhead
-EASY = 0.25  # it rises all at once if no abstraction had more states: fraction of those allowed
+ENOUGH = 0.3  # an abstraction is explored beyond its goal up to this fraction of the states allowed
 EDGES_PER_STATE = 16  # edges of an abstraction at most, for each state allowed
 # A step, and what each node, value and edge of the graph adds: reference seconds.
 STEP_S = 5e-7
@@ -33,29 +32,15 @@ STEP_S_PER_SIZE = 4e-9
 FIRST, AGAIN, PAGE = 0, 1, 2  # kinds of moves: first compute, recomputation, page-in
 
 
-class MemoryStates(NamedTuple):
-    """Memory states (N, W, P) that were met."""
-
-    rows: Ints  # (states, words) bits of N, then of W, then of P
-    to_go: Floats  # (states,) lower bound on the cost that remains to be paid from the state, in joules above E0
-
-
 @struct
 class PatternDatabase(Struct):
-    """The states of an abstraction and the costs that remain from them.
+    """The states of an abstraction that were met, and the costs that remain from them."""
 
-    They are grouped by the part of N that is relevant to the abstraction.
-    """
-
-    # rows, to_go: as of `MemoryStates`.
-    rows: Ints
-    to_go: Floats
+    abstraction: Abstraction
+    rows: Ints  # (states, words) memory states: bits of N, then of W, then of P
+    to_go: Floats  # (states,) lower bound on the cost that remains to be paid from the state, in joules above E0
     slots: Ints  # hash table of the numbers of states, -1: free
-    relevant: Ints  # (words of nodes,) bits of the nodes that make a relevant value
-    nodes: Ints  # (groups, words of nodes) bits of the relevant nodes in N
-    node_slots: Ints  # hash table of the numbers of groups
-    # (groups + 1,) the states of group g, most expensive first, are ``group_start[g]:group_start[g + 1]``.
-    group_start: Ints
+    coarser: PatternDatabase | None  # asked for what was not met
 
 
 class PathResult(NamedTuple):
@@ -64,17 +49,25 @@ class PathResult(NamedTuple):
     complete: bool  # whether the search ended by itself
     # Joules above E0. If complete, the cost of a cheapest path, or the limit if none costs less.
     lower_bound: float
-    goal: int  # the state in which a cheapest path ends; -1 if there is none, or if all states were asked for
-    states: MemoryStates  # with the lower bounds known when they were met
-    opened: Flags  # (states,) whether the state was expanded
-    # parent, arrived_by: (states,) the state before on the cheapest path, and the move from there: three times its node
-    # or value, and ``FIRST``, ``AGAIN`` or ``PAGE``.
-    parent: Ints
-    arrived_by: Ints
+    goal: int  # the state in which a cheapest path ends; -1: none was found
+    # The states that were met. A state was arrived at by three times a node or value, and `FIRST`, `AGAIN` or `PAGE`.
+    search: PathSearch
     arriving: Ints  # (states,) the last edge that arrives at a state; -1: none
     # (edges, 2) the state that an edge leads from, and the edge before that arrives at the same state; -1: none.
     edges: Ints
     edge_energy: Floats  # (edges,) joules
+
+    def path(self) -> list[int]:
+        """The states of the path, from the goal on; the last of them is the state in which it began."""
+        states = [self.goal]
+        while states[-1] != 0:
+            states.append(int(self.search.parent[states[-1]]))
+        return states
+
+    def paged(self) -> set[int]:
+        """The values that the path pages in."""
+        moves = self.search.arrived_by[self.path()[:-1]]
+        return {*(moves[moves % 3 == PAGE] // 3).tolist()}
 
 
 class StateSpaceResult(NamedTuple):
@@ -103,55 +96,49 @@ def search_memory_states(
     limit = cutoff_j - store_all_j
     if bound_j >= cutoff_j:
         return StateSpaceResult(bound_j, None)
-    worth = problem.in_energy + problem.out_energy < limit
-    problem = replace(problem, pageable=problem.pageable & worth)
+    problem = without_dear_pages(problem, limit)
     hierarchy = build_hierarchy(problem, representative)
-    coarsest = _explore(hierarchy[0], _empty_database(problem), limit, most_states, True, budget)
-    bound = max(bound_j - store_all_j, coarsest.lower_bound)
-    step = LIMIT_STEP
-    while bound < limit:
-        raised_limit = min(limit, bound + max(step * (limit - bound), LEAST_LIMIT_STEP * limit))
-        found = _search_hierarchy(problem, hierarchy, raised_limit, most_states, budget)
-        bound = max(bound, found.bound)
-        if found.events is not None:
-            return StateSpaceResult(store_all_j + bound, found.events)
-        if bound < raised_limit and (step == LIMIT_STEP or budget.expired):
-            break
-        easy = bound >= raised_limit and found.states <= EASY * most_states
-        step = 1.0 if easy else LIMIT_STEP
-    return StateSpaceResult(store_all_j + bound, None)
+    everything = np.ones(len(problem.node_time), dtype=np.bool_)
+    found = search_hierarchy(hierarchy, Stretch(everything, everything), limit, most_states, budget)
+    whole = found.path is not None and found.level is hierarchy[-1]
+    events = _events_of(problem, found.path) if found.path is not None and whole else None
+    return StateSpaceResult(max(bound_j, store_all_j + found.bound), events)
 
 
-class _HierarchyResult(NamedTuple):
-    """One search of the hierarchy."""
+def without_dear_pages(problem: Problem, limit: float) -> Problem:
+    """``problem`` in which no value is paged whose transfers cost ``limit`` joules or more."""
+    return replace(problem, pageable=problem.pageable & (problem.in_energy + problem.out_energy < limit))
+
+
+class Stretch(NamedTuple):
+    """A stretch of the schedule, backwards: where a path begins and ends."""
+
+    start: Flags  # (n,) the nodes in N at its beginning
+    goal: Flags  # (n,) the path ends once none of these is in N
+
+
+class HierarchyResult(NamedTuple):
+    """The search of a hierarchy of abstractions."""
 
     bound: float  # joules above E0, up to the limit
-    events: Ints | None  # events of a cheapest schedule, if one was found
-    states: int  # of the abstraction that had most
+    level: Abstraction | None  # the finest abstraction of which a cheapest path was found
+    path: PathResult | None  # that path
 
 
-def _search_hierarchy(
-    problem: Problem,
-    hierarchy: list[Abstraction],
-    limit: float,
-    most_states: int,
-    budget: TimeBudget,
-) -> _HierarchyResult:
-    bound, states = 0.0, 0
-    database = _empty_database(problem)
+def search_hierarchy(
+    hierarchy: list[Abstraction], stretch: Stretch, limit: float, most_states: int, budget: TimeBudget
+) -> HierarchyResult:
+    """What is paid in a stretch at least."""
+    found, database = HierarchyResult(0.0, None, None), None
     for abstraction in hierarchy:
         finest = abstraction is hierarchy[-1]
-        found = _explore(abstraction, database, limit, most_states, finest, budget)
-        states = max(states, len(found.opened))
-        if not found.complete or finest:
-            events = _events_of(problem, abstraction, found) if found.goal >= 0 else None
-            return _HierarchyResult(max(bound, found.lower_bound), events, states)
-        to_go = _to_go(found, limit, words_of(len(problem.node_time)))
-        bound = max(bound, float(to_go[0]))
-        if bound >= limit:
+        ended = _explore(abstraction, database, stretch, limit, most_states, not finest, budget)
+        bound = max(found.bound, ended.lower_bound)
+        found = found._replace(bound=bound) if ended.goal < 0 else HierarchyResult(bound, abstraction, ended)
+        if not ended.complete or bound >= limit or finest:
             break
-        database = abstraction, _database(abstraction, found.states._replace(to_go=to_go))
-    return _HierarchyResult(bound, None, states)
+        database = _database(abstraction, database, ended, stretch, limit)
+    return found
 
 
 @struct
@@ -159,20 +146,19 @@ class _Exploration(Struct):
     """The search of one abstraction: what it is given, and the room that it has."""
 
     abstraction: Abstraction
-    # coarser, database: for the lower bounds.
-    coarser: Abstraction
-    database: PatternDatabase
+    database: PatternDatabase | None  # for the lower bounds
+    # start, goal: (words of nodes,) as of `Stretch`.
+    start: Ints
+    goal: Ints
     search: PathSearch
-    # limit, first_goal: as of `_explore`.
     limit: float
-    first_goal: bool
-    # arriving, edges, edge_energy: as of `PathResult`; none are kept if ``first_goal``.
+    keeps_edges: bool
+    enough: int  # states up to which the search goes on beyond its goal
+    # arriving, edges, edge_energy: as of `PathResult`; none unless ``keeps_edges``.
     arriving: Ints
     edges: Ints
     edge_energy: Floats
-    # key, nodes: (words,), (words of nodes,) scratch.
-    key: Ints
-    nodes: Ints
+    key: Ints  # (words,) scratch
 
 
 class _Explored(ctypes.Structure):
@@ -185,89 +171,65 @@ _settle_to_go = Function("settle_to_go", Ref, Ref, Ref, Ref, Ref, Int, Float, Re
 
 def _explore(
     abstraction: Abstraction,
-    database: tuple[Abstraction, PatternDatabase],
+    database: PatternDatabase | None,
+    stretch: Stretch,
     limit: float,
     most_states: int,
-    first_goal: bool,
+    keeps_edges: bool,
     budget: TimeBudget,
 ) -> PathResult:
-    """Explore all states of paths that may cost less than ``limit``, or those up to the first goal."""
-    node_words, value_words = words_of(len(abstraction.problem.node_time)), words_of(len(abstraction.problem.size))
-    search = new_search(most_states, node_words + 2 * value_words)
-    most_edges = 0 if first_goal else EDGES_PER_STATE * most_states
+    """Explore states up to the first goal, or until no path may cost less than ``limit``."""
+    words = words_of(len(stretch.start)) + 2 * words_of(len(abstraction.problem.size))
+    search = new_search(most_states, words)
+    start, goal = bits_of(np.array(stretch))
+    most_edges = EDGES_PER_STATE * most_states if keeps_edges else 0
     exploration = _Exploration(
         abstraction,
-        *database,
+        database,
+        start,
+        goal,
         search,
         limit,
-        first_goal,
-        arriving=np.full(0 if first_goal else most_states, -1, dtype=np.int64),
+        keeps_edges,
+        int(ENOUGH * most_states) if keeps_edges else 0,
+        arriving=np.full(most_states if keeps_edges else 0, -1, dtype=np.int64),
         edges=np.empty((most_edges, 2), dtype=np.int64),
         edge_energy=np.empty(most_edges),
-        key=np.zeros(node_words + 2 * value_words, dtype=np.int64),
-        nodes=np.zeros(node_words, dtype=np.int64),
+        key=np.zeros(words, dtype=np.int64),
     )
     ended = in_steps(
         lambda tally: _explore_states(exploration, ints(tally)),
         budget,
         STEP_S + STEP_S_PER_SIZE * graph_size(abstraction.problem),
     )
-    met = slice(int(search.count[0]))
-    return PathResult(
-        ended.complete,
-        ended.lower_bound,
-        ended.goal,
-        MemoryStates(search.rows[met], search.to_go[met]),
-        np.isfinite(search.closed[met]),
-        search.parent[met],
-        search.arrived_by[met],
-        exploration.arriving[met],
-        exploration.edges[: ended.edges],
-        exploration.edge_energy[: ended.edges],
-    )
+    edges, energy = exploration.edges[: ended.edges], exploration.edge_energy[: ended.edges]
+    return PathResult(ended.complete, ended.lower_bound, ended.goal, search, exploration.arriving, edges, energy)
 
 
-def _to_go(found: PathResult, limit: float, node_words: int) -> Floats:
-    """The cost that remains from each state at least. It is exact if no path from it leads beyond the limit."""
-    unopened = np.where(found.opened, limit, np.minimum(limit, found.states.to_go))
-    to_go = np.where(found.states.rows[:, :node_words].any(axis=1), unopened, 0.0)
-    room = no_open_states(len(to_go) + len(found.edges))
+def _database(
+    abstraction: Abstraction, coarser: PatternDatabase | None, found: PathResult, stretch: Stretch, limit: float
+) -> PatternDatabase:
+    """The costs that remain from each state at least: exact where each path from it leads to a goal that was met."""
+    search, states = found.search, int(found.search.count[0])
+    rows, floor = search.rows[:states], search.to_go[:states]
+    to_go = np.where(np.isfinite(search.closed[:states]), limit, np.minimum(limit, floor))
+    left = bits_of(stretch.goal[None])[0]
+    to_go = np.where((rows[:, : len(left)] & left).any(axis=1), to_go, 0.0)
+    room = no_open_states(states + len(found.edges))
     edges, energy = ints(found.edges), floats(found.edge_energy)
-    least = np.ascontiguousarray(found.states.to_go)
-    _settle_to_go(ints(found.arriving), edges, energy, floats(least), floats(to_go), len(to_go), limit, room)
-    return to_go
+    _settle_to_go(ints(found.arriving), edges, energy, floats(floor), floats(to_go), states, limit, room)
+    return PatternDatabase(abstraction, rows, to_go, slots_of(rows), coarser)
 
 
-def _empty_database(problem: Problem) -> tuple[Abstraction, PatternDatabase]:
-    abstraction = blind_abstraction(problem)
-    words = words_of(len(problem.node_time)) + 2 * words_of(len(problem.size))
-    return abstraction, _database(abstraction, MemoryStates(np.zeros((0, words), dtype=np.int64), np.zeros(0)))
-
-
-def _database(abstraction: Abstraction, states: MemoryStates) -> PatternDatabase:
-    problem = abstraction.problem
-    relevant = np.zeros(words_of(len(problem.node_time)), dtype=np.int64)
-    for j in problem.producer[problem.size > 0]:
-        put(relevant, j)
-    nodes = states.rows[:, : len(relevant)] & relevant
-    order = np.lexsort((-states.to_go, *nodes.T))
-    rows, to_go, nodes = states.rows[order], states.to_go[order], nodes[order]
-    new = np.append(True, (nodes[1:] != nodes[:-1]).any(axis=1))[: len(nodes)]
-    group_start = np.append(np.nonzero(new)[0], len(nodes))
-    return PatternDatabase(rows, to_go, slots_of(rows), relevant, nodes[new], slots_of(nodes[new]), group_start)
-
-
-def _events_of(problem: Problem, abstraction: Abstraction, found: PathResult) -> Ints:
+def _events_of(problem: Problem, found: PathResult) -> Ints:
     """The path as events: for each state its forced moves, then the move that led to it."""
-    n = len(problem.node_time)
+    n, rows = len(problem.node_time), found.search.rows
     events: list[int] = []
-    state = int(found.goal)
-    while state != 0:
-        parent = int(found.parent[state])
-        what, kind = divmod(int(found.arrived_by[state]), 3)
-        gone = [j for j in range(n) if has(found.states.rows[parent], j) and not has(found.states.rows[state], j)]
+    states = found.path()
+    for state, parent in pairwise(states):
+        what, kind = divmod(int(found.search.arrived_by[state]), 3)
+        gone = [j for j in range(n) if has(rows[parent], j) and not has(rows[state], j)]
         events += [j for j in gone if j != what or kind != FIRST]
         events.append(n + what if kind == PAGE else what)
-        state = parent
-    events += [j for j in range(n) if not has(found.states.rows[0], j)]
+    events += [j for j in range(n) if not has(rows[0], j)]
     return np.array(events, dtype=np.int64)

@@ -10,7 +10,7 @@ import pytest
 from poet_planner.schedule.store_all import store_all_schedule
 from poet_planner.solve.instance import Problem, build_problem, working_set_bytes
 from poet_planner.solve.statespace import abstraction
-from poet_planner.solve.statespace.abstraction import Abstraction, blind_abstraction, build_hierarchy
+from poet_planner.solve.statespace.abstraction import Abstraction, build_hierarchy
 from poet_planner.solve.statespace.aggregation import representatives
 
 from tests.support.graphs.random_graphs import random_graph, training_like_graph
@@ -37,7 +37,7 @@ def test_the_last_abstraction_is_the_problem_itself() -> None:
 def test_every_abstraction_keeps_the_working_sets() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        for one in [blind_abstraction(problem), *hierarchy(problem)]:
+        for one in hierarchy(problem):
             assert (working_set_bytes(one.problem) == working_set_bytes(problem)).all(), seed
 
 
@@ -62,10 +62,8 @@ def test_coarse_abstractions_are_few_and_fine_ones_many(monkeypatch: pytest.Monk
     assert counts[0] < counts[1]
 
 
-def test_page_outs_are_free_in_the_coarsest_abstraction_alone() -> None:
+def test_page_outs_count_in_every_abstraction() -> None:
     for seed in range(20):
         problem = problem_of(seed)
-        abstractions = hierarchy(problem)
-        if problem.pageable.any():
-            assert not abstractions[0].counts_page_out.any(), seed
-            assert (abstractions[-1].counts_page_out == (problem.pageable & (problem.out_energy > 0))).all(), seed
+        for one in hierarchy(problem):
+            assert (one.counts_page_out == (one.problem.pageable & (one.problem.out_energy > 0))).all(), seed
