@@ -15,7 +15,7 @@ from poet_planner.solve import OptimiseOptions
 from poet_profiles.errors import UserError
 from poet_profiles.program.stopping import Stopped, listening
 
-from benchmarks.evaluation import accuracy, beliefs, exact, fresh_draws, micro_batches
+from benchmarks.evaluation import accuracy, beliefs, exact, fresh_draws, halving, micro_batches
 from benchmarks.evaluation.page import write_page
 from benchmarks.evaluation.sweeps import SWEEPS, Sweep
 
@@ -27,6 +27,7 @@ PASSES = {
     "exact": (exact.run_exact, exact.LIMIT_S),
     "accuracy": (accuracy.run_accuracy, accuracy.LIMIT_S),
     "fresh-draws": (fresh_draws.run_fresh_draws, fresh_draws.LIMIT_S),
+    "halving": (halving.run_halving, halving.LIMIT_S),
     "beliefs": (beliefs.run_beliefs, beliefs.LIMIT_S),
 }
 NAMES = ", ".join([*(sweep.name for sweep in SWEEPS), *PASSES, EVERYTHING, PAGE])

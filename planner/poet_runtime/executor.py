@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from poet_runtime.devices import device_named
 from poet_runtime.nested import fixed_in, orders_in, tensors_in
-from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator
+from poet_runtime.traced_graph import Blank, Kind, Ref, TracedGraph, TracedOperator, through
 
 
 @dataclass(frozen=True)
@@ -361,8 +361,4 @@ MADE = frozenset({Kind.GRADIENT, Kind.LOSS, Kind.OUTPUT, Kind.STATE})
 
 def viewed(tensor: Tensor, argument: Ref | Blank) -> Tensor:
     """What an operand is of its source."""
-    if isinstance(argument, Ref):
-        for view in argument.views:
-            result = view.target(tensor, *view.args, **view.kwargs)
-            tensor = result if view.index is None else result[view.index]
-    return tensor
+    return through(argument.views, tensor) if isinstance(argument, Ref) else tensor

@@ -40,6 +40,7 @@ from poet_runtime.traced_graph import (
     View,
     Write,
     row_major,
+    through,
 )
 
 FORMAT = "poet-program/1"
@@ -448,9 +449,7 @@ class _Reader:
         views = tuple(self._view(view, where) for view in _list(entry, "views", where)) if "views" in entry else ()
         seen = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta")
         try:
-            for view in views:
-                seen = view.target(seen, *view.args, **view.kwargs)
-                seen = seen if view.index is None else seen[view.index]
+            seen = through(views, seen)
             ref = Ref(source, views, tuple(seen.shape), tuple(seen.stride()), seen.dtype)
         except Exception as error:
             first_line = str(error).partition("\n")[0]

@@ -29,7 +29,7 @@ operator follows two dots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -47,6 +47,14 @@ class View:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     index: int | None = None
+
+
+def through(views: Iterable[View], tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor, seen through a chain of views."""
+    for view in views:
+        result = view.target(tensor, *view.args, **view.kwargs)
+        tensor = result if view.index is None else result[view.index]
+    return tensor
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from poet_planner.advice.advice import MOMENTUM_RATES
 from poet_planner.advice.curves import Curves, Key
 from poet_planner.advice.goal import goal_of
 
-from benchmarks.evaluation import accuracy, fresh_draws
+from benchmarks.evaluation import accuracy, fresh_draws, halving
 from benchmarks.evaluation.records import read_rows, write_rows
 from benchmarks.evaluation.results import NONE_EXISTS, NOT_RUN
 from notebooks import voices
@@ -88,6 +88,14 @@ def test_the_advice_holds_in_fresh_draws_for_no_more_than_the_habit() -> None:
         assert (advice.task, advice.who, habit.who) == (habit.task, "advice", "habit")
         assert advice.reached >= 5 and advice.mean_j <= habit.mean_j
         assert advice.least_j <= advice.mean_j <= advice.most_j
+
+
+def test_no_halving_names_a_cheaper_way_than_the_advice() -> None:
+    """What the committed table says; times are of one computer."""
+    rows = read_rows(halving.PATH, halving.Row)
+    advised = {row.task: row for row in rows if row.who == "advice"}
+    assert {*advised} == {"watch", "speech"}
+    assert all(row.worst_j >= advised[row.task].worst_j and row.candidates == 144 for row in rows)
 
 
 def test_tables_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +31,7 @@ from poet_planner.tracing import trace
 from poet_planner.tracing.drawn_batches import Batch
 from poet_planner.tracing.micro_batches import micro_batch, parts_of
 from poet_planner.tracing.recurrent import recurrent_operators
+from poet_planner.tracing.same_as_eager import digest
 from poet_planner.tracing.snapshot import Snapshot, generators
 
 _SEED = 0
@@ -189,9 +189,9 @@ def _training(model: Model, graph: TracedGraph, step: Callable[[], Tensor]) -> I
         if number < _STEPS - 1:
             optimiser.zero_grad()
         tensors = {"loss": step(), **_gradients(parameters), **_changeable(model), **parameters}
-        left = {name: _digest(tensor) for name, tensor in tensors.items()}
+        left = {name: digest(tensor) for name, tensor in tensors.items()}
         optimiser.step()
-        left.update((name + _UPDATED, _digest(parameter)) for name, parameter in parameters.items())
+        left.update((name + _UPDATED, digest(parameter)) for name, parameter in parameters.items())
         left.update((name, repr(state).encode()) for name, (state, _) in generators().items())
         yield left
 
@@ -205,13 +205,6 @@ def _changeable(model: Model) -> dict[str, Tensor]:
     batch = {f"batch[{index}]": one for index, one in enumerate(tensors_in((model.inputs, model.targets)))}
     loss = dict(model.loss.named_buffers(prefix="loss")) if isinstance(model.loss, nn.Module) else {}
     return {**dict(model.module.named_buffers()), **loss, **batch}
-
-
-def _digest(tensor: Tensor) -> bytes:
-    digest = hashlib.blake2b(f"{tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16, usedforsecurity=False)
-    if tensor.numel():
-        digest.update(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.digest()
 
 
 def _different(expected: State, found: State) -> list[str]:

@@ -46,7 +46,7 @@ class Seen:
         self.note(_of(parameter), gradient)
 
     def note(self, what: str, result: Tensor) -> None:
-        self.results[what] = result.detach() if self.whole else _digest(result)
+        self.results[what] = result.detach() if self.whole else digest(result)
 
 
 def refuse_other_results(
@@ -216,7 +216,10 @@ def _eager(
     return losses[-1]
 
 
-def _digest(tensor: Tensor) -> bytes:
+def digest(tensor: Tensor) -> bytes:
+    """Of its numbers, type and shape."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     data = plain.view(torch.uint8).numpy().data if plain.numel() else b""
-    return hashlib.blake2b(data, digest_size=16).digest()
+    made = hashlib.blake2b(f"{tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16, usedforsecurity=False)
+    made.update(data)
+    return made.digest()

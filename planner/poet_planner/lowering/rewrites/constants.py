@@ -17,6 +17,7 @@ from poet_runtime.traced_graph import (
     TracedResident,
     TracedValue,
     map_refs,
+    through,
 )
 
 from poet_planner.lowering.operators.rules import aten_name
@@ -65,12 +66,7 @@ def computed(operator: TracedOperator, data: Mapping[str, torch.Tensor]) -> torc
 
 def viewed(ref: Ref, data: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """An operand that is a constant."""
-    tensor = data[ref.source]
-    for view in ref.views:
-        tensor = view.target(tensor, *view.args, **view.kwargs)
-        if view.index is not None:
-            tensor = tensor[view.index]
-    return tensor
+    return through(ref.views, data[ref.source])
 
 
 def stored(tensor: torch.Tensor) -> NDArray[Any]:

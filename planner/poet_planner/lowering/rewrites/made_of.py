@@ -14,7 +14,7 @@ from math import log, prod
 from typing import Any
 
 import torch
-from poet_runtime.traced_graph import View, row_major
+from poet_runtime.traced_graph import View, row_major, through
 from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
@@ -741,13 +741,7 @@ def _through(
 
 def written_through(pure: OpOverload, views: Sequence[View]) -> Function:
     """What writes into views of a tensor, as a function that makes a new tensor."""
-
-    def seen(tensor: Tensor) -> Tensor:
-        for view in views:
-            tensor = view.target(tensor, *view.args, **view.kwargs)
-            tensor = tensor if view.index is None else tensor[view.index]
-        return tensor
-
+    seen = partial(through, views)
     by_strides = any(view.target is aten.as_strided.default for view in views)
     return lambda whole, *args, **kwargs: _through(whole, seen, lambda part: pure(part, *args, **kwargs), by_strides)
 

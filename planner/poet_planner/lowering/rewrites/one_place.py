@@ -40,7 +40,7 @@ def is_of_one_place(given: dict[str, Any]) -> bool:
 
 class _Products(Rewriting):
     def take(self, operator: TracedOperator, given: dict[str, Any]) -> bool:
-        """Rows are samples of a group each; the weights have a row for each filter."""
+        """Rows are samples of a group each; plain weights have a row for each filter."""
         tensors = [given[name] for name in ("input", "weight", "grad_output") if name in given]
         row_major = all(isinstance(one, Blank) or is_row_major(one.shape, one.stride) for one in tensors)
         wanted_x, wanted_w, wanted_bias = given.get("output_mask", (False, False, False))

@@ -31,6 +31,7 @@ from poet_runtime.traced_graph import (
     View,
     map_refs,
     row_major,
+    through,
 )
 from torch import Tensor
 
@@ -187,15 +188,12 @@ class _Streaming:
             places = self._by_column(operator, one.length)
             if places is not None:
                 self._ways[operator.id] = None
-                for id, axis in places.items():
-                    self.times[id] = _Time(axis, one.length, *steps)
+                self.times |= {id: _Time(axis, one.length, *steps) for id, axis in places.items()}
                 return
         if windows is not None and windows.length > 1:
             self._ways[operator.id] = windows
-            for id in operator.values:
-                self.times[id] = _Time(
-                    one.axis, windows.length, self.times[ref.source].step * one.step * windows.stride
-                )
+            step = self.times[ref.source].step * one.step * windows.stride
+            self.times |= dict.fromkeys(operator.values, _Time(one.axis, windows.length, step))
             return
         if windows is None and self._keeps_columns(operator, ref, one):
             self._refuse(operator, _why(operator, steps))
@@ -293,7 +291,7 @@ class _Streaming:
             return None
         marked, axes = _marked(self.shapes[ref.source], time), [time.axis]
         for view in ref.views:
-            marked = _applied(view, marked)
+            marked = through([view], marked)
             axes = _varying(marked)
             if len(axes) != 1:
                 return None
@@ -371,7 +369,7 @@ class _Streaming:
         fresh = Ref(source, (), shape, row_major(shape), ref.dtype)
         marked, axis = _marked(self.shapes[source], time), time.axis
         for view in ref.views[:views]:
-            before, marked = marked, _applied(view, marked)
+            before, marked = marked, through([view], marked)
             if _is_cut(view, before, marked, axis):
                 continue
             (axis,) = _varying(marked)
@@ -473,15 +471,10 @@ def _varying(marked: Tensor) -> list[int]:
     return [axis for axis, extent in enumerate(marked.shape) if extent > 1 and marked.diff(dim=axis).any()]
 
 
-def _applied(view: View, tensor: Tensor) -> Tensor:
-    result: Any = view.target(tensor, *view.args, **view.kwargs)
-    return result if view.index is None else result[view.index]  # type: ignore[no-any-return]
-
-
 def _is_cut(view: View, before: Tensor, after: Tensor, axis: int) -> bool:
     """Whether a view leaves out columns alone; both tensors are of each element's column."""
     numbers = torch.arange(before.numel()).view(before.shape)
-    seen = _applied(view, numbers)
+    seen = through([view], numbers)
     if seen.dim() != before.dim() or _varying(after) != [axis]:
         return False
     places = torch.searchsorted(*(one.movedim(axis, 0).flatten(1)[:, 0].contiguous() for one in (before, after)))
@@ -490,9 +483,7 @@ def _is_cut(view: View, before: Tensor, after: Tensor, axis: int) -> bool:
 
 def _with_views(ref: Ref, views: Sequence[View]) -> Ref:
     """The operand, seen through views more."""
-    tensor = torch.empty_strided(ref.shape, ref.stride, device="meta")
-    for view in views:
-        tensor = _applied(view, tensor)
+    tensor = through(views, torch.empty_strided(ref.shape, ref.stride, device="meta"))
     return replace(ref, views=(*ref.views, *views), shape=tuple(tensor.shape), stride=tuple(tensor.stride()))
 
 
