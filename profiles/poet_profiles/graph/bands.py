@@ -7,6 +7,7 @@ It follows what each value has: which stretch of each plane of which tensor. It 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from poet_profiles.errors import FaultError
@@ -42,13 +43,19 @@ class Stretch(NamedTuple):
 def check_bands(graph: Graph) -> None:
     """Whether bands follow each other, fill what they fill, and read nothing that is not there."""
     if any(node.operation and node.operation.op in OF_BANDS - {LOOK_UP + ROWS} for node in graph.nodes):
-        _Bands(graph).check()
+        seen = _Bands(graph)
+        with suppress(FaultError):
+            seen.follow()
+        _Bands(graph, seen).check()
 
 
 class _Bands:
-    def __init__(self, graph: Graph) -> None:
+    """``seen`` has followed them once, and knows where tensors end: what is cut from a whole one is loose."""
+
+    def __init__(self, graph: Graph, seen: _Bands | None = None) -> None:
         self._graph = graph
-        self._numbers: dict[Any, int] = {}  # of tensors, by what they are made of
+        self._numbers: dict[Any, int] = seen._numbers if seen else {}  # of tensors, by what they are made of
+        self._known_ends = {tensor: seen._end(tensor) for tensor in seen._ends} if seen else {}
         self._has: dict[str, Stretch] = {}
         self._zeros: set[str] = set()
         self._begins: dict[int, int] = {}  # where a tensor's first window begins
@@ -58,6 +65,11 @@ class _Bands:
         self._later: list[Callable[[], None]] = []
 
     def check(self) -> None:
+        self.follow()
+        for ask in self._later:
+            ask()
+
+    def follow(self) -> None:
         for node in self._graph.nodes:
             self._node, operation = node, node.operation
             if operation is None:
@@ -74,8 +86,6 @@ class _Bands:
                     self._has.pop(id, None)
         for resident in self._graph.residents:
             self._refuse_parts(resident.id)
-        for ask in self._later:
-            ask()
 
     def _refuse(self, what: str) -> NoReturn:
         raise FaultError(f"node {self._node.id}: {what}; plan the model again")
@@ -273,7 +283,8 @@ class _Bands:
         found = self._read(x, p["s2"])
         low, high = low + found.origin, low + found.origin + p["d3"]
         self._must(found.low <= low and high <= found.high, f"{x} has not all that is cut from it")
-        self._put(0, found.tensor, low, high, loose=has is None or found.loose)
+        whole = found.is_whole and found.high == self._known_ends.get(found.tensor)
+        self._put(0, found.tensor, low, high, loose=has is None or found.loose or whole)
         return None
 
     def alike(self, p: Params, *operands: str) -> bool | None:
@@ -285,6 +296,7 @@ class _Bands:
         steps = {step.name for step in steps_in(p)} if op not in _NORMS else set()
         if not bands or steps & {SPREAD, SUM}:
             return False
+        loose = all(has.loose for has in bands)
         found = [self._read(id, bands[0].extent) for id in first]
         same = {has[1:5] for has in found}
         if len(same) > 1 and all(has.loose or has.is_whole for has in found):
@@ -296,7 +308,7 @@ class _Bands:
         for place in range(len(self._node.operation.results)):
             tensor = self._tensor(*made_of, place)
             self._goes_with[tensor] = self._goes_with.get(found[0].tensor, found[0].tensor)
-            self._put(place, tensor, low, high, origin=origin, extent=extent, loose=all(has.loose for has in found))
+            self._put(place, tensor, low, high, origin=origin, extent=extent, loose=loose)
         return None
 
     def averaged(self, p: Params, x: str) -> bool | None:

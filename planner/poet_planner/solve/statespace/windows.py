@@ -65,7 +65,7 @@ class Windows:
     def paid(
         self, first: int, last: int, shares: Floats, most_states: int, budget: TimeBudget
     ) -> tuple[float, list[int]]:
-        """What is paid between two cuts at least, the first of them -1: the beginning; and values that are paged."""
+        """What is paid between two cuts at least, before the first if that is -1; what is paged."""
         nodes = self.upto[last]
         if first < 0:
             goal = nodes
