@@ -48,6 +48,8 @@ WORTH_MORE = 0.01  # a fresh search goes on while that saves more than this: fra
 SEARCH_S = 1.0  # least effort of a plan made again; a search after the proof has twice as much
 SEARCH_S_PER_NODE = 0.015  # effort of the first search: seconds a node
 MOST_SEARCH_S = 20.0  # the same at most
+FRUGAL = 0.7  # an order of so little overflow is one to start from: fraction of the own order's
+MANY_NODES = 500  # of a graph that has such an order: schedules of less RAM are tried first for offsets
 SEARCH_SHARE = 0.3  # a first or fresh search ends here if it has found a schedule: fraction of the time limit
 FINDING_SHARE = 0.5  # for finding any schedule where the first search has none: fraction of the work left
 PLACING_SHARE = 0.25  # kept for offsets: fraction of the time limit
@@ -264,7 +266,8 @@ class _Run:
         share = self._limit.share(1.0, most_s)
         has_any = self._start is not None
         early = self._budget.until(lambda: (has_any or self._search.incumbent is not None) and share.expired)
-        self._search.begin_with_orders(self._limit)
+        has_other = self._search.begin_with_orders(self._limit, 1.0 if self._graph.allocates else FRUGAL)
+        self._placer.is_large = has_other and len(self._problem.node_time) >= MANY_NODES
         if self._proof.complete:
             return False
         begin_with_retained_sets(self._problem, self._search, early, context=self._context)

@@ -40,7 +40,6 @@ EARLY_SHARE = 0.05  # the same for each of both, before the proof: fraction of t
 MOST_ATTEMPTS = 12  # plans with RAM in reserve at most, the first plan included
 ATTEMPT_SHARE = 0.05  # for each of them at least, even if the time is up: fraction of the time limit
 LATE_S = 0.2  # for the ejection search of a schedule where the time is up: reference seconds
-MANY_NODES = 500  # from so many nodes on, schedules of less RAM are tried before others that are as good
 SQUEEZING_SHARE = 0.3  # for changing the best schedule so that it takes less RAM: fraction of the work left
 SQUEEZES = 12  # changes that are tried at most
 SQUEEZE_SHARE = 0.15  # for the search for each of them: fraction of the work left for all
@@ -102,6 +101,8 @@ class Placer:
         self._decoding_s = 0.0
         self._on_note = on_note
         self._tries = count()
+        # Whether schedules of less RAM are tried before others that are as good.
+        self.is_large = False
         self._newest: PlacedSchedule | None = None
         self._found: PlacedSchedule | None = None
         # How much less RAM the next squeeze takes, the most that failed and the least that did, fractions of it; and
@@ -116,11 +117,6 @@ class Placer:
         ``limit_s`` are the seconds of all work that ends with the budget. What was placed before remains a candidate.
         """
         self._least_s, self._budget, self._overtime = ATTEMPT_SHARE * limit_s, budget, overtime
-
-    @property
-    def is_large(self) -> bool:
-        """Whether schedules of less RAM are tried before others that are as good."""
-        return len(self._problem.node_time) >= MANY_NODES
 
     def fails_near(self, found: list[Incumbent]) -> bool:
         """Whether no schedule about as good as the first could be placed, in a small share of the time.

@@ -30,17 +30,18 @@ NOISE = (0.0, 1.0)  # standard deviation of the logarithm of those keys
 LARGE = 1000  # nodes; in a larger graph a node may go ahead by no more than
 AHEAD = (0.3, 1.0)  # such a power of the nodes: what is ready early there is long of no use
 TRANSIENT = (0.0, 1.0)  # weight of the bytes that a node takes while it is computed
-WORTH_IT = 0.7  # an order is one to start from whose overflow is at most such a fraction of that of the own
+TRIED_PASSES = 64  # after as many, orders with too little less overflow than the own are given up
 CHANGED = (0.02, 0.1)  # keys that another pass changes: fraction
 
 _list_schedule = Function("list_schedule", Ref, Ref, Float, Int, Ref, Ref, Ref, Ref)
 
 
-def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) -> Ints:
-    """The order of least overflow that is found; the graph's own if none has less. (n,)
+def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED, at_most: float = 1.0) -> Ints:
+    """The order of least overflow that is found; the graph's own if none has less, or not as little. (n,)
 
     The overflow are the bytes above the RAM, summed over the nodes: what recomputing or paging has to make up for. If
-    the random passes find nothing better than the graph's own order, as on chains, no others follow.
+    the random passes find nothing better than the graph's own order, as on chains, no others follow. ``at_most`` is a
+    fraction of the own order's overflow; if the first passes do not come near it, no others follow either.
     """
     n = len(problem.node_time)
     random = np.random.default_rng(seed)
@@ -51,6 +52,8 @@ def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) ->
     climbed, keys, transient, ahead = np.inf, np.ones(n), 0.0, n
     for number in range(min(PASSES, max(1, MOST_NODES // n))):
         if least == 0 or (number >= LEAST_PASSES and budget.expired):
+            break
+        if number == TRIED_PASSES and least > (at_most + 1) / 2 * own:
             break
         if number < RANDOM_PASSES:
             tried = np.exp(random.uniform(*NOISE) * random.standard_normal(n))
@@ -69,12 +72,4 @@ def frugal_order(problem: Problem, seed: int, budget: TimeBudget = UNLIMITED) ->
             climbed, keys, transient, ahead = overflow, tried, weight, window
         if overflow < least:
             best, least = order, overflow
-    return best
-
-
-def is_worth_it(problem: Problem, order: Ints) -> bool:
-    """Whether ``order`` has so much less overflow than the graph's own that it is one to start from."""
-    n = len(order)
-    work = new_workspace(problem, np.ones(1, dtype=np.uint64), events=n)
-    own = evaluate(problem, np.arange(n, dtype=np.int64), n, work).overflow
-    return bool(evaluate(problem, order, n, work).overflow <= WORTH_IT * own and (order[1:] < order[:-1]).any())
+    return best if least <= at_most * own else np.arange(n, dtype=np.int64)

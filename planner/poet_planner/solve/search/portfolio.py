@@ -15,7 +15,7 @@ import numpy as np
 from poet_planner.solve.instance import Ints, Problem
 from poet_planner.solve.search.annealer import Annealer, moves_per_second
 from poet_planner.solve.search.incumbent import Incumbent, cheapest, evaluated, keeps_limits, ranked
-from poet_planner.solve.search.orders import frugal_order, is_worth_it
+from poet_planner.solve.search.orders import frugal_order
 from poet_planner.solve.statistics import Component, Context
 from poet_planner.solve.time_budget import UNLIMITED, WAIT_S, TimeBudget, Work
 
@@ -91,21 +91,23 @@ class Portfolio:
         """The orders for an annealer: where `begin_with_orders` has found one, every second annealer starts from it."""
         return self._orders if number % 2 == 0 else self._orders[::-1]
 
-    def begin_with_orders(self, budget: TimeBudget = UNLIMITED) -> None:
+    def begin_with_orders(self, budget: TimeBudget = UNLIMITED, at_most: float = 1.0) -> bool:
         """Begin with a store-all schedule that needs little RAM. If it keeps the limits, it is an optimum.
 
-        If it does not, its order is one to start from.
+        If it does not, its order is one to start from: then this is True. ``at_most``: as in `frugal_order`.
         """
         if not self._context.has(Component.ORDERS):
-            return
+            return False
         with self._context.timed(Component.ORDERS):
-            order = frugal_order(self._problem, self._seed, budget.share(ORDERS_SHARE))
+            order = frugal_order(self._problem, self._seed, budget.share(ORDERS_SHARE), at_most)
             found = evaluated(self._problem, order, self._context.credited(Component.ORDERS))
         if found is not None and keeps_limits(self._problem, found):
             self._annealers[0].keep(found)
-        elif is_worth_it(self._problem, order):
+        elif (order[1:] < order[:-1]).any():
             self._orders = [np.arange(len(order), dtype=np.int64), order]
             self._annealers = self._new_annealers()
+            return True
+        return False
 
     def begin_anew(self) -> None:
         """Let the next run begin with other annealers, which know what was found but do not continue from it."""
