@@ -17,7 +17,7 @@ from poet_planner.solve.topology import ancestors
 
 
 def reduced(problem: Problem, little: int) -> Problem:
-    """``problem`` without values of up to ``little`` bytes, pairs, and nodes left without values.
+    """``problem`` without values of up to ``little`` bytes, without pairs and idle nodes.
 
     Where the order of two nodes is known, and no value of the one leads to the other, a value of no bytes does.
     """
