@@ -22,9 +22,7 @@ from poet_planner.solve.topology import ancestors, longest_path
 CUTS = 10  # nodes of the path between which windows are tried
 CHOICE_STATES = 0.2  # states of a window while windows are chosen: fraction of those allowed
 CHOICE_SHARE = 0.4  # for choosing: fraction of the work left
-STEP = (
-    0.7  # the shares of page-outs move by this fraction of what would close the gap, and by less where that is too far
-)
+STEP = 0.7  # shares of page-outs move by this fraction of what would close the gap; by less where that is too far
 LEAST_STEP = 0.05
 
 
