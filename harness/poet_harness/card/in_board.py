@@ -61,18 +61,14 @@ class CardInBoard:
         self._prepare(data)
         return self.restore()
 
-    def _batches(self, data: TrainingData) -> list[dict[int, bytes]]:
-        empty = {index: bytes(one.bytes) for index, one in enumerate(self._plan.tensors) if one.kind in BATCH_KINDS}
-        return (data.batches or [empty]) if self._plan.keeps_batches else []
-
-    def _put_batches(self, data: TrainingData) -> None:
-        self._device.batches(len(self._batches(data)))
-        for number, batch in enumerate(self._batches(data)):
+    def _put_batches(self, batches: list[dict[int, bytes]]) -> None:
+        for number, batch in enumerate(batches):
             for index, content in batch.items():
                 self._device.put(index, content, at=number * len(content))
 
     def _prepare(self, data: TrainingData) -> None:
-        batches = self._batches(data)
+        empty = {index: bytes(one.bytes) for index, one in enumerate(self._plan.tensors) if one.kind in BATCH_KINDS}
+        batches = (data.batches or [empty]) if self._plan.keeps_batches else []
         parts = [data.weights, *batches]
         size = sum(len(content) for part in parts for content in part.values())
         if size > MOST_LINE_BYTES:
@@ -82,9 +78,10 @@ class CardInBoard:
                 NO_DEVICE,
             )
         print(f"{self._where}: preparing the card over the line, {size:,} bytes", file=sys.stderr)
-        self._put_batches(data)
+        self._device.batches(len(batches))
         for index, content in data.weights.items():
             self._device.put(index, content)
+        self._put_batches(batches)
         self._device.commit(0)
 
     def check(self, restored: Restored, data: TrainingData, steps: int) -> None:
@@ -95,7 +92,8 @@ class CardInBoard:
         if not (self._plan.keeps_batches and data.batches):
             return
         if restored.lasting is not None:
-            self._put_batches(data)
+            self._device.batches(len(data.batches))
+            self._put_batches(data.batches)
             return
         count = restored.batches or 0
         check_batch_count(f"{self._where}: the card", count, len(data.batches), steps)

@@ -14,7 +14,7 @@ from poet_planner.costs.features import UNKNOWN
 def aten_operation(operator: TracedOperator, traced: TracedGraph) -> tuple[str, str]:
     """Name ``aten.NAME`` and key ``flops=… bytes=… in=AxB,C out=D`` of a traced operator.
 
-    ``flops`` are :mod:`~poet_planner.lowering.operators.flops`', or ``unknown``; ``bytes`` those read and written.
+    ``flops`` are those of `flops.flops`, or ``unknown``; ``bytes`` those read and written.
     """
     from poet_planner.lowering.operators.flops import flops
 
